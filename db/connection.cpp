@@ -12,11 +12,12 @@ namespace {
 constexpr int kBusyTimeoutMs = 5000;
 constexpr int kBusyPollMs = 5;
 
-// Waits for a lock that another process holds. Polls at equal intervals: SQLite's own waiting slows
-// down to 100 ms a try, so that a process that writes in a row starves the others.
+// SQLite's busy handler: waits for a lock that another process holds, and returns 0 to give up. It
+// polls at equal intervals because SQLite's own handler slows down to one try per 100 ms; a process
+// that writes without a pause would then starve the waiting processes.
 int WaitWhileBusy(void* locks_fail, int tries) {
-  // SQLite takes ENOLCK for a lock that another process holds. If a file system has no locks (NFS
-  // without its lock service), no lock will ever be free. errno is still the value that fcntl set.
+  // SQLite reports ENOLCK as if another process held the lock. On a file system without locks (NFS
+  // without its lock service) waiting is useless. errno still has the value that fcntl set.
   *static_cast<bool*>(locks_fail) = errno == ENOLCK;
   if (errno == ENOLCK || tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
   sqlite3_sleep(kBusyPollMs);
@@ -63,7 +64,7 @@ void Statement::Bind(int parameter, double value) {
 }
 
 void Statement::Bind(int parameter, std::string_view value) {
-  // A null pointer would bind NULL, not the empty text.
+  // sqlite3_bind_text64 binds NULL for a null pointer; the statements need the empty text.
   const char* text = value.data() != nullptr ? value.data() : "";
   NoteBound(sqlite3_bind_text64(statement_, parameter, text, value.size(), SQLITE_TRANSIENT,
                                 SQLITE_UTF8));
@@ -124,9 +125,10 @@ Status Connection::Open(const std::string& path, Access access) {
       flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
       break;
   }
-  // This library's own SQLite does not count the memory that it takes: nobody asks for the count.
+  // SQLite need not count the memory that it allocates: nothing reads the count.
   [[maybe_unused]] static const int counts_nothing = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-  // A name that is never parsed as a URI, whatever the process configured.
+  // SQLite parses a name as a URI only if it starts with "file:"; this name starts with "/" or
+  // "./".
   const std::string name = path.front() == '/' ? path : "./" + path;
   if (sqlite3_open_v2(name.c_str(), &connection_, flags, nullptr) != SQLITE_OK) {
     const Status status = Fault("cannot be opened");
@@ -134,8 +136,8 @@ Status Connection::Open(const std::string& path, Access access) {
     return status;
   }
   sqlite3_busy_handler(connection_, WaitWhileBusy, &locks_fail_);
-  // The file may come from anyone: nothing that its schema holds may run, and a file that turns out
-  // to be another program's is left as it was.
+  // The file may come from anyone. So no code in its schema may run, and closing another program's
+  // database must not change it (no checkpoint).
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -179,14 +181,14 @@ Result<int64_t> Connection::Number(const std::string& sql) {
 int64_t Connection::Changes() const { return sqlite3_changes64(connection_); }
 
 Transaction::~Transaction() {
-  // After a fault SQLite may have rolled back by itself; then there is nothing left to undo.
+  // After some errors SQLite has rolled back by itself; then ROLLBACK fails, which is harmless.
   if (open_) [[maybe_unused]]
     const Status undone = connection_.Execute("ROLLBACK");
 }
 
 Status Transaction::Begin() {
-  // A waiting process looks only every kBusyPollMs: a process that writes without a pause would
-  // hold the file at each of these moments, and starve the others.
+  // A waiting process tries only once per kBusyPollMs. A process that writes without a pause would
+  // hold the lock at each of these tries, so it pauses for two intervals here.
   const auto since = std::chrono::steady_clock::now() - LastCommit();
   if (since < std::chrono::milliseconds(2 * kBusyPollMs)) sqlite3_sleep(2 * kBusyPollMs);
   UCUDNN_RETURN_IF_ERROR(connection_.Execute("BEGIN IMMEDIATE"));

@@ -1,5 +1,5 @@
-// SQLite with Status instead of codes: one connection and its statements. Not thread-safe; a
-// connection belongs to the process that opened it.
+// Wrappers of SQLite's connection and statement that return Status instead of SQLite's codes. Not
+// thread-safe. Only the process that opened a connection may use it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,13 @@ namespace ucudnn::db {
 
 class Connection;
 
-// A prepared statement. The connection must outlive it, and keeps it for the next statement of the
-// same SQL. Parameters are numbered from 1, columns from 0.
+// A prepared statement. The connection must outlive the statement. When this object ends, the
+// connection keeps the prepared SQL for the next Prepare of the same text. Parameters are numbered
+// from 1, columns from 0.
 class Statement {
  public:
-  // The statement returns to `place` when this object ends, unless `place` has another one by then.
+  // The destructor stores `statement` in `*place`, or finalizes it if `*place` already holds
+  // another statement.
   Statement(Connection* connection, sqlite3_stmt* statement, sqlite3_stmt** place);
   Statement(Statement&& other) noexcept;
   Statement& operator=(Statement&&) = delete;
@@ -30,9 +32,10 @@ class Statement {
   void Bind(int parameter, double value);
   void Bind(int parameter, std::string_view value);
 
-  // True: there is a row. False: the statement is done and may be bound anew.
+  // Returns true if there is a row, and false at the end of the rows. After false, the statement
+  // may be bound and stepped again.
   Result<bool> Step();
-  // Steps a statement that gives no rows.
+  // Steps a statement that returns no rows.
   Status Run();
 
   bool IsNumber(int column) const;
@@ -46,7 +49,7 @@ class Statement {
   Connection* connection_;
   sqlite3_stmt* statement_;
   sqlite3_stmt** place_;
-  Status bound_;  // the first failure to bind, reported by Step
+  Status bound_;  // the first failure of a Bind; Step returns it
 };
 
 class Connection {
@@ -58,45 +61,47 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() { Close(); }
 
-  // Opens the file. Later operations wait up to five seconds if another process holds the file, and
-  // not at all if files cannot be locked. Nothing is read or written yet.
+  // Opens the file without reading or writing it. Later operations wait up to five seconds while
+  // another process holds the file's lock. They do not wait if the file system has no locks.
   Status Open(const std::string& path, Access access);
   void Close();
-  // Forgets the connection without closing it. The child of a fork must do this.
+  // Forgets the connection without closing it. The child of a fork calls this.
   void Leak() {
     connection_ = nullptr;
     spare_.clear();
   }
   const std::string& path() const { return path_; }
   bool open() const { return connection_ != nullptr; }
-  // Returns whether the file system lets this process read the file but not write it.
+  // Returns true if the file system lets this process read the file but not write it.
   bool ReadOnly() const;
 
-  // Prepares a statement, or reuses one that was prepared from the same SQL.
+  // Prepares a statement, or reuses a statement that was prepared from the same SQL.
   Result<Statement> Prepare(const std::string& sql);
   Status Execute(const std::string& sql);
-  Result<int64_t> Number(const std::string& sql);  // the first column of the first row
-  int64_t Changes() const;                         // rows that the last statement inserted
+  Result<int64_t> Number(const std::string& sql);  // returns the first column of the first row
+  int64_t Changes() const;  // number of rows that the last statement inserted
 
-  // Returns why the file is no intact SQLite database, as the first failure since Open that showed
-  // it said; empty if none did.
+  // Returns SQLite's message if an operation since Open found that the file is damaged or no SQLite
+  // database; otherwise an empty text.
   const std::string& damage() const { return damage_; }
 
  private:
   friend class Statement;
 
-  // SQLite's last error as "PATH: doing: reason".
+  // Returns SQLite's last error as "PATH: doing: reason".
   Status Fault(const std::string& doing);
 
   std::string path_;
   sqlite3* connection_ = nullptr;
-  std::map<std::string, sqlite3_stmt*> spare_;  // by SQL; null: in use
+  // Prepared statements by SQL; null: a Statement uses it.
+  std::map<std::string, sqlite3_stmt*> spare_;
   std::string damage_;
-  bool locks_fail_ = false;  // no process held the last lock that could not be taken
+  bool locks_fail_ = false;  // the last lock failed with ENOLCK, not because a process held it
 };
 
-// A transaction that may write. Undone unless committed. If it follows another one of this process
-// at once, it lets other processes go first.
+// A transaction that may write. The destructor rolls it back unless Commit succeeded. Begin waits
+// if this process committed another transaction just before, so that waiting processes get the
+// lock.
 class Transaction {
  public:
   explicit Transaction(Connection& connection) : connection_(connection) {}

@@ -39,7 +39,8 @@ std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem) {
   std::vector<std::string> texts;
   texts.reserve(FamilyColumns().size());
   for (auto& [column, text] : ToColumns(problem)) texts.push_back(std::move(text));
-  texts[0] = OperationName(problem.operation);  // ToColumns puts n where the table has op
+  // The first column of ToColumns is n, of the table op.
+  texts[0] = OperationName(problem.operation);
   return texts;
 }
 
@@ -80,7 +81,8 @@ Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family) {
   BindFamily(find, family);
   UCUDNN_ASSIGN_OR_RETURN(const bool row, find.Step());
   const int64_t id = row ? find.Int(0) : 0;
-  if (row) UCUDNN_RETURN_IF_ERROR(find.Run());  // ids are unique: leaves the statement ready
+  // Steps to the end, so that `find` can be bound again.
+  if (row) UCUDNN_RETURN_IF_ERROR(find.Run());
   return id;
 }
 

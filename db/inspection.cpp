@@ -19,7 +19,7 @@
 namespace ucudnn::db {
 namespace {
 
-// Opens `path` for reading, under the store's lock, and passes its identity to `use`.
+// Opens `path` for reading under StoreMutex(), identifies it and calls `use`.
 Status WithFile(const std::string& path,
                 const std::function<Status(Connection&, const Identity&)>& use) {
   try {
@@ -43,7 +43,8 @@ Status WithFile(const std::string& path,
   }
 }
 
-// Checks what only the indexes show, and finds references to rows that do not exist.
+// Runs SQLite's integrity check, which also compares the indexes with the tables, and finds rows of
+// kernels that do not exist.
 Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA integrity_check(20)"));
   for (;;) {

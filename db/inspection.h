@@ -1,5 +1,5 @@
-// The contents of a store file, and its faults: every page and every row is read, nothing is
-// written, and no other file takes its place.
+// Functions that read every page and every row of one store file, and report its contents and
+// faults. They write nothing, and use no sibling file if this one is unusable.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 namespace ucudnn::db {
 
 struct StoreContents {
-  int64_t version = 0;  // of the schema; 0: no tables yet
+  int64_t version = 0;  // schema version; 0: the file has no tables yet
   size_t kernels = 0;
   size_t rows = 0;
-  size_t verified = 0;          // by processes that used this store
-  size_t imported = 0;          // rows from outside
-  size_t incomplete_sizes = 0;  // sizes with rows and engines missing
+  size_t verified = 0;          // rows whose output a process with this store compared
+  size_t imported = 0;          // rows that were merged from other stores or CSV files
+  size_t incomplete_sizes = 0;  // micro-batches that have rows but are not complete
   size_t promises = 0;
-  // Number of rows of each.
+  // The number of rows of each platform: device, then cuDNN and driver version.
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;
-  std::vector<std::string> faults;  // one line each; none in a sound store
+  std::vector<std::string> faults;  // one line each; empty for an intact store
 };
 
-// Fails if the file cannot be read at all; if it is damaged, foreign or newer, that is its only
-// fault.
+// Fails if the file cannot be read at all. For a damaged file, another program's file or a newer
+// schema, `faults` has only this one fault.
 Result<StoreContents> Inspect(const std::string& path);
 
-// Reads all rows of a sound file, in the order in which they were written. Fails for a file that
-// Inspect finds unusable, and warns of a row that makes no sense.
+// Reads all rows in the order in which they were written. Fails for a file that Inspect finds
+// damaged, foreign or newer. Skips a row with impossible values, with a warning.
 Result<StoredRows> ReadStore(const std::string& path);
 
 }  // namespace ucudnn::db

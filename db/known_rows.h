@@ -1,4 +1,5 @@
-// Rows that several stores hold under one key. The row of the first store counts. Not thread-safe.
+// The measurements of several stores by key. The first store's row counts if several stores have
+// the same key. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -13,8 +14,8 @@ class KnownRows {
  public:
   enum class Kind { kNew, kEqual, kDiffering };
 
-  // Adds a row. Returns whether a row with the same key was there before, and whether it had the
-  // same measurement. The first row stays.
+  // Adds `row` unless a row with its key is known. Returns kNew, or whether the known row has an
+  // equal or a differing measurement.
   Kind Add(const StoredMeasurement& row);
 
  private:

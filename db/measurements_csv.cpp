@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kMeasured[] = {"op",      "engine",          "micro_batch",
                                      "time_ms", "workspace_bytes", "deterministic"};
 constexpr const char* kWhere[] = {"cudnn", "driver", "device", "samples", "verified"};
-// A row with a value in the first of these columns is a promise.
+// A row with a value in `limit_bytes`, the first of these columns, is a promise.
 constexpr const char* kPromised[] = {"limit_bytes", "undivided", "any_engine"};
 // Columns that a promise lacks.
 constexpr const char* kMeasuredAlone[] = {"micro_batch", "time_ms", "deterministic", "samples",
@@ -42,7 +42,8 @@ CsvColumns FileColumns() {
   return columns;
 }
 
-// Columns that few files need are written only if a row has a value there.
+// Returns the header. Columns for uneven pads and for promises are present only if some row needs
+// them.
 std::vector<std::string> Header(bool uneven_pads, bool promises) {
   std::vector<std::string> header = {"name", "n"};
   header.insert(header.end(), LayerColumns().begin(), LayerColumns().end());
@@ -188,7 +189,7 @@ std::string WriteMeasurementsCsv(const StoredRows& rows) {
       std::any_of(rows.promises.begin(), rows.promises.end(), is_uneven);
   const std::vector<std::string> header = Header(uneven_pads, !rows.promises.empty());
   std::string text = CsvLine(header);
-  // Adds the row of a problem on a platform, with further `values`.
+  // Adds a line for a problem on a platform, with further `values` by column.
   const auto add = [&](const ConvolutionProblem& problem, const planning::Platform& platform,
                        std::map<std::string, std::string> values) {
     const auto known = [](int number) { return number == 0 ? "" : std::to_string(number); };

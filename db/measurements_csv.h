@@ -1,6 +1,6 @@
-// The CSV form of measurements and promises: layer columns, then the measured or promised values
-// and the platform; see FORMAT.md. Pure functions but ReadMeasurementsCsv. Writing and reading back
-// gives the same rows, times to the bit.
+// The CSV form of measurements and promises. Its columns are the layer's, the measured or promised
+// values, and the platform; FORMAT.md describes them. Only ReadMeasurementsCsv reads a file.
+// Parsing a written text gives equal rows; times are equal to the last bit.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@
 
 namespace ucudnn::db {
 
-// Rows without a device are those of `default_device`; if that is empty too, they are refused.
-// `file` is the name that errors show, with line, column and what was expected.
+// A row without a device gets `default_device`; if that is empty too, parsing fails. Errors name
+// `file`, the line, the column and the expected value.
 Result<StoredRows> ParseMeasurementsCsv(std::string_view text, const std::string& file,
                                         const std::string& default_device);
 
 Result<StoredRows> ReadMeasurementsCsv(const std::string& path, const std::string& default_device);
 
-// Writes a whole file with all columns; the columns of promises only if there are any.
+// Returns the text of a file with header. It has the columns of promises only if there are
+// promises.
 std::string WriteMeasurementsCsv(const StoredRows& rows);
 
 }  // namespace ucudnn::db

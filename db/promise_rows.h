@@ -1,5 +1,5 @@
-// Promises in one store file of any schema version that this ucudnn knows; files before version 3
-// hold none. The caller holds the store's lock. FORMAT.md describes the table.
+// Reads and writes promises in one store file of any schema version that this ucudnn knows. Files
+// before version 3 hold no promises. The caller holds StoreMutex(). FORMAT.md describes the table.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 
 namespace ucudnn::db {
 
-// Returns the promise with the key of `asked`; none if there is none, or if it makes no sense.
+// Returns the promise with the key of `asked`; none if there is no such row or if its values are
+// impossible.
 Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                            const planning::EnginePromise& asked);
 
-// Adds `promise`, of the kernel with this id; returns false if one is kept under its key already.
-// The file must have the current schema version.
+// Adds `promise` for the kernel with id `kernel`. Returns false if the file has a promise with the
+// same key. The file must have the current schema version.
 Result<bool> InsertPromise(Connection& connection, int64_t kernel,
                            const planning::EnginePromise& promise);
 
-// Visits all promises of a file in the order of their keys: each promise, or the reason why it
-// makes no sense.
+// Calls `visit` for each promise of a file, in the order of their keys. A row with impossible
+// values gives an error instead of a promise.
 Status VisitPromises(Connection& connection, int64_t version,
                      const std::function<void(const Result<planning::EnginePromise>&)>& visit);
 
-// Returns the promises that make sense; the others cause a warning.
+// Returns all promises; a row with impossible values is skipped with a warning.
 Result<std::vector<planning::EnginePromise>> ListPromises(Connection& connection, int64_t version);
 
 }  // namespace ucudnn::db

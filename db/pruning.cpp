@@ -5,8 +5,8 @@
 namespace ucudnn::db {
 namespace {
 
-// Returns the tables of a file that refer to kernels and platforms: they depend on its version and
-// on whether it has notes.
+// Returns the tables of a file that refer to kernels and platforms. Which tables exist depends on
+// the schema version and on whether a note was ever written.
 Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   std::vector<std::string> tables;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -21,8 +21,8 @@ Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   }
 }
 
-// Returns the SQL table `old` of platforms to remove, of device ?1 or of all devices if that is
-// empty.
+// Returns an SQL WITH clause that defines `old`, the platforms to remove: of device ?1, or of all
+// devices if ?1 is empty.
 std::string OldSql(const std::vector<std::string>& tables) {
   return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
          Join(tables, " UNION SELECT device, cudnn, driver FROM ") +
@@ -32,7 +32,8 @@ std::string OldSql(const std::vector<std::string>& tables) {
          "known.driver))) ";
 }
 
-// SQL for kernels that nothing refers to; `but` excludes some references.
+// Returns the SQL condition for kernels to which no row refers; `but` is a WHERE clause that
+// excludes some referring rows.
 std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";
   for (const std::string& table : tables) {

@@ -1,4 +1,5 @@
-// Removes rows that no run will ask for again: those of a device's older cuDNN or driver.
+// Removes rows that no run will ask for again, because they belong to an older cuDNN or driver of a
+// device.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,21 @@
 namespace ucudnn::db {
 
 struct Pruned {
-  std::vector<std::pair<planning::Platform, size_t>> platforms;  // with the number of their rows
-  size_t kernels = 0;  // kernels that only these rows refer to
-  std::string file;    // the file that the path names, or the sibling in its place
+  // Platforms to remove, each with the number of its rows.
+  std::vector<std::pair<planning::Platform, size_t>> platforms;
+  size_t kernels = 0;  // number of kernels to which only these rows refer
+  std::string file;    // path of the pruned file, which may be a sibling of the named one
   uint64_t bytes_before = 0, bytes_after = 0;  // size of the file
 };
 
-// Finds the rows to remove: for `device`, or for every device if that is empty, the rows of all
-// platforms except the one with the newest cuDNN, then driver. Rows of unknown versions stay,
-// because they cannot be known to be old.
+// Finds the rows to remove, of `device` or (if it is empty) of every device. For each device these
+// are the rows of all platforms but the newest: the platform with the highest cuDNN version, then
+// the highest driver version. A row with an unknown version is kept, because it may be as new.
 Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
-// Removes the rows, everything that refers to those platforms, and kernels that nothing refers to
-// any more. The caller holds a transaction. The file must have the current schema version. Returns
-// the number of kernels removed.
+// Removes the rows of `old`'s platforms from all tables, and then the kernels to which no row
+// refers. Returns the number of removed kernels. The caller holds a transaction. The file must have
+// the current schema version.
 Result<size_t> RemoveRows(Connection& connection, const Pruned& old);
 
 }  // namespace ucudnn::db

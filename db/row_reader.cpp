@@ -19,8 +19,8 @@ constexpr int kMeasurementColumnCount = 7;
 constexpr const char* kOnPlatform =
     " WHERE m.kernel=?1 AND m.device=?2 AND ?3 IN (0, m.cudnn) AND ?4 IN (0, m.driver)";
 
-// Returns false if the file was edited by hand and the row violates what planning relies on; it is
-// then not used.
+// Returns false if the row, perhaps edited by hand, has values that the planner cannot use; the row
+// is then skipped.
 bool ReadMeasurement(const Statement& row, Measurement& measurement) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   for (int column = 1; column < kMeasurementColumnCount; ++column) {
@@ -41,7 +41,7 @@ bool ReadMeasurement(const Statement& row, Measurement& measurement) {
   return !measurement.micro.engine.empty();
 }
 
-// Runs `visit` on every row of a statement over one kernel and platform.
+// Binds the kernel and the platform to `select`, and calls `visit` for each row.
 template <typename Visit>
 Status ForEach(Statement& select, int64_t kernel, const planning::Platform& platform,
                const Visit& visit) {
@@ -73,7 +73,7 @@ Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProbl
     Measurement row;
     if (!ReadMeasurement(rows, row)) return;
     KernelFacts& found = of(rows, kMeasurementColumnCount);
-    // In version 1 all sizes are complete, and none of the rows is trusted.
+    // In version 1 all sizes are complete, and no row's `verified` is trusted.
     if (version < 2) found.complete_sizes.insert(row.micro.micro_batch);
     found.rows.push_back(std::move(row));
   }));
@@ -119,7 +119,7 @@ Result<std::optional<std::string>> ReadNote(Connection& connection,
 
 namespace {
 
-// Reads the row from the columns of VisitRows' statement.
+// Reads the row from the columns that VisitRows selects.
 Result<StoredMeasurement> ReadRow(const Statement& row) {
   int column = kMeasurementColumnCount;
   StoredMeasurement stored;
@@ -162,7 +162,8 @@ Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visi
                          (version < 2 ? "0" : "m.imported") +
                          " FROM measurements m JOIN families k ON k.id=m.kernel ORDER BY m.id"));
   const int after =
-      kMeasurementColumnCount + 7 + static_cast<int>(FamilyColumns().size());  // device .. complete
+      // There are 7 columns from device to complete.
+      kMeasurementColumnCount + 7 + static_cast<int>(FamilyColumns().size());
   for (;;) {
     UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return Status::Ok();

@@ -15,33 +15,36 @@
 
 namespace ucudnn::db {
 
-// The rows of files for one kernel family and device, by cudnn and driver version.
+// The rows of one kernel family and device for one pair of cuDNN and driver version, from all
+// files.
 struct KernelFacts {
   using Choice = std::pair<int, EngineId>;  // micro-batch and engine
-  std::vector<planning::Measurement> rows;  // their own `verified` does not count: see below
+  std::vector<planning::Measurement> rows;  // use `verified` below, not Measurement::verified
   std::set<int> complete_sizes;
   std::set<Choice> verified;
 };
 using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 
-// Adds the rows of a file of schema `version` for `family` on `platform` to `facts`; a version
-// number of 0 in `platform` matches any. REQUIRES: a transaction is open.
+// Adds what a file of schema `version` holds for `family` on `platform` to `facts`. A version
+// number 0 in `platform` matches every number. REQUIRES: a transaction is open.
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts);
 
-// Returns the note under this key in a file of the current version; none if it has no such note.
+// Returns the note with this key; none if the file has no such note. The file must have the current
+// schema version.
 Result<std::optional<std::string>> ReadNote(Connection& connection,
                                             const ConvolutionProblem& problem,
                                             const planning::Platform& platform,
                                             const std::string& about);
 
-// Visits all rows of a file in the order in which they were written: its id, the row or why it
-// makes no sense, and whether it was imported.
+// Calls `visit` for each row of a file in the order in which the rows were written. Its arguments
+// are the row's id, the row (or an error if its values are impossible), and whether the row was
+// imported.
 using RowVisitor =
     std::function<void(int64_t id, const Result<StoredMeasurement>& row, bool imported)>;
 Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visit);
 
-// Returns the rows that make sense; the others cause a warning.
+// Returns all rows; a row with impossible values is skipped with a warning.
 Result<std::vector<StoredMeasurement>> ListRows(Connection& connection, int64_t version);
 
 }  // namespace ucudnn::db

@@ -1,5 +1,5 @@
-// Writes rows to one store file. The caller holds a transaction around all of them. Not
-// thread-safe; must not outlive its connection.
+// Writes rows to one store file. The caller holds a transaction around all calls. Not thread-safe.
+// The connection must outlive this object.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::db {
 
-// Says why a row makes no sense to any reader; Ok if it does.
+// Returns an error that says why a row's values are impossible; Ok if they are possible.
 Status CheckRow(const StoredMeasurement& row);
 
 class RowWriter {
@@ -20,12 +20,12 @@ class RowWriter {
 
   explicit RowWriter(Connection& connection) : connection_(connection) {}
 
-  // Returns true if the row is new. Runs trust its `verified` only if it was measured here.
+  // Returns true if the row is new. Planning trusts `verified` only for Origin::kMeasured.
   Result<bool> Insert(const StoredMeasurement& row, Origin origin);
-  // Notes that all engines of this kernel were measured at this micro-batch.
+  // Records that all engines of this kernel were measured at this micro-batch.
   Status MarkComplete(const ConvolutionProblem& problem, const planning::Platform& platform,
                       int micro_batch);
-  // Notes that the output of this engine at this micro-batch was compared on this platform.
+  // Records that the output of this engine at this micro-batch was compared on this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const EngineId& engine, int micro_batch);
   // Replaces the note under this key.
@@ -35,12 +35,12 @@ class RowWriter {
   Result<bool> Insert(const planning::EnginePromise& promise);
 
  private:
-  // Returns the id of the family of `problem`, which is added if it is new.
+  // Returns the id of the family of `problem`; adds the family if the file lacks it.
   Result<int64_t> Kernel(const ConvolutionProblem& problem);
 
   Connection& connection_;
-  ConvolutionProblem family_;  // of the last row
-  int64_t id_ = 0;             // its id; 0: none yet
+  ConvolutionProblem family_;  // family of the last row
+  int64_t id_ = 0;             // id of family_; 0: no row was written yet
 };
 
 }  // namespace ucudnn::db

@@ -9,7 +9,7 @@
 namespace ucudnn::db {
 namespace {
 
-// SQL that makes the table `name` of kernel families with these columns.
+// Returns SQL that creates the table `name` of kernel families with these columns.
 std::string KernelsSql(const char* name, const std::vector<std::string>& columns) {
   std::string sql = std::string("CREATE TABLE ") + name + "(id INTEGER PRIMARY KEY";
   for (const std::string& column : columns) {
@@ -18,7 +18,7 @@ std::string KernelsSql(const char* name, const std::vector<std::string>& columns
   return sql + ", UNIQUE(" + Join(columns, ", ") + "));";
 }
 
-// Up to version 3, pads behind an axis equalled those before it.
+// Returns the family columns of versions 1 to 3, which stored one pad for both sides of an axis.
 std::vector<std::string> ColumnsOfEvenPads() {
   std::vector<std::string> columns = FamilyColumns();
   columns.resize(columns.size() - PostPadColumns().size());
@@ -26,7 +26,7 @@ std::vector<std::string> ColumnsOfEvenPads() {
 }
 constexpr const char* kEvenPads = "pad_d AS pad_d_post, pad_h AS pad_h_post, pad_w AS pad_w_post";
 
-// SQL that makes a file of version 1 from an empty one.
+// Returns SQL that creates the tables of version 1 in an empty file.
 std::string FirstSql() {
   return KernelsSql("kernels", ColumnsOfEvenPads()) +
          "CREATE TABLE measurements(id INTEGER PRIMARY KEY,"
@@ -41,8 +41,8 @@ std::string FirstSql() {
          std::to_string(kApplicationId);
 }
 
-// Updates version 1 to 2. Version 1 held only complete sizes, and its verified rows had been
-// imported: no run had compared them.
+// Updates version 1 to 2. Version 1 held only complete sizes. Its rows with verified = 1 had been
+// imported; no run with this store had compared their outputs.
 constexpr const char* kSecondSql =
     "ALTER TABLE measurements ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;"
     "UPDATE measurements SET imported=1 WHERE verified<>0;"
@@ -57,7 +57,7 @@ constexpr const char* kSecondSql =
     " micro_batch INTEGER NOT NULL, engine TEXT NOT NULL,"
     " PRIMARY KEY(kernel, device, cudnn, driver, micro_batch, engine)) WITHOUT ROWID";
 
-// Updates version 2 to 3.
+// Updates version 2 to 3, which added promises.
 constexpr const char* kThirdSql =
     "CREATE TABLE promises(kernel INTEGER NOT NULL REFERENCES kernels(id), n INTEGER NOT NULL,"
     " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -65,9 +65,10 @@ constexpr const char* kThirdSql =
     " undivided TEXT NOT NULL, any_engine INTEGER NOT NULL,"
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
-// Updates version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay.
-// The new table has another name: a program of an earlier version that has the file open then fails
-// to use it, instead of filing rows under no kernel.
+// Returns SQL that updates version 3 to 4. SQLite cannot change the UNIQUE of a table, so the rows
+// are copied to a new table with the same ids. The new table has another name than `kernels`: a
+// program of an earlier version that has the file open then gets an error, and cannot add rows of
+// unknown kernels.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +
@@ -75,15 +76,15 @@ std::string FourthSql() {
          " FROM main.families;DROP TABLE main.families;ALTER TABLE families_4 RENAME TO families";
 }
 
-// The tables of each version.
+// The tables of each version, as SQL texts.
 constexpr const char* kTables[] = {
     "'kernels','measurements'", "'kernels','measurements','complete_sizes','verifications'",
     "'kernels','measurements','complete_sizes','verifications','promises'",
     "'families','measurements','complete_sizes','verifications','promises'"};
 constexpr int kTableCounts[] = {2, 4, 5, 5};
 
-// Not every file of version 4 has this table: it is made for the first note, and earlier programs
-// of that version leave it alone.
+// The table `notes` is created when the first note is written. So a file of version 4 may lack it,
+// and earlier programs that know version 4 ignore it.
 constexpr const char* kNotesSql =
     "CREATE TABLE IF NOT EXISTS notes(kernel INTEGER NOT NULL REFERENCES families(id),"
     " n INTEGER NOT NULL, device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -94,10 +95,10 @@ Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
 }
 
-// Returns whether a verdict of quick_check reports a page that could not be read: it ends with
-// SQLite's result code, and quick_check goes on.
+// Returns true if quick_check's message reports a page that could not be read. quick_check does not
+// stop at such a page; its message ends with SQLite's result code.
 bool IsReadFailure(const std::string& verdict) {
-  constexpr int kIoError = 10;  // SQLITE_IOERR; bits above the lowest byte give details
+  constexpr int kIoError = 10;  // SQLITE_IOERR; the bits above the lowest byte hold details
   const size_t code = verdict.rfind("error code");
   if (code == std::string::npos) return false;
   const size_t digit = verdict.find_first_of("0123456789", code);
@@ -126,8 +127,8 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
     UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA quick_check(1)"));
     UCUDNN_ASSIGN_OR_RETURN(const bool row, check.Step());
     const std::string verdict = row ? check.Text(0) : "no verdict";
-    // A disk that cannot be read just now is no damage: another file must not take this one's
-    // place.
+    // A page that cannot be read now may be readable later. So the file is not reported as damaged,
+    // which would make a sibling take its place.
     if (IsReadFailure(verdict))
       return Status::Error(connection.path() + ": cannot be read: " + verdict);
     if (verdict != "ok") return Unusable("it is damaged: " + verdict);
@@ -138,7 +139,7 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
 }  // namespace
 
 Result<Identity> Identify(Connection& connection, bool thorough) {
-  // One snapshot: another process may be creating the tables between two questions.
+  // All queries see one snapshot: another process may be creating the tables between two of them.
   UCUDNN_RETURN_IF_ERROR(connection.Execute("SAVEPOINT identify"));
   Result<Identity> identity = ReadIdentity(connection, thorough);
   const Status released = connection.Execute("ROLLBACK TO identify; RELEASE identify");

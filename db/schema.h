@@ -1,4 +1,4 @@
-// The tables of a measurement store, and how a file is recognised as one. FORMAT.md describes both.
+// Creates, updates and recognises the tables of a measurement store. FORMAT.md describes them.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,26 @@ inline constexpr int64_t kSchemaVersion = 4;
 struct Identity {
   enum class Kind { kOurs, kEmpty, kUnusable };
   Kind kind = Kind::kEmpty;
-  std::string reason;   // why it is unusable: damaged, foreign or newer
-  int64_t version = 0;  // version of the schema, if the file is a store
+  std::string reason;   // for kUnusable: damaged, another program's, or of a newer schema
+  int64_t version = 0;  // for kOurs: the schema version
 };
 
-// Identifies the file behind `connection`; reads the file and writes nothing. An error is a passing
-// fault (locked, no permission), not a verdict on the file. `thorough` reads every page.
+// Finds out whether the file is a store. Reads the file and writes nothing; `thorough` reads every
+// page. Returns an error for a passing fault (the file is locked, no permission), which says
+// nothing about the contents.
 Result<Identity> Identify(Connection& connection, bool thorough);
 
-// Lets a connection read a file of `version`, which is not changed, as if it had the table
-// `families` of the current version. Tables that came later are still missing.
+// Prepares a connection for reading a file of an older `version` without changing the file. A
+// temporary view then serves as the table `families` of the current version. Tables that later
+// versions added are still missing.
 Status ReadAsCurrent(Connection& connection, int64_t version);
 
-// Creates the tables in an empty file, or brings those of an older version up to date, unless
-// another process has just done so. It uses one transaction: a process that dies leaves the file as
-// it was.
+// Creates the tables in an empty file, or updates the tables of an older version; does nothing if
+// another process has just done so. The change is one transaction, so a process that dies does not
+// leave a half-updated file.
 Status BringUpToDate(Connection& connection);
 
-// Makes the table `notes`, which a file of the current version may lack.
+// Creates the table `notes`, which a file of the current version may lack.
 Status MakeNotes(Connection& connection);
 Result<bool> HasNotes(Connection& connection);
 

@@ -29,7 +29,8 @@ uint64_t FileSize(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-// Returns the measurements of the newest version that has some, one for each key: the first file's.
+// Returns the measurements of the newest versions that have any. If several files have a row with
+// the same key, the first file's row is returned.
 KernelMeasurements OfNewestVersion(FactsByVersion& facts) {
   KernelMeasurements known;
   for (auto newest = facts.rbegin(); newest != facts.rend(); ++newest) {
@@ -38,7 +39,8 @@ KernelMeasurements OfNewestVersion(FactsByVersion& facts) {
     const auto key = [](const Measurement& row) {
       return std::tie(row.micro.micro_batch, row.micro.engine);
     };
-    // Stable sorting keeps the row of the earlier file first among equal keys, and that row stays.
+    // A stable sort keeps the row of the earliest file first among equal keys; `unique` keeps that
+    // row.
     std::stable_sort(found.rows.begin(), found.rows.end(),
                      [&](const auto& a, const auto& b) { return key(a) < key(b); });
     found.rows.erase(std::unique(found.rows.begin(), found.rows.end(),
@@ -81,8 +83,8 @@ Status SqliteStore::With(StoreFile& file, bool write,
         if (status.ok() || !file.SetAsideIfDamaged()) return status;
       }
     } catch (...) {
-      // Memory is out during a snapshot, which would lock the file for ever, for other processes
-      // too.
+      // Memory ran out. An open snapshot would keep the file locked for other processes, so the
+      // file is closed.
       file.Close();
       throw;
     }
@@ -97,7 +99,8 @@ Status SqliteStore::ForEachFile(const std::function<Status(StoreFile&, Connectio
   for (const auto& file : files_) {
     const Status status = With(*file, false, [&](Connection* connection) {
       if (connection == nullptr) return Status::Ok();
-      // One snapshot, which is locked once: a size is complete only together with its rows.
+      // The rows and their complete sizes must come from one snapshot: a size is complete only
+      // together with its rows. The transaction also locks the file only once.
       UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection->Prepare("BEGIN"));
       UCUDNN_ASSIGN_OR_RETURN(Statement end, connection->Prepare("COMMIT"));
       UCUDNN_RETURN_IF_ERROR(begin.Run());
@@ -195,7 +198,8 @@ Result<size_t> SqliteStore::Add(const std::vector<StoredMeasurement>& rows) {
     for (const StoredMeasurement& row : rows) {
       UCUDNN_ASSIGN_OR_RETURN(const bool is_new, writer.Insert(row, RowWriter::Origin::kImported));
       added += is_new ? 1 : 0;
-      // Sums and copies do not show that the engines at their micro-batch are complete.
+      // A row of an auxiliary engine (a sum or a copy) does not show that all convolution engines
+      // were measured at its micro-batch.
       if (!row.complete || row.measurement.micro.engine.is_auxiliary()) continue;
       UCUDNN_RETURN_IF_ERROR(
           writer.MarkComplete(row.problem, row.platform, row.measurement.micro.micro_batch));

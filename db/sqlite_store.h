@@ -1,5 +1,5 @@
-// Measurements in SQLite files; FORMAT.md describes them. Thread-safe; never throws; safe to use in
-// the child of a fork. Files are opened at the first use.
+// Measurements in SQLite files; FORMAT.md describes the files. Thread-safe; never throws; the child
+// of a fork may use the store. A file is opened when it is first used.
 #pragma once
 
 #include <functional>
@@ -18,19 +18,20 @@ namespace ucudnn::db {
 
 class SqliteStore : public planning::MeasurementStore {
  public:
-  // The file number `written` is read and written, the others are only read. If several have a row
-  // with the same key, the earlier file's is used.
+  // Writes go to the file with index `written`; the other files are only read. If several files
+  // have a row with the same key, the row of the earliest file in `paths` is used.
   explicit SqliteStore(const std::vector<std::string>& paths, size_t written = 0);
 
-  // Returns the file that is written.
+  // Returns the path of the file that is written.
   std::string Place() override;
 
-  // A platform with both numbers known gets rows with exactly these numbers. If its cudnn or driver
-  // is 0 (asked offline), any number matches, and all rows come from the newest platform that has
-  // some of this kernel. Fails if no file can be read; a single unreadable file causes a warning.
+  // If `platform` has a cuDNN and a driver version, returns rows of exactly these versions. If one
+  // of them is 0 (an offline question), that version is not compared, and all rows are of the
+  // newest versions for which this kernel has rows. Fails if no file can be read; one unreadable
+  // file of several causes a warning.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
-  // All problems are read from one snapshot of each file.
+  // Reads all problems from one snapshot of each file.
   Result<std::vector<planning::KernelMeasurements>> ReadAll(
       const std::vector<ConvolutionProblem>& problems, const planning::Platform& platform) override;
 
@@ -51,30 +52,31 @@ class SqliteStore : public planning::MeasurementStore {
       const planning::EnginePromise& asked) override;
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
 
-  // Returns all rows, in the order in which they were written. Rows of later files with the key of
-  // an earlier one are left out; those that differ from it go to `differing`.
+  // Returns all rows in the order in which they were written. If several files have a row with the
+  // same key, the first is returned; a later row with another measurement is appended to
+  // `differing`.
   Result<std::vector<StoredMeasurement>> List(std::vector<StoredMeasurement>* differing = nullptr);
-  // Returns all promises, kernel by kernel.
+  // Returns all promises, ordered by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();
 
-  // Adds rows from outside in one transaction, first writer wins; returns the number of new rows.
-  // The sizes of rows that are `complete` become complete. Their `verified` is kept for List, but
-  // Read does not trust it.
+  // Adds imported rows in one transaction and returns the number of new rows. A row whose key the
+  // file already has is not added. A row with `complete` set makes its micro-batch complete. List
+  // returns the rows' `verified` as given, but Read does not trust it.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
-  // Adds promises in the same way.
+  // Adds promises in the same way as Add adds rows.
   Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);
 
-  // Removes from the written file the rows that FindOldRows finds for `device`, and gives the space
-  // back; on a `dry_run` only says what would be removed.
+  // Removes from the written file the rows that FindOldRows finds for `device`, and shrinks the
+  // file. A `dry_run` changes nothing and only returns what would be removed.
   Result<Pruned> Prune(const std::string& device, bool dry_run);
 
  private:
-  // Runs `use` on `file`'s connection (null if there is no file yet), and once more on a sibling if
-  // the file turns out to be damaged.
+  // Calls `use` with the connection of `file`; the connection is null if there is no file yet. If
+  // the file turns out to be damaged, calls `use` again with a sibling.
   Status With(StoreFile& file, bool write, const std::function<Status(Connection*)>& use);
-  // Runs `read` on every file; fails if all of them fail.
+  // Calls `read` for every file; fails if `read` failed for all of them.
   Status ForEachFile(const std::function<Status(StoreFile&, Connection&)>& read);
-  // Runs `write` in one transaction on the file that is written.
+  // Runs `write` in one transaction of the file that is written.
   Status InTransaction(const std::function<Status(RowWriter&)>& write);
 
   std::vector<std::unique_ptr<StoreFile>> files_;

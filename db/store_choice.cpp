@@ -17,7 +17,7 @@ struct FileSystem {
   const char* name;
 };
 
-// linux/magic.h has some of these numbers; the others are defined by the file systems themselves.
+// Some of these numbers are in linux/magic.h; the others are in the sources of the file systems.
 constexpr FileSystem kNetworkFileSystems[] = {
     {0x00006969, "NFS"},    {0x0000517b, "SMB"},    {0xff534d42, "CIFS"},
     {0xfe534d42, "SMB2"},   {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSiblings = 9;
 
-// Returns measurements.db, measurements-2.db, ...
+// Returns the path of candidate `number`, for example measurements.db, measurements-2.db, ...
 std::string Candidate(const std::string& path, int number) {
   if (number == 1) return path;
   const size_t stem = StemLength(path);
@@ -54,7 +54,8 @@ StoreFile::~StoreFile() {
 void StoreFile::Close() { connection_.Close(); }
 
 void StoreFile::ForgetInChild() {
-  // Closing the parent's connection here could delete a journal that the parent still needs.
+  // Closing the parent's connection in the child could delete a journal that the parent still
+  // needs.
   if (!connection_.open() || pid_ == getpid()) return;
   connection_.Leak();
 }
@@ -78,19 +79,19 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
     return Status::Error(candidate + ": cannot be opened: not a regular file");
   }
   if (!exists && !create) {
-    usable = true;  // a missing file that is not created has nothing to read
+    usable = true;  // a missing file counts as usable and has no rows
     return Status::Ok();
   }
   if (!exists) {
-    const Status folders = CreateFoldersAbove(candidate, 0700);  // for this user only
+    const Status folders = CreateFoldersAbove(candidate, 0700);  // 0700: only this user has access
     if (!folders.ok()) return Status::Error(candidate + ": " + folders.message());
   }
   using Access = Connection::Access;
   UCUDNN_RETURN_IF_ERROR(connection_.Open(candidate, create      ? Access::kCreate
                                                      : writable_ ? Access::kWrite
                                                                  : Access::kRead));
-  // The cache has room for the rows of a large network; SQLite takes only what it uses. Identify
-  // will report faults of the file.
+  // A cache of 16 MiB holds the rows of a large network; SQLite allocates only what it uses. The
+  // result is ignored, because Identify reports the faults of the file.
   static_cast<void>(connection_.Execute("PRAGMA cache_size=-16384"));
   const Result<Identity> identity = Identify(connection_, writable_);
   if (!identity.ok() || identity->kind == Identity::Kind::kUnusable) {
@@ -130,7 +131,7 @@ Result<Connection*> StoreFile::ForReading() {
   ForgetInChild();
   if (!connection_.open()) UCUDNN_RETURN_IF_ERROR(Open(false));
   if (!connection_.open()) return nullptr;
-  // Another process may have filled the file since, or brought it up to date.
+  // Another process may have created or updated the tables since the file was opened.
   if (version_ < kSchemaVersion) UCUDNN_RETURN_IF_ERROR(NoteVersion());
   return version_ == 0 ? nullptr : &connection_;
 }

@@ -1,5 +1,6 @@
-// One file of measurements. It finds the file to use, opens it when it is first needed, and opens
-// it anew in the child of a fork. Not thread-safe: the caller holds StoreMutex().
+// One measurement file. The class chooses between the named file and its siblings, opens the file
+// when it is first needed, and opens it again in the child of a fork. Not thread-safe: the caller
+// holds StoreMutex().
 #pragma once
 
 #include <sys/types.h>
@@ -15,48 +16,51 @@
 
 namespace ucudnn::db {
 
-// Returns the mutex that is held around every use of SQLite in this process, and across fork, so
-// that a child inherits neither an unfinished transaction nor a mutex that stays locked for ever.
+// Returns the mutex that is held around every use of SQLite in this process, and across fork(). So
+// a child inherits neither an unfinished transaction nor a locked mutex of SQLite.
 Mutex& StoreMutex();
 
-// Returns the length of `path` without its extension, behind which names of siblings get their
-// suffix.
+// Returns the length of `path` without its extension. Siblings get their suffix at this position.
 size_t StemLength(const std::string& path);
 
 class StoreFile {
  public:
-  // A `writable` file that is damaged, foreign or newer is left alone, and the first usable of its
-  // siblings NAME-2.EXT to NAME-9.EXT takes its place; a file that is only read then gives no rows.
+  // If a `writable` file is damaged, another program's or of a newer schema, it stays unchanged,
+  // and the first usable of its siblings NAME-2.EXT to NAME-9.EXT is used. A file that is not
+  // `writable` has no siblings; if it is unusable, it gives no rows.
   StoreFile(std::string path, bool writable) : path_(std::move(path)), writable_(writable) {}
   ~StoreFile();
   StoreFile(const StoreFile&) = delete;
   StoreFile& operator=(const StoreFile&) = delete;
 
-  // Returns the open file; null if there is none yet, or none that this version can read.
+  // Returns the open file; null if the file does not exist, has no tables, or cannot be used by
+  // this version.
   Result<Connection*> ForReading() UCUDNN_REQUIRES(StoreMutex());
-  // Returns the open file, created with its folders if it is missing, with its tables up to date.
+  // Returns the open file with the current schema. Creates the file and its folders if they are
+  // missing.
   Result<Connection*> ForWriting() UCUDNN_REQUIRES(StoreMutex());
 
-  // To be called after a failure: returns true if the open file turned out to be damaged. It is
-  // then set aside, and the next call opens another.
+  // The caller calls this after a failure. If the open file turned out to be damaged, closes it, so
+  // that the next call opens a sibling, and returns true.
   bool SetAsideIfDamaged() UCUDNN_REQUIRES(StoreMutex());
 
-  int64_t version() const { return version_; }  // of the open file's schema
+  int64_t version() const { return version_; }  // schema version of the open file
 
   const std::string& path() const { return path_; }
-  // Returns the file in use: the sibling that took its place, if one did.
+  // Returns the path of the file in use, which may be a sibling of path().
   const std::string& place() const UCUDNN_REQUIRES(StoreMutex()) {
     return opened_.empty() ? path_ : opened_;
   }
 
-  // Ends any statement or snapshot that holds the file; the next use opens it anew.
+  // Closes the file, which ends all its statements and snapshots. The next use opens it again.
   void Close() UCUDNN_REQUIRES(StoreMutex());
 
  private:
   Status Open(bool create) UCUDNN_REQUIRES(StoreMutex());
   Status OpenCandidate(const std::string& candidate, bool create, bool& usable)
       UCUDNN_REQUIRES(StoreMutex());
-  // Warns once of each file set aside, naming `instead`, the file that takes its place.
+  // Warns once for each file of set_aside_. `instead` is the path of the file that is used, or
+  // empty.
   void WarnSetAside(const std::string& instead);
   Status NoteVersion() UCUDNN_REQUIRES(StoreMutex());
   void ForgetInChild() UCUDNN_REQUIRES(StoreMutex());
@@ -64,11 +68,12 @@ class StoreFile {
   const std::string path_;
   const bool writable_;
   Connection connection_;
-  std::string opened_;   // the candidate behind connection_
-  std::string damaged_;  // candidates that were found damaged while in use, one a line
-  std::vector<std::pair<std::string, std::string>> set_aside_;  // with the reason; not reported yet
+  std::string opened_;   // path of the file that connection_ has open
+  std::string damaged_;  // paths that were found damaged while in use, one per line
+  // Paths and reasons that WarnSetAside has yet to report.
+  std::vector<std::pair<std::string, std::string>> set_aside_;
   pid_t pid_ = 0;        // the process that opened connection_
-  int64_t version_ = 0;  // of the schema of connection_; 0: no tables yet
+  int64_t version_ = 0;  // schema version of connection_; 0: no tables yet
 };
 
 }  // namespace ucudnn::db

@@ -1,4 +1,4 @@
-// Rows of a measurement store, with everything that the store and the CSV form keep of them.
+// Rows of a measurement store, with all values that the store and its CSV form hold.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 namespace ucudnn::db {
 
 struct StoredMeasurement {
-  std::string name;  // name of the layer; informational, may be empty
-  // Its n is the mini-batch for which the row was measured: informational, 0 if unknown.
+  std::string name;  // layer name for people; may be empty
+  // problem.n is the mini-batch for which the row was measured, for people only; 0: unknown.
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;
-  // Every engine was measured at its micro-batch; assumed for rows in a CSV file.
+  // Every engine was measured at this row's micro-batch. Rows from a CSV file are taken as
+  // complete.
   bool complete = true;
 
   bool operator==(const StoredMeasurement&) const = default;

@@ -1,24 +1,25 @@
-// UcudnnHandle_t replaces cudnnHandle_t. A program that renames its handle's type, includes this
-// file and links with -lucudnn has its convolutions planned by ucudnn, and calls cuDNN as before.
-// For either type of handle this file also has the cudnnGetConvolution*Algorithm functions that
-// cuDNN 8 removed.
+// Defines UcudnnHandle_t, which replaces cudnnHandle_t. If a program changes the type of its
+// handles, includes this file and links with -lucudnn, ucudnn plans its convolutions; it calls
+// cuDNN as before. For both types of handle this file also defines the
+// cudnnGetConvolution*Algorithm functions that cuDNN 8 removed.
 //
-//   UcudnnHandle_t handle;                     // was cudnnHandle_t
-//   cudnnCreate(&handle);                      // ucudnn's
-//   cudnnConvolutionForward(handle, ...);      // ucudnn's: in micro-batches if that is planned
-//   cudnnPoolingForward(handle, ...);          // cuDNN's own: the handle converts
+//     UcudnnHandle_t handle;                     // was cudnnHandle_t
+//     cudnnCreate(&handle);                      // ucudnn's function
+//     cudnnConvolutionForward(handle, ...);      // ucudnn's function: in micro-batches if planned
+//     cudnnPoolingForward(handle, ...);          // cuDNN's own function: the handle converts
 //
-// The compiler chooses overloads by the handle's type: code that takes a cudnnHandle_t calls cuDNN
-// itself, and must not be given what these functions reported (see ucudnn.h). Convolutions of the
-// graph API carry no handle while they are planned; the preloaded drop-in divides those, with this
-// file or without it. Header only, C++11; functions behave as cuDNN's functions of the same names
-// (ucudnn.h).
+// The compiler chooses overloads by the handle's type. Code that has a cudnnHandle_t calls cuDNN
+// itself, and must not use a workspace or an algorithm that ucudnn's functions reported (see
+// ucudnn.h). Convolutions of the graph API have no handle while they are planned, so this file does
+// not affect them; the preloaded drop-in divides them. Header only, C++11. The functions behave as
+// the functions of ucudnn.h with the same names.
 #ifndef UCUDNN_HANDLE_H_
 #define UCUDNN_HANDLE_H_
 
 #include <ucudnn/ucudnn.h>
 
-// A value, like the pointer it holds and as large. It owns nothing: cudnnDestroy ends the handle.
+// A value with the size of the pointer that it contains. Copies refer to the same handle, which
+// only cudnnDestroy destroys.
 class UcudnnHandle_t {
  public:
   UcudnnHandle_t() : handle_(nullptr) {}
@@ -211,16 +212,16 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
                                                      limit_bytes, algorithm);
 }
 
-// cudnnGetConvolution*Algorithm for cuDNN's own handles: returns the first algorithm of the real
-// ranking (or the preloaded drop-in's) that fits, with the convolution descriptor's math type.
-// Needs no -lucudnn.
+// cudnnGetConvolution*Algorithm for cuDNN's own handles. Returns the first algorithm in the ranking
+// of the real library (or of the preloaded drop-in) that fits and has the convolution descriptor's
+// math type. Does not need -lucudnn.
 namespace ucudnn {
 namespace removed {
 
-// Returns the first algorithm that `preference` and `limit_bytes` allow. rank(requested, &returned,
-// results) calls cudnnGetConvolution*Algorithm_v7; need(algorithm, &bytes) calls
-// cudnnGetConvolution*WorkspaceSize. `preference` is a value of any of the three enumerations,
-// whose values are equal.
+// Sets *algorithm to the first algorithm that `preference` and `limit_bytes` allow. rank(requested,
+// &returned, results) calls cudnnGetConvolution*Algorithm_v7; need(algorithm, &bytes) calls
+// cudnnGetConvolution*WorkspaceSize. `preference` is a value of any of the three preference
+// enumerations, whose numbers are equal.
 template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preference,
                           size_t limit_bytes, Algorithm* algorithm, Rank rank, Need need) {
@@ -243,8 +244,8 @@ cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preferen
     *algorithm = results[i].algo;
     return CUDNN_STATUS_SUCCESS;
   }
-  // An algorithm that is listed with other math types only may still fit with the caller's own math
-  // type, in another workspace.
+  // An algorithm that the ranking lists only with other math types may still run with the
+  // descriptor's own math type and another workspace; `need` tells its size.
   for (int i = 0; i < returned; ++i) {
     size_t bytes = 0;
     if (results[i].status != CUDNN_STATUS_SUCCESS) continue;

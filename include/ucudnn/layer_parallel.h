@@ -1,22 +1,23 @@
-/* Layer-parallel multigrid over a program's own layers, in C: a chain of layers
+/* Layer-parallel multigrid over a program's own layers, in C. A chain of layers
  *     u_n+1 = Phi_n(u_n), n = 0 to N - 1,
- * is solved for all its states at once, blocks of layers at the same time, and so is its adjoint.
- * The program brings the vectors and the layers as callbacks, which may keep their numbers anywhere
- * and run on anything. Residual chains, Phi_n(u) = u + h F_n(u), converge in a few cycles whatever
- * their depth: attention blocks, neural ODEs. Source of the method: Kirby et al., "Layer-Parallel
- * Training with GPU Concurrency of Deep Residual Neural Networks via Nonlinear Multigrid".
+ * is solved for all its states at once: blocks of layers run at the same time. The adjoint chain is
+ * solved in the same way. The program supplies the vectors and the layers by callbacks, so the
+ * vectors may be in any memory and the layers may run on any device. Residual chains, Phi_n(u) = u
+ * + h F_n(u), converge in a few cycles whatever their depth; attention blocks and neural ODEs are
+ * such chains. Source of the method: Kirby et al., "Layer-Parallel Training with GPU Concurrency of
+ * Deep Residual Neural Networks via Nonlinear Multigrid".
  *
  * Link with -lucudnn_layer_parallel, which needs neither CUDA nor cuDNN. docs/layer_parallel_api.md
- * has a program.
+ * has an example program.
  *
- * Functions return ucudnnLayerParallelStatus_t; none throws or prints. All may be called from any
- * thread, those of one solver by one thread at a time and not from its callbacks; two solvers have
- * nothing in common.
+ * Functions return ucudnnLayerParallelStatus_t; none throws or prints. Any thread may call them.
+ * Only one thread at a time may use a solver, and a callback must not use its own solver. Two
+ * solvers share no data.
  *
- * Structs begin with their size, which the program sets to what sizeof says before it passes one:
- * later versions append members, of which 0 is the default, and fill those that the program was
- * compiled with. A size that no version had is UCUDNN_LAYER_PARALLEL_BAD_PARAM, and nothing is
- * written. */
+ * The first member of each struct, struct_size, is the struct's size. Before the program passes a
+ * struct, it sets struct_size to sizeof. Later versions append members, for which 0 is the default,
+ * and fill only the members that the program was compiled with. If no version of the struct had
+ * this size, functions return UCUDNN_LAYER_PARALLEL_BAD_PARAM and write nothing. */
 #ifndef UCUDNN_LAYER_PARALLEL_H_
 #define UCUDNN_LAYER_PARALLEL_H_
 
@@ -28,20 +29,20 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* A status that cudnnStatus_t has too has the same number there. */
+/* A status that cudnnStatus_t has too has the same number in both. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_SUCCESS = 0,
   UCUDNN_LAYER_PARALLEL_BAD_PARAM = 2000,
-  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED = 3000,   /* not as things are: nothing solved yet, say */
-  UCUDNN_LAYER_PARALLEL_ALLOC_FAILED = 4003,    /* no memory of the solver's own, or no thread */
-  UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED = 5000, /* ucudnnLayerParallelGetCallbackCode */
+  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED = 3000, /* not in the present state, say before a solve */
+  UCUDNN_LAYER_PARALLEL_ALLOC_FAILED = 4003, /* the solver lacks memory, or a thread cannot start */
+  UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED = 5000, /* see ucudnnLayerParallelGetCallbackCode */
 } ucudnnLayerParallelStatus_t;
 
-/* Returns the version of the library that runs: "0.1.0". */
+/* Returns the version of the loaded library, such as "0.1.0". */
 const char* ucudnnLayerParallelGetVersionString(void);
 
-/* Says in one line why the last failed call of this thread failed, with the value that caused it;
- * "" when none failed. Valid until the thread's next call. */
+/* Returns one line that says why this thread's last failed call failed, with the value that caused
+ * the failure; "" if no call failed. The text is valid until the thread's next call. */
 const char* ucudnnLayerParallelGetLastError(void);
 
 /* If this thread's last failed call returned UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED, returns the
@@ -50,34 +51,37 @@ const char* ucudnnLayerParallelGetLastError(void);
  * first of these lanes. */
 int ucudnnLayerParallelGetCallbackCode(void);
 
-/* --- What the program brings ----------------------------------------------------------------- */
+/* --- Callbacks of the program ---------------------------------------------------------------- */
 
-/* The layers that one call of a step applies: first_layer to first_layer + layers - 1, all to the
+/* The layers that one call of `step` applies: first_layer to first_layer + layers - 1, all to the
  * same input. A residual chain computes
  *     to = from + factor * h * (F_first(from) + ... + F_last(from)).
- * On level 0 it is one layer with factor 1: `to` is Phi_first(from), whatever the form of Phi. On
- * coarser levels `to` stands for factor * layers layers one after the other. Any approximation
- * leads to the same states; a closer one takes fewer cycles. */
+ * On level 0 there is one layer with factor 1, so `to` is Phi_first(from), whatever the form of
+ * Phi. On coarser levels `to` approximates the result of factor * layers layers that run one after
+ * the other. The solved states do not depend on how `step` approximates that result, but a better
+ * approximation needs fewer cycles. */
 typedef struct {
-  size_t struct_size; /* the library's */
+  size_t struct_size; /* set by the library */
   int level;          /* 0 is the finest */
   int first_layer;
   int layers;
   double factor;
 } ucudnnLayerParallelRange_t;
 
-/* A state is a vector that the program owns, known by a pointer that is not null; states and
- * adjoints are of one kind. Callbacks return 0, or a code of the program's that ends the call. An
- * exception that leaves a callback ends the program: the library has an unwinder of its own. `lane`
- * numbers what runs at once, from 0: a callback can keep its scratch memory by lane. No two
- * callbacks write to a state at the same time, and none reads a state while another writes it. */
+/* A state is a vector that the program owns, represented by a pointer that is not null; adjoints
+ * are states too. A callback returns 0, or another code, which makes the API function fail. An
+ * exception that leaves a callback ends the program, because it cannot be unwound through the
+ * library. `lane` is a number from 0; callbacks that run at the same time have different lanes, so
+ * a callback can have scratch memory for each lane. No two callbacks write to a state at the same
+ * time, and none reads a state while another writes it. */
 typedef struct {
   size_t struct_size;
-  void* user; /* the first argument of each */
+  void* user; /* the first argument of each callback */
 
-  /* Creates a state of any value in *state. Called only by ucudnnLayerParallelCreate's thread. */
+  /* Creates a state with any values in *state. Only the thread of ucudnnLayerParallelCreate calls
+   * it. */
   int (*create)(void* user, void** state);
-  /* Called only by the threads of ucudnnLayerParallelDestroy and ucudnnLayerParallelCreate. */
+  /* Only the threads of ucudnnLayerParallelDestroy and ucudnnLayerParallelCreate call it. */
   void (*destroy)(void* user, void* state);
   /* Computes y = a * x + b * y. If b is 0, the old value of y may be anything and is not read. */
   int (*combine)(void* user, double a, const void* x, double b, void* y, int lane);
@@ -87,77 +91,81 @@ typedef struct {
   /* Applies the layers of `range` forward. `from` and `to` are two different states. */
   int (*step)(void* user, const ucudnnLayerParallelRange_t* range, const void* from, void* to,
               int lane);
-  /* Null if no adjoint is solved. Applies the transposed Jacobians of the layers of `range` at
-   * `state`, which is the state that layer first_layer read: for a residual chain
+  /* Applies the transposed Jacobians of the layers of `range` at `state`, the state that layer
+   * first_layer read. A residual chain computes
    *     to = from + factor * h * (J_first(state)^T from + ... + J_last(state)^T from)
-   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three different states. */
+   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three different states. Null if no
+   * adjoint is solved. */
   int (*adjoint_step)(void* user, const ucudnnLayerParallelRange_t* range, const void* state,
                       const void* from, void* to, int lane);
 
-  /* Both are null if all other callbacks, and visits, have done their work when they return.
-   * Otherwise each lane is a queue, such as a CUDA stream, that works in the order of the calls;
-   * arguments other than states and `square` are valid during the call alone. Work that any lane is
-   * given after `join` comes after all work that every lane was given before; when `wait` returns,
-   * all work is done. Both are called by the thread that called the solver, between the calls of
-   * other callbacks. Functions that solve or read call `wait` before they return, also when they
-   * fail. */
+  /* `join` and `wait` are null if every other callback and visit has finished its work when it
+   * returns. Otherwise each lane is a queue, such as a CUDA stream, that works in the order of the
+   * calls; then arguments other than states and `square` are valid only during the call. `join`
+   * makes work that any lane gets afterwards start after all work that every lane got before.
+   * `wait` returns when all work of all lanes is done. The thread that called the solver calls
+   * both, while no other callback runs. Functions that solve or read call `wait` before they
+   * return, also when they fail. */
   int (*join)(void* user);
   int (*wait)(void* user);
 } ucudnnLayerParallelCallbacks_t;
 
 /* --- A solver -------------------------------------------------------------------------------- */
 
-/* The layers that `range` holds on coarser levels, where a step stands for a block of s layers,
- * from layer k * s on. The adjoint has the same blocks. If s does not divide the number of layers,
- * the last block is shorter. */
+/* Which layers `range` has on coarser levels. There, a step stands for a block of s layers that
+ * begins with layer k * s. If s does not divide the number of layers, the last block is shorter.
+ * The adjoint has the same blocks. */
 typedef enum {
-  UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
-  UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2,    /* all of them, with factor 1: for a caller that averages
-                                            * their weights, say, or runs them side by side */
+  UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the block's first layer, with factor s */
+  UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2, /* all layers of the block, with factor 1, for a step that
+                                         * averages their weights or applies them in parallel */
 } ucudnnLayerParallelCoarse_t;
 
 typedef enum {
   UCUDNN_LAYER_PARALLEL_STORE_ALL = 0,
-  UCUDNN_LAYER_PARALLEL_STORE_C_POINTS = 1, /* every coarsening-th state of the finest level; others
-                                             * follow from them by steps when they are read. Same
-                                             * results, to the bit */
+  UCUDNN_LAYER_PARALLEL_STORE_C_POINTS = 1, /* only the first state of each block of the finest
+                                             * level; the layers run again when another state is
+                                             * read. Unless skips_first_down is set, the results
+                                             * are equal to the last bit */
 } ucudnnLayerParallelStorage_t;
 
 typedef enum {
-  UCUDNN_LAYER_PARALLEL_THREAD_PER_LANE = 0,  /* the calling thread is lane 0's */
-  UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER = 1, /* it calls back for every lane, one after the other:
-                                               * for lanes that are queues */
+  UCUDNN_LAYER_PARALLEL_THREAD_PER_LANE = 0,  /* each lane has a thread; lane 0 has the caller's */
+  UCUDNN_LAYER_PARALLEL_THREAD_OF_CALLER = 1, /* the caller's thread calls the callbacks of all
+                                               * lanes, one after the other: for lanes that are
+                                               * queues */
 } ucudnnLayerParallelThreads_t;
 
-/* A member of 0 has its default, so `{sizeof options}` is all defaults. */
+/* A member that is 0 stands for its default, so `{sizeof options}` is all defaults. */
 typedef struct {
   size_t struct_size;
-  /* Number of levels. 0: as many as leave fewer than eight layers on the coarsest level, but at
-   * least two. 1: serial propagation. */
+  /* Number of levels. 0: the fewest levels, but at least two, with fewer than eight layers on the
+   * coarsest level. 1: the layers run one after the other, without multigrid. */
   int levels;
-  /* The factor by which each level is coarsened, 2 or more; the last one holds for all further
-   * levels. If coarsening_count is 0, the factor is 4 (2 or 3 for chains of fewer than eight
-   * layers). Layers behind the last whole block make a shorter block. */
+  /* The factors by which levels are coarsened, each 2 or more; the last factor also holds for all
+   * further levels. If coarsening_count is 0, the factor is 4 (2 or 3 for chains of fewer than
+   * eight layers). If the factor does not divide a level's layers, the last block is shorter. */
   int coarsening_count;
   const int* coarsening;
   ucudnnLayerParallelCoarse_t coarse;
   ucudnnLayerParallelStorage_t storage;
-  /* How many blocks of layers run at once, at most UCUDNN_LAYER_PARALLEL_MOST_LANES; 0: 1. Results
-   * do not depend on it, to the bit. */
+  /* How many blocks of layers run at once, at most UCUDNN_LAYER_PARALLEL_MOST_LANES; 0 means one
+   * block. Results with any number of lanes are equal to the last bit. */
   int lanes;
   ucudnnLayerParallelThreads_t threads;
-  /* Half the distance from 1 to the next larger number that a state can hold: 0x1p-24 for float. It
-   * must be below 1; 0 stands for double's value. It decides which residuals count as rounding. */
+  /* Half the distance from 1 to the next larger number that an element of a state can hold: 0x1p-24
+   * for float. It must be below 1; 0 stands for 0x1p-53, the value for double. The solver takes
+   * residuals for rounding errors if they are this small relative to the states. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024
 
 typedef struct ucudnnLayerParallelSolver* ucudnnLayerParallelSolver_t;
 
-/* Creates a solver of `layers` layers, 4 or more unless there is one level. Copies all arguments;
- * `options` may be null. Creates all states that the solver will ever need, those of the adjoint
- * too if there is an adjoint_step, and the threads. If that fails, destroys again what it created.
- */
+/* Creates a solver for `layers` layers: at least 4, or at least 1 with one level. Copies all
+ * arguments; `options` may be null. Creates the threads and all states that the solver will ever
+ * need, including the states of the adjoint if there is an adjoint_step. On failure, destroys what
+ * it has created. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelCreate(
     ucudnnLayerParallelSolver_t* solver, int layers,
     const ucudnnLayerParallelCallbacks_t* callbacks, const ucudnnLayerParallelOptions_t* options);
@@ -165,109 +173,109 @@ ucudnnLayerParallelStatus_t ucudnnLayerParallelCreate(
 /* Destroys the solver and all its states. A null solver is no error. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelDestroy(ucudnnLayerParallelSolver_t solver);
 
-/* Returns in *states how many states ucudnnLayerParallelCreate would create, with an adjoint_step
- * or without. */
+/* Sets *states to the number of states that ucudnnLayerParallelCreate would create, with or without
+ * an adjoint_step. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetStateCount(
     int layers, const ucudnnLayerParallelOptions_t* options, int with_adjoint, int64_t* states);
 
 /* --- Solving --------------------------------------------------------------------------------- */
 
 typedef enum {
-  UCUDNN_LAYER_PARALLEL_START_BROADCAST = 0, /* every state is the first one */
-  UCUDNN_LAYER_PARALLEL_START_NESTED = 1,    /* the coarsest level first, then level by level */
-  UCUDNN_LAYER_PARALLEL_START_PREVIOUS = 2,  /* as the last solve left the states: for a system that
-                                              * changed little. NOT_SUPPORTED before a solve, and
-                                              * behind one that failed */
+  UCUDNN_LAYER_PARALLEL_START_BROADCAST = 0, /* all states are copies of the first one */
+  UCUDNN_LAYER_PARALLEL_START_NESTED = 1,    /* solves the coarsest level first, then finer ones */
+  UCUDNN_LAYER_PARALLEL_START_PREVIOUS = 2,  /* the last solve's states: for a chain that changed
+                                              * little. NOT_SUPPORTED before the first solve and
+                                              * after a failed solve */
 } ucudnnLayerParallelStart_t;
 
 typedef enum {
   UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE = 0,
   UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE = 1, /* residuals are divided by the norm of the largest
-                                                  * state: for states that grow */
+                                                  * state: for chains whose states grow */
 } ucudnnLayerParallelScale_t;
 
-/* A member of 0 has its default. */
+/* A member that is 0 stands for its default. */
 typedef struct {
   size_t struct_size;
-  /* The solve ends when its residual is at most this. 0: it ends after `cycles`. A tolerance that
-   * states of unit_roundoff cannot reach is BAD_PARAM. */
+  /* The solve ends when its residual is at most `tolerance`, or if that is 0, after `cycles`. A
+   * tolerance that cannot be reached with unit_roundoff is BAD_PARAM. */
   double tolerance;
   ucudnnLayerParallelScale_t scale;
-  /* The number of cycles; with a tolerance the most cycles, after which the states are solved
-   * serially. 0: 2, or 50 with a tolerance. */
+  /* The number of cycles without a tolerance. With a tolerance, the most cycles; if they do not
+   * reach it, the layers run one after the other. 0 stands for 2, or for 50 with a tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
-  int reserved_cycle; /* of an earlier version; anything but 0 is BAD_PARAM */
-  /* Level l relaxes F, and then c_sweeps[l] times C and F: 0 is F, 1 is FCF, 2 is FCFCF. The last
-   * of relaxation_count levels holds for all further levels. If relaxation_count is 0, all levels
-   * relax FCF. */
+  int reserved_cycle; /* unused since an earlier version; must be 0, else BAD_PARAM */
+  /* Level l makes one F-relaxation, and then c_sweeps[l] times a C- and an F-relaxation: 0 is F, 1
+   * is FCF, 2 is FCFCF. The last of the relaxation_count numbers also holds for all further levels.
+   * If relaxation_count is 0, all levels use FCF. */
   int relaxation_count;
   const int* c_sweeps;
-  const void* reserved_c_weights; /* of an earlier version; anything but null is BAD_PARAM */
-  /* If not 0, the first cycle goes down without relaxing. */
+  const void* reserved_c_weights; /* unused since an earlier version; must be null */
+  /* If not 0, the first cycle does not relax on its way to the coarser levels. */
   int skips_first_down;
-  /* If not 0, residuals[0] is measured, which costs a step of every layer. */
+  /* If not 0, residuals[0] is computed, which costs a step of every layer. */
   int measures_start;
-  /* If not 0 and there is no tolerance, no residual is measured, which saves a step of every block
-   * in each cycle. Divergence then shows only by states that are not finite. */
+  /* If not 0 and there is no tolerance, no residual is computed, which saves a step of every block
+   * in each cycle. Then divergence is noticed only when a state is not finite. */
   int skips_residuals;
 } ucudnnLayerParallelSolveOptions_t;
 
 typedef enum {
   UCUDNN_LAYER_PARALLEL_CONVERGED = 0, /* the residual is at most the tolerance */
-  UCUDNN_LAYER_PARALLEL_ROUNDING = 1,  /* it is as small as the precision allows, and above that */
-  UCUDNN_LAYER_PARALLEL_EARLY = 2,     /* the cycles asked for are done */
-  UCUDNN_LAYER_PARALLEL_DIRECT = 3,    /* so many cycles that relaxation alone is exact */
-  UCUDNN_LAYER_PARALLEL_SERIAL = 4,    /* one level, or a solve that did not converge: serially */
+  UCUDNN_LAYER_PARALLEL_ROUNDING = 1,  /* rounding keeps the residual above the tolerance */
+  UCUDNN_LAYER_PARALLEL_EARLY = 2,     /* `cycles` cycles were made without a tolerance */
+  UCUDNN_LAYER_PARALLEL_DIRECT = 3,    /* relaxation alone is exact after so many cycles */
+  UCUDNN_LAYER_PARALLEL_SERIAL = 4,    /* layer after layer: one level, or no convergence */
 } ucudnnLayerParallelOutcome_t;
 
-/* Pointers belong to the solver: they are valid until its next solve in the same direction, or
+/* The pointers belong to the solver. They are valid until its next solve in the same direction, or
  * until it is destroyed. */
 typedef struct {
   size_t struct_size;
   ucudnnLayerParallelOutcome_t outcome;
   int cycles;
-  /* residuals[k] is the residual after k cycles, in the scale asked for: the L2 norm over the
-   * equations of all layers. residuals[0] is NaN if it was not measured. Serial propagation has no
-   * residuals. */
+  /* residuals[k] is the residual after k cycles, in the chosen scale: the L2 norm over the
+   * equations of all layers. residuals[0] is NaN if it was not computed. There are no residuals if
+   * there is only one level. */
   int residual_count;
   const double* residuals;
-  double largest_state; /* its norm */
-  /* Says why the states were solved serially although cycles were asked for: the solve diverged,
-   * stalled, or ran out of cycles before it reached the tolerance. "" if they were not. */
+  double largest_state; /* norm of the largest state */
+  /* The reason why the layers ran one after the other although there are several levels: the cycles
+   * diverged, stalled, or did not reach the tolerance. Otherwise "". */
   const char* fallback;
 } ucudnnLayerParallelResult_t;
 
 /* Solves for u_1 to u_N from u_0 = first, which is copied. `options` and `result` may be null.
- * result->outcome says how the states were found. A failed solve leaves no states until the next
- * solve. */
+ * result->outcome says how the states were found. After a failed solve there are no states to read
+ * until the next solve. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelSolveForward(
     ucudnnLayerParallelSolver_t solver, const void* first,
     const ucudnnLayerParallelSolveOptions_t* options, ucudnnLayerParallelResult_t* result);
 
-/* Solves the adjoint chain, linearised at the states of the last forward solve, for lambda_N-1 to
- * lambda_0: the gradients of a function of u_N with respect to each state, from its gradient
- * lambda_N = last, which is copied. NOT_SUPPORTED if there is no adjoint_step or there are no
- * states. */
+/* Solves the adjoint chain for lambda_N-1 to lambda_0 from lambda_N = last, which is copied. The
+ * chain is linearised at the states of the last forward solve. If `last` is the gradient of a
+ * function of u_N, lambda_n is that function's gradient with respect to u_n. NOT_SUPPORTED without
+ * an adjoint_step, or without states of a forward solve. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelSolveAdjoint(
     ucudnnLayerParallelSolver_t solver, const void* last,
     const ucudnnLayerParallelSolveOptions_t* options, ucudnnLayerParallelResult_t* result);
 
-/* --- What was solved ------------------------------------------------------------------------- */
+/* --- Reading the states ---------------------------------------------------------------------- */
 
-/* Returns the state u_number, or the adjoint lambda_number, for `number` from 0 to N. It belongs to
- * the solver and may be read until the solver's next call. If only C-points are stored, the call
- * may run the layers in front of it. NOT_SUPPORTED if there is none: a forward solve leaves no
- * adjoint until the next adjoint solve. */
+/* Sets *state to u_number, or *adjoint to lambda_number, for `number` from 0 to N. The state
+ * belongs to the solver and may be read until the solver's next call. With
+ * UCUDNN_LAYER_PARALLEL_STORE_C_POINTS the call may run layers to compute it. NOT_SUPPORTED if
+ * there is no such state: each forward solve discards the adjoint until the next adjoint solve. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetState(ucudnnLayerParallelSolver_t solver,
                                                         int number, const void** state);
 ucudnnLayerParallelStatus_t ucudnnLayerParallelGetAdjoint(ucudnnLayerParallelSolver_t solver,
                                                           int number, const void** adjoint);
 
-/* Calls visit(user, n, u_n, lambda_n+1, lane) for each layer n: the two arguments of the gradient
- * of its weights. All lanes call at once; the calls of one lane come in ascending order of layers.
- * `adjoint` is null if none is solved. A visit that does not return 0 ends the call, as any
- * callback does. */
+/* Calls visit(user, n, u_n, lambda_n+1, lane) for each layer n. From these two states the program
+ * computes the gradient of the layer's weights. All lanes call at once; each lane calls in
+ * ascending order of layers. `adjoint` is null if no adjoint is solved. If a visit does not return
+ * 0, the call fails as with any callback. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelVisitLayers(
     ucudnnLayerParallelSolver_t solver,
     int (*visit)(void* user, int layer, const void* state, const void* adjoint, int lane),

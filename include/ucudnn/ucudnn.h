@@ -1,13 +1,13 @@
-/* ucudnn's own interface, in C: what a program can say to it and read back from it, and cuDNN's
- * convolution functions as it answers them. Link with -lucudnn (and with cuDNN 9 as before); with
- * the drop-in preloaded as well there is still one library, one set of promises and one report.
+/* The C interface of ucudnn. By it a program sets options, declares facts about its calls, reads
+ * plans, statistics and the report, and calls cuDNN's convolution functions with ucudnn's answers.
+ * Link with -lucudnn, and with cuDNN 9 as before. If the drop-in is preloaded too, the process
+ * still has one ucudnn library, one set of promises and one report.
  *
- * Functions return cudnnStatus_t, and none throws. Where ucudnn itself refuses something,
- * ucudnnGetLastError() says in words which value is wrong; errors of the real cuDNN are returned
- * unchanged. All functions may be called from any thread; a cuDNN handle is used by one thread at a
- * time, as cuDNN demands.
+ * Functions return cudnnStatus_t, and none throws. If ucudnn itself refuses a call,
+ * ucudnnGetLastError() says which value is wrong. Errors of the real cuDNN are returned unchanged.
+ * Any thread may call all functions; as cuDNN demands, only one thread at a time may use a handle.
  *
- * C++ programs include <ucudnn/handle.h> and keep the names of cuDNN's functions. */
+ * C++ programs include <ucudnn/handle.h> and use the names of cuDNN's functions. */
 #ifndef UCUDNN_UCUDNN_H_
 #define UCUDNN_UCUDNN_H_
 
@@ -27,30 +27,34 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Returns the version of the library that runs: "0.1.0". */
+/* Returns the version of the loaded library, such as "0.1.0". */
 const char* ucudnnGetVersionString(void);
 
-/* Says why ucudnn refused the last call of this thread that it refused; "" when it refused none.
- * Valid until the thread's next call. */
+/* Returns the reason of the latest refusal of a call of this thread; "" if ucudnn refused none. The
+ * text is valid until the thread's next call. */
 const char* ucudnnGetLastError(void);
 
 /* --- Options --------------------------------------------------------------------------------- */
 
-/* Sets an option by the name and words of docs/environment.md: `variable` is a name such as
- * "UCUDNN_BATCH_SIZE_POLICY", `value` a value such as "powerOfTwo". It wins over the environment.
- * To be called before the process's first cuDNN call that reaches ucudnn; later calls return
- * CUDNN_STATUS_NOT_SUPPORTED. Only UCUDNN_WORKSPACE_LIMIT with a size or `caller` can be changed
- * later, for kernels that are asked about or first called from then on: what was promised before
- * stays promised. CUDNN_STATUS_BAD_PARAM: no such variable or value. For instance,
- * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") lets these devices measure beside the one that
- * runs; a device that does not exist is noticed when measuring begins, which goes on without it. */
+/* Sets the option `variable` to `value`, by the names and values of docs/environment.md, such as
+ * "UCUDNN_BATCH_SIZE_POLICY" and "powerOfTwo". Such a value replaces the environment's. The program
+ * must set options before the process's first cuDNN call that reaches ucudnn; later calls return
+ * CUDNN_STATUS_NOT_SUPPORTED. Only UCUDNN_WORKSPACE_LIMIT can be changed later, to a size or to
+ * `caller`. The new limit holds for kernels that are asked about or first called after the change;
+ * earlier promises stay valid. Returns CUDNN_STATUS_BAD_PARAM if there is no such variable or
+ * value.
+ *
+ * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") lets these devices measure, besides the device
+ * that runs the calls. A device that does not exist is noticed when measuring begins, which then
+ * uses the other devices. */
 cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
 
-/* Sets UCUDNN_WORKSPACE_LIMIT in bytes for each kernel; UCUDNN_NO_LIMIT is `caller`. */
+/* Sets UCUDNN_WORKSPACE_LIMIT, the limit in bytes for each kernel; UCUDNN_NO_LIMIT stands for the
+ * value `caller`. */
 #define UCUDNN_NO_LIMIT ((size_t)-1)
 cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes);
 
-/* Sets UCUDNN_TOTAL_WORKSPACE in bytes, above 0. */
+/* Sets UCUDNN_TOTAL_WORKSPACE; `bytes` is above 0. */
 cudnnStatus_t ucudnnSetTotalWorkspace(size_t bytes);
 
 /* Values of UCUDNN_BATCH_SIZE_POLICY. */
@@ -64,103 +68,109 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 
 /* --- One budget for all kernels -------------------------------------------------------------- */
 
-/* Without UCUDNN_TOTAL_WORKSPACE, or a workspace plan with a total, these functions change nothing
- * but the lanes that the report names. */
+/* If neither UCUDNN_TOTAL_WORKSPACE nor a workspace plan sets a total, these functions change only
+ * the lanes that the report names. */
 
-/* Declares that the program orders the convolutions of both handles, whatever streams they are set
- * to: each begins on the device only when those called before it, on either handle, have ended, and
- * no two calls overlap in time. The handles then share workspace as if they were one handle on one
- * stream. Handles that are declared with a common handle are ordered all together; a handle
- * declared with itself orders its own streams. ucudnn does not look at events: if the declaration
- * is false, results are wrong. CUDNN_STATUS_NOT_SUPPORTED if a convolution ran on one of them
- * before, or if they belong to different devices. */
+/* Declares that the program orders the convolutions of both handles, whatever their streams are.
+ * That means: a convolution of either handle begins on the device only when all convolutions that
+ * were called before it, on either handle, have ended; and no two calls overlap in time. The
+ * handles then share workspace as if they were one handle on one stream. Handles that are declared
+ * with a common handle form one ordered group; a handle declared with itself orders its own
+ * streams. ucudnn does not check events: if the declaration is false, results are wrong. Returns
+ * CUDNN_STATUS_NOT_SUPPORTED if a convolution ran on one of the handles before, or if they belong
+ * to different devices. */
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-/* Declares that all convolutions of one iteration have run: the budget of the handle's device is
- * divided now among those that ran so far (which may measure them), instead of when they have run
- * once again. If none ran yet, it is divided among those that were asked about, and again once they
- * have run. No effect if it was divided before. CUDNN_STATUS_NOT_SUPPORTED if nothing ran or was
- * asked about, or if the handle's stream is captured. */
+/* Declares that all convolutions of one iteration have run. Divides the budget of the handle's
+ * device now among the kernels that ran, which may measure them; without this call, the budget is
+ * divided when they have run once again. If no kernel ran yet, divides the budget among the kernels
+ * that were asked about, and again once they have run. Has no effect if the budget was divided
+ * before. Returns CUDNN_STATUS_NOT_SUPPORTED if no kernel ran or was asked about, or if the
+ * handle's stream is being captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Images split over ranks ------------------------------------------------------------------ */
 
 /* Without UCUDNN_SPATIAL these functions have no effect, and ucudnnSpatialGetCell returns
- * CUDNN_STATUS_NOT_SUPPORTED. All ranks must make the same declarations at the same place of their
- * calls. */
+ * CUDNN_STATUS_NOT_SUPPORTED. All ranks must make the same declarations at the same place in their
+ * sequence of calls. */
 
-/* 0: from now on this rank's calls, on all threads, run locally on its stripe alone; the other
- * ranks do not wait for them (an evaluation on rank 0, say). 1: this rank's calls are split. If
- * ranks are threads, this holds for the calls of the rank whose split calls the calling thread has
- * made. Returns CUDNN_STATUS_NOT_SUPPORTED before the thread's first split call. */
+/* 0: the later calls of this rank, on all threads, run locally on its own stripe; the other ranks
+ * do not wait for them. An evaluation on rank 0 alone is an example. 1: this rank's calls are split
+ * again. If ranks are threads, the rank is the one whose split calls the calling thread has made;
+ * before the thread's first split call, returns CUDNN_STATUS_NOT_SUPPORTED. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
-/* ucudnnSpatialEnable for the calling thread's calls alone: a thread may compute on rows that it
- * has fetched itself, say, while other threads' calls are split. */
+/* Does the same as ucudnnSpatialEnable for the calling thread's calls only. For example, one thread
+ * may compute on rows that it has fetched itself while other threads' calls are split. */
 cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 
-/* 1: from now on the calling thread's tensors are whole and equal on every rank (a gathered
- * picture, what lies behind global pooling), not stripes: its calls run as written, gradients of
- * filters are not summed, and nothing is refused. 0: they are stripes again. Other threads, such as
- * one that runs a backward pass, must call it themselves. */
+/* 1: the tensors of the calling thread's later calls are not stripes, but whole and equal on every
+ * rank, such as a gathered image or the output of global pooling. Its calls run unsplit, gradients
+ * of filters are not summed, and no function is refused. 0: the tensors are stripes again. Each
+ * thread must call this itself, also a thread that runs the backward pass. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
-/* ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy API, on all
- * threads: it covers convolutions whose x or y it describes, and bias gradients of its dy. It holds
- * until a call with 0, which the program must make before it destroys the descriptor; under the
- * drop-in, destroying the descriptor does that. */
+/* Does the same as ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy
+ * API, on all threads: for convolutions whose x or y it describes, and for bias gradients whose dy
+ * it describes. The declaration holds until a call with 0, which the program must make before it
+ * destroys the descriptor. With the drop-in preloaded, destroying the descriptor ends the
+ * declaration too. */
 cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
 
-/* 1: filter and bias gradients of split convolutions are summed over the ranks of a group; 0: each
- * rank keeps its own part, and the program sums. Wins over UCUDNN_SPATIAL_REDUCE.
- * CUDNN_STATUS_NOT_SUPPORTED if a call changes or first makes this choice after a split gradient
- * has run. */
+/* 1: filter and bias gradients of split convolutions are summed over the ranks of a group. 0: each
+ * rank keeps its own part, and the program sums the parts. Replaces the value of
+ * UCUDNN_SPATIAL_REDUCE. Returns CUDNN_STATUS_NOT_SUPPORTED if a split gradient has run and the
+ * call would change this setting or make it for the first time. */
 cudnnStatus_t ucudnnSpatialSetReduce(int sums);
 
-/* The calling thread's next two split calls are the data and the filter gradient of one
- * convolution, in either order, and read the same dy with the same values: the second takes the
- * rows that the first received. Without this each exchanges its own. */
+/* Declares that the calling thread's next two split calls are the data gradient and the filter
+ * gradient of one convolution, in either order, and read the same dy with the same values. The
+ * second call then uses the rows that the first one received; without the declaration each call
+ * exchanges rows. */
 cudnnStatus_t ucudnnSpatialSameGradient(void);
 
-/* 1: from now on the stream of the calling thread's calls does not wait for the sums of filter and
- * bias gradients over ranks, so that the next layers' gradients are computed meanwhile. The program
- * neither reads nor writes such a gradient before it calls ucudnnSpatialAwait on a handle of that
- * stream. 0, the initial state: work that follows a call sees its sum. */
+/* 1: the stream of the calling thread's later calls does not wait for the sums of filter and bias
+ * gradients over ranks, so that the next layers' gradients are computed meanwhile. Before the
+ * program reads or writes such a gradient, it calls ucudnnSpatialAwait with a handle of that
+ * stream. 0, the initial state: work that is enqueued after a call sees its sum. */
 cudnnStatus_t ucudnnSpatialDefer(int deferred);
 
-/* Work that is enqueued on the handle's stream from now on comes after all sums that were deferred.
- * While that stream is captured it cannot wait: CUDNN_STATUS_EXECUTION_FAILED if a sum that was
- * deferred before is not over. */
+/* Makes work that is enqueued on the handle's stream from now on wait for all deferred sums. A
+ * stream that is being captured cannot wait for a sum that was deferred before the capture: if such
+ * a sum is not finished, returns CUDNN_STATUS_EXECUTION_FAILED. */
 cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 
-/* Copies x to y together with the rows that lie beside it on other ranks, for a program's own
- * operation (a pooling, a norm, an interpolation): y has the extents of x, and along each of d, h
- * and w as many further elements on one side as on the other. Elements outside the whole image are
- * 0; without UCUDNN_SPATIAL x is the whole image. Runs on the handle's stream; all ranks call it
- * alike. Both tensors have one floating-point type and any positive strides that do not overlap.
- * CUDNN_STATUS_BAD_PARAM if the tensors do not fit each other. */
+/* Copies x to y and adds the adjacent rows of other ranks, for an operation of the program's own (a
+ * pooling, a norm, an interpolation). Along each of d, h and w, y has the extent of x plus the same
+ * number of further elements on each side. Elements outside the whole image become 0; without
+ * UCUDNN_SPATIAL x is the whole image. Runs on the handle's stream; all ranks must make the same
+ * call. Both tensors have the same floating-point type and any positive strides with which elements
+ * do not overlap. Returns CUDNN_STATUS_BAD_PARAM if the tensors do not fit each other. */
 cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
                                     const void* x, cudnnTensorDescriptor_t yDesc, void* y);
 
-/* Gives `handle` to a rank, if ranks are threads of one process that no launcher started. With
- * UCUDNN_SPATIAL_TRANSPORT=loopback (all ranks on one device, for tests), calls on `handle` are
- * calls of `rank`, and each rank has a thread of its own; with `peer` the device of a call
- * determines its rank. To be called before the handle's first call. With any other transport than
- * loopback, and for a rank outside the grid, returns CUDNN_STATUS_NOT_SUPPORTED. */
+/* Declares which rank uses `handle`, if ranks are threads of one process that no launcher started.
+ * With UCUDNN_SPATIAL_TRANSPORT=loopback (all ranks on one device, for tests), calls on `handle`
+ * are calls of `rank`, and each rank has its own thread. With `peer` this call is not needed: the
+ * device of a call determines its rank. Must be called before the handle's first call. Returns
+ * CUDNN_STATUS_NOT_SUPPORTED with any transport other than loopback, and for a rank outside the
+ * grid. */
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
 
-/* The part of each image that this process holds or, if ranks are threads, the part of the calling
- * thread's rank: CUDNN_STATUS_NOT_SUPPORTED before the thread's first split call. */
+/* The part of each image that this process holds. If ranks are threads, it is the part of the
+ * calling thread's rank; before the thread's first split call, ucudnnSpatialGetCell returns
+ * CUDNN_STATUS_NOT_SUPPORTED. */
 typedef struct {
   size_t struct_size;
-  int rank, ranks;                       /* of the job */
-  int groups, d_parts, h_parts, w_parts; /* of the grid; groups have images of their own */
-  int group, d, h, w;                    /* this rank's, each counted from 0 */
+  int rank, ranks;                       /* this rank and the number of ranks */
+  int groups, d_parts, h_parts, w_parts; /* of the grid; each group has images of its own */
+  int group, d, h, w;                    /* this rank's position, each counted from 0 */
 } ucudnnSpatialCell_t;
 cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell);
 
-/* One axis of a convolution whose images are cut into parts: filter taps, stride, padding on both
- * sides, dilation, and how many rows of x each part has, in their order. */
+/* One axis of a convolution whose images are cut into parts. `filter` is the number of taps, `pad`
+ * the padding on each side, and `extents` has the number of rows of x of each part, in order. */
 typedef struct {
   size_t struct_size;
   int operation; /* ucudnnOperation_t */
@@ -169,25 +179,26 @@ typedef struct {
   const int64_t* extents;
 } ucudnnSpatialAxis_t;
 /* The rows of one part along the axis, from begin up to but without end, counted from the whole
- * tensor's first row: its rows of x and of y, and the rows, including its own, that it needs of the
- * exchanged tensor (x of forward, dy of the gradients). */
+ * tensor's first row: the part's rows of x and of y, and the rows that it needs of the exchanged
+ * tensor (x of forward, dy of the gradients). Its own rows are among the needed rows. */
 typedef struct {
   size_t struct_size;
   int64_t x_begin, x_end;
   int64_t y_begin, y_end;
   int64_t needed_begin, needed_end;
 } ucudnnSpatialRows_t;
-/* Computes the geometry of split convolutions, by which ucudnn exchanges rows. It depends on the
- * arguments alone, whether or not anything is split. CUDNN_STATUS_NOT_SUPPORTED if convolving the
- * parts by themselves does not give the whole convolution; ucudnnGetLastError says why. */
+/* Computes which rows ucudnn would exchange in a split convolution. The result depends only on the
+ * arguments; no split process is needed. Returns CUDNN_STATUS_NOT_SUPPORTED if convolving the parts
+ * separately does not give the whole convolution; ucudnnGetLastError says why. */
 cudnnStatus_t ucudnnSpatialGetRows(const ucudnnSpatialAxis_t* axis, int part,
                                    ucudnnSpatialRows_t* rows);
 
 /* --- Reading back ---------------------------------------------------------------------------- */
 
-/* Structs begin with their size, which the program sets to what sizeof says before it passes one:
- * later versions append members, and fill those that the program was compiled with. A size that no
- * version had is CUDNN_STATUS_BAD_PARAM, and nothing is written. */
+/* The first member of each struct, struct_size, is the struct's size. Before the program passes a
+ * struct, it sets struct_size to sizeof. Later versions append members, and fill only the members
+ * that the program was compiled with. If no version of the struct had this size, functions return
+ * CUDNN_STATUS_BAD_PARAM and write nothing. */
 
 typedef enum {
   UCUDNN_FORWARD = 0,
@@ -195,62 +206,64 @@ typedef enum {
   UCUDNN_BACKWARD_FILTER = 2,
 } ucudnnOperation_t;
 
-/* Calls the convolution of these descriptors `name` in the report, in all three operations; several
- * layers of one shape have several names. x and y are the images and outputs, or dx and dy if the
- * operation has gradients. Options may still be set afterwards, except UCUDNN_REAL_CUDNN, because
- * the descriptors belong to that library. Returns CUDNN_STATUS_NOT_SUPPORTED for shapes that ucudnn
- * leaves alone, and for names beyond the first 10,000. */
+/* Sets the name of the convolution of these descriptors in the report, for all three operations.
+ * Several layers of the same shape may each have a name. x and y describe the images and outputs,
+ * or dx and dy if the operation has gradients. Options may still be set afterwards, except
+ * UCUDNN_REAL_CUDNN, because the descriptors belong to the real library. Returns
+ * CUDNN_STATUS_NOT_SUPPORTED for shapes that ucudnn does not divide, and for names beyond the first
+ * 10,000. */
 cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
                                  cudnnFilterDescriptor_t w,
                                  cudnnConvolutionDescriptor_t convolution,
                                  cudnnTensorDescriptor_t y);
 
-/* `count` micro-batches of `micro_batch` images each, run one after the other. */
+/* Stands for `count` micro-batches of `micro_batch` images each, which run one after the other. */
 typedef struct {
   size_t struct_size;
-  char engine[128]; /* as in the report, "legacy:1"; cut to 127 characters */
+  char engine[128]; /* engine name of the report, such as "legacy:1"; cut to 127 characters */
   int micro_batch;
   int count;
   size_t workspace_bytes;
-  double piece_ms; /* of one micro-batch; negative: nobody measured it */
+  double piece_ms; /* time of one micro-batch; negative if it was not measured */
 } ucudnnMicroBatches_t;
 
-/* Says how the legacy convolution of these descriptors runs, by the latest decision. Writes the
- * first `requested` of its `*returned` kinds of micro-batches, whose images add up to the
- * mini-batch. For tiles, these are kinds of tiles of `micro_batch` images each, and their images
- * add up to the mini-batch times the number of tiles of an image. `batches` may be null if
- * `requested` is 0; struct_size of its first element holds for all. CUDNN_STATUS_NOT_SUPPORTED:
- * none was called yet. */
+/* Gets the latest plan of the legacy convolution of these descriptors. Sets *returned to the number
+ * of its kinds of micro-batches, and writes the first `requested` of them to `batches`. The images
+ * of all kinds add up to the mini-batch. If the plan cuts images into tiles, the kinds are kinds of
+ * tiles, of `micro_batch` images each, and their images add up to the mini-batch times the number
+ * of tiles of an image. `batches` may be null if `requested` is 0; only its first element needs
+ * struct_size. Returns CUDNN_STATUS_NOT_SUPPORTED if no such convolution was called yet. */
 cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t x,
                             cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
                             cudnnTensorDescriptor_t y, int requested, int* returned,
                             ucudnnMicroBatches_t* batches);
 
-/* Figures of this process so far. A kernel is a convolution's shape, operation and workspace. */
+/* Counts of this process so far. A kernel is a convolution's shape, operation and workspace. */
 typedef struct {
   size_t struct_size;
-  int64_t kernels;         /* that were called */
-  int64_t divided_kernels; /* of them */
+  int64_t kernels;         /* kernels that were called */
+  int64_t divided_kernels; /* called kernels that are divided */
   int64_t calls;
   int64_t divided_calls; /* calls of divided kernels */
-  int64_t measured;      /* measurements made by this process: engines times micro-batch sizes */
-  int64_t fallbacks;     /* times that something ran otherwise than planned */
+  int64_t measured;      /* measurements of this process: engines times micro-batch sizes */
+  int64_t fallbacks;     /* number of times that a call did not run as planned */
 } ucudnnStatistics_t;
 cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics);
 
-/* Writes the report (JSON, as UCUDNN_REPORT writes it) as it is now. `*bytes` is the size of
- * `text`, and becomes the size that the report needs with its final zero. `text` may be null, to
- * ask for that size. If `*bytes` is too small, returns CUDNN_STATUS_BAD_PARAM and writes nothing to
- * `text`. */
+/* Writes the present report to `text`, as the JSON text that UCUDNN_REPORT writes. Before the call,
+ * *bytes is the size of `text`; afterwards it is the size of the report with its final zero. `text`
+ * may be null, to ask for that size. If *bytes is too small, returns CUDNN_STATUS_BAD_PARAM and
+ * writes nothing to `text`. */
 cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes);
 
 /* --- cuDNN's functions ----------------------------------------------------------------------- */
 
-/* These have the types of the functions of <cudnn.h> of the same names, and give ucudnn's answers;
- * with UCUDNN_MODE=off the real library's. These functions keep what they promise: a workspace or
- * an algorithm that one of them reported is for convolutions called through them (or, with the
- * drop-in preloaded, through cuDNN's names), never for the real library. Their handle is a real
- * one, and all other functions of cuDNN take it. */
+/* These functions have the types of the functions of <cudnn.h> with the same names, and give
+ * ucudnn's answers; with UCUDNN_MODE=off they give the real library's answers. A workspace or an
+ * algorithm that one of them reported may be used only in convolutions that are called through
+ * these functions (or, with the drop-in preloaded, through cuDNN's names), never with the real
+ * library. The handles are handles of the real library; all other functions of cuDNN accept
+ * them. */
 extern UCUDNN_TYPE_OF(cudnnCreate) ucudnnCreate;
 extern UCUDNN_TYPE_OF(cudnnDestroy) ucudnnDestroy;
 extern UCUDNN_TYPE_OF(cudnnSetStream) ucudnnSetStream;
@@ -289,7 +302,7 @@ extern UCUDNN_TYPE_OF(cudnnFindConvolutionBackwardFilterAlgorithmEx)
 
 /* --- What cuDNN 8 removed -------------------------------------------------------------------- */
 
-/* The names and values of cuDNN 7. */
+/* The preferences of cuDNN 7, with its names and values. */
 typedef enum {
   CUDNN_CONVOLUTION_FWD_NO_WORKSPACE = 0,
   CUDNN_CONVOLUTION_FWD_PREFER_FASTEST = 1,
@@ -306,12 +319,13 @@ typedef enum {
   CUDNN_CONVOLUTION_BWD_DATA_SPECIFY_WORKSPACE_LIMIT = 2,
 } cudnnConvolutionBwdDataPreference_t;
 
-/* cuDNN 7's cudnnGetConvolution*Algorithm: the algorithm to use within `limit_bytes`
- * (..._SPECIFY_WORKSPACE_LIMIT), without workspace, or whatever it needs; the convolution's
- * workspace is then asked for with ucudnnGetConvolution*WorkspaceSize, and may be that of
- * micro-batches. UCUDNN_WORKSPACE_LIMIT holds beside `limit_bytes`. Math types other than the
- * convolution descriptor's are not answered. CUDNN_STATUS_NOT_SUPPORTED: no algorithm fits;
- * CUDNN_STATUS_BAD_PARAM: a null pointer or an unknown preference. */
+/* Do what cudnnGetConvolution*Algorithm of cuDNN 7 did: they set *algorithm to the algorithm to use
+ * without workspace, with any workspace, or (..._SPECIFY_WORKSPACE_LIMIT) within `limit_bytes`. The
+ * program then asks for the workspace by ucudnnGetConvolution*WorkspaceSize; it may be the
+ * workspace of micro-batches. UCUDNN_WORKSPACE_LIMIT holds besides `limit_bytes`. An algorithm with
+ * another math type than the convolution descriptor's is not returned. They return
+ * CUDNN_STATUS_NOT_SUPPORTED if no algorithm fits, and CUDNN_STATUS_BAD_PARAM for a null pointer or
+ * an unknown preference. */
 cudnnStatus_t ucudnnGetConvolutionForwardAlgorithm(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                    cudnnFilterDescriptor_t w,
                                                    cudnnConvolutionDescriptor_t convolution,

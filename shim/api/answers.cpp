@@ -13,7 +13,7 @@ constexpr const char* kNames[] = {
 #undef UCUDNN_NAME
 };
 constexpr size_t kCount = std::size(kNames);
-constexpr std::array<unsigned char, kCount> kKinds = {};  // kUcudnnReturnsStatus
+constexpr std::array<unsigned char, kCount> kKinds = {};  // 0 is kUcudnnReturnsStatus
 
 void* slots[kCount] = {};
 

@@ -1,5 +1,6 @@
-// cuDNN's convolution functions with ucudnn's answers, for libucudnn's own callers: a hook if there
-// is one, else the real function, else a substitute that returns an error.
+// Gives libucudnn's exported functions the targets of cuDNN's convolution functions. The target is
+// ucudnn's hook if there is one, else the real library's function, else a substitute that returns
+// an error.
 #pragma once
 
 #include <cudnn.h>
@@ -34,7 +35,8 @@ enum class Answered {
 #undef UCUDNN_NUMBER
 };
 
-// All are looked up at the first call. Thread-safe; never null, never throws.
+// Returns the target of `function`. The first call looks up all targets. Thread-safe; never returns
+// null, never throws.
 void* AnswerOf(Answered function);
 
 #define UCUDNN_ANSWER(name) \

@@ -15,15 +15,16 @@ namespace {
 
 using ucudnn::cudnn::RealLibrary;
 
-// Substitutes for functions that the real library lacks. They ignore their arguments, so one serves
-// every signature of a kind: the caller owns and clears the stack.
+// Substitutes for functions that the real library lacks. One substitute serves all functions with
+// the same return type: it ignores its arguments, and by the x86-64 ABI the caller removes them
+// from the stack.
 cudnnStatus_t NotSupported() { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t NotInitialized() { return CUDNN_STATUS_NOT_INITIALIZED; }
 size_t ZeroSize() { return 0; }
 const void* NullPointer() { return nullptr; }
 void Nothing() {}
 
-// Programs print these without a check, so they answer even when there is no cuDNN.
+// Programs print the returned text without a check for null, so there is a text even without cuDNN.
 const char* ErrorString(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_SUCCESS:
@@ -61,7 +62,7 @@ void* MissingFunction(unsigned char kind) {
   }
 }
 
-// Returns the substitute for a function when there is no real library.
+// Returns the substitute for the function `name` if there is no real library.
 void* FunctionOfNoCudnn(const char* name, unsigned char kind) {
   if (std::strcmp(name, "cudnnGetErrorString") == 0) return Address(ErrorString);
   if (std::strcmp(name, "cudnnGetLastErrorString") == 0) return Address(LastErrorString);
@@ -86,7 +87,8 @@ void* TargetOf(const char* name, unsigned char kind, const RealLibrary& real) {
   return hook->function;
 }
 
-// Other threads may jump through the slots meanwhile: they see the lazy stub or the target.
+// Other threads may jump through a slot while it is written, so the store is atomic: they jump to
+// the old or the new target.
 void Publish(void** slot, void* target) { __atomic_store_n(slot, target, __ATOMIC_RELEASE); }
 
 }  // namespace
@@ -100,7 +102,7 @@ extern "C" int ucudnnPrivateFillDropin(void** slots, const char* const* names,
     for (unsigned i = 0; i < count; ++i) Publish(&slots[i], TargetOf(names[i], kinds[i], real));
     return real.library ? 0 : 1;
   } catch (...) {
-    // Out of memory. A slot that kept its stub would call this function for ever.
+    // Memory ran out. A slot that still held its stub would call this function for ever.
     for (unsigned i = 0; i < count; ++i) Publish(&slots[i], FunctionOfNoCudnn(names[i], kinds[i]));
     return 1;
   }

@@ -1,5 +1,5 @@
-// The one private entry between the drop-in libcudnn.so.9 and libucudnn.so.1. The drop-in keeps no
-// state but its jump slots, and fetches their targets here at the first call of any export.
+// The one private function that the drop-in libcudnn.so.9 calls in libucudnn.so.1. The first call
+// of any of the drop-in's exports calls it to get the targets of all exports.
 #pragma once
 
 #ifdef __cplusplus
@@ -7,8 +7,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// The result of an export, which decides the substitute for a function that the real library lacks.
-// The values are repeated in shim/dropin/forwarders.S.
+// The return type of an export. It determines the substitute for a function that the real library
+// lacks. shim/dropin/forwarders.S repeats the values.
 enum UcudnnExportKind {
   kUcudnnReturnsStatus = 0,
   kUcudnnReturnsSize = 1,
@@ -16,9 +16,10 @@ enum UcudnnExportKind {
   kUcudnnReturnsVoid = 3,
 };
 
-// Writes the target of each of `count` exports into `slots`: ucudnn's if there is a hook, else the
-// real function, else a substitute. `self` is an address inside the drop-in. Thread-safe,
-// idempotent; every slot is written in any case. Returns 0, or 1 if no real cuDNN was found.
+// Stores the target of each of the `count` exports `names` in `slots`: ucudnn's hook if there is
+// one, else the real function, else a substitute. `self` is an address inside the calling library,
+// which is not taken for the real cuDNN. Thread-safe; may be called repeatedly. Stores all targets
+// in any case; returns 1 if no real cuDNN was found or memory ran out, else 0.
 int ucudnnPrivateFillDropin(void** slots, const char* const* names, const unsigned char* kinds,
                             unsigned count, const void* self);
 

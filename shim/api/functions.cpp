@@ -1,5 +1,5 @@
-// The functions of <ucudnn/ucudnn.h> with cuDNN's names. These entries of libucudnn have the same
-// targets as the drop-in's entries.
+// Defines the functions of <ucudnn/ucudnn.h> that have cuDNN's names. They call the same targets as
+// the drop-in's exports.
 #include <tuple>
 
 #include "api/answers.h"
@@ -9,7 +9,7 @@
 
 namespace {
 
-// The parameter types of a function.
+// Gives the parameter types of a function by index.
 template <typename Function>
 struct Parameters;
 template <typename... Types>
@@ -18,14 +18,16 @@ struct Parameters<cudnnStatus_t(Types...)> {
   using At = std::tuple_element_t<index, std::tuple<Types...>>;
 };
 
-// cuDNN's own function may have set the stream, without ucudnn's knowledge.
+// Tells ucudnn the handle's present stream, because the program may have set it by cuDNN's own
+// cudnnSetStream, which ucudnn does not see.
 void Follow(cudnnHandle_t handle) noexcept {
   if (handle == nullptr || ucudnn::FixedOptions().mode == ucudnn::Mode::kOff) return;
   try {
     if (auto* const interposer = ucudnn::ProcessInterposer())
       interposer->sessions().FollowStream(handle);
   } catch (...) {
-    // Out of memory before the first handle: no stream is known.
+    // Memory ran out while the interposer was made; then there are no handles yet whose stream
+    // matters.
   }
 }
 
@@ -51,7 +53,8 @@ void Follow(cudnnHandle_t handle) noexcept {
 #define ARGUMENTS_13 ARGUMENTS_8, a8, a9, a10, a11, a12
 #define ARGUMENTS_18 ARGUMENTS_13, a13, a14, a15, a16, a17
 
-// `count` is the number of parameters; the compiler compares the types with the declaration.
+// Defines the function ucudnn`name` with `count` parameters. The compiler compares its type with
+// the declaration in the header.
 #define ENTRY(name, count)                                \
   cudnnStatus_t ucudnn##name(PARAMETERS_##count(name)) {  \
     return UCUDNN_ANSWER(cudnn##name)(ARGUMENTS_##count); \

@@ -1,4 +1,4 @@
-// The edge of the hooks, which no exception passes.
+// Keeps C++ exceptions from leaving the hooks, whose callers may be C programs.
 #pragma once
 
 #include "api/process.h"
@@ -6,8 +6,8 @@
 
 namespace ucudnn {
 
-// Returns inside(), or otherwise() if it ran out of memory. `inside` throws only before it has
-// called the real function, or if that may be called again.
+// Returns inside(), or otherwise() if inside() ran out of memory. `inside` may throw only before it
+// calls the real function, or if that function may be called once more.
 template <typename Inside, typename Otherwise>
 cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {

@@ -14,9 +14,10 @@
 #include "cudnn/descriptors.h"
 #include "options/options.h"
 
-// The entry points: they turn cuDNN's signatures into ConvolutionCall and Descriptors, and
-// src/interposer decides what happens. All entry points let no exception pass. A call that could
-// not be read goes to the real library, if that keeps the promise.
+// The hooks of the convolution API. They convert cuDNN's arguments to ConvolutionCall and
+// Descriptors, and call src/interposer. No hook lets an exception pass. If a hook runs out of
+// memory before it could read the call, it calls the real function, unless that could break a
+// promise.
 
 namespace ucudnn {
 namespace {
@@ -31,12 +32,13 @@ using interposer::Sessions;
 Interposer& Ucudnn() { return *ProcessInterposer(); }
 const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 
-// cuDNN takes inputs as const pointers; ConvolutionCall holds one kind.
+// Removes const: cuDNN's inputs are const pointers, but all pointers of ConvolutionCall are
+// non-const.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
-// An entry point that calls `method` of the interposer's `part`. When memory is out it calls
-// `otherwise`. That is the real function or, if the real function could use or report more than was
-// promised, another method of the part, or an error.
+// A hook that calls `method` of the interposer's `part`. If that runs out of memory, it calls or
+// returns `otherwise`: usually the real function. Where the real function could use or report more
+// workspace than was promised, `otherwise` is another method of the part, or an error status.
 template <auto part, auto method, auto otherwise, typename Signature>
 struct EntryPoint;
 template <auto part, auto method, auto otherwise, typename... Arguments>
@@ -64,14 +66,15 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
                  });
 }
 
-// An answer is a promise. None is given if the caller could not read it; the real library then
-// returns the error.
+// Returns false if the caller could not read an answer. Then ucudnn promises nothing, and the real
+// library returns the error.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
 
-// Writes `answer` into cuDNN's result arrays; none if the real library must answer. An empty answer
-// means that nothing serves within the user's demands.
+// Writes `answer` into cuDNN's result arrays and returns the status. Returns none without an
+// `answer`: the real library must then answer. An empty list means that no algorithm meets the
+// user's options.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
                                      int requested, int* returned, Performance* results) {
@@ -163,7 +166,8 @@ cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
                           workspace_bytes});
 }
 
-// The three operations pass their descriptors in different orders; `Order` sorts them.
+// The three operations pass the same four kinds of descriptors in different orders. Each Order's
+// Sort returns them as Descriptors.
 struct ForwardOrder {
   static constexpr Operation kOperation = Operation::kForward;
   static Descriptors Sort(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
@@ -186,7 +190,7 @@ struct BackwardFilterOrder {
   }
 };
 
-// cudnnGetConvolution*WorkspaceSize(handle, four descriptors, algorithm, bytes).
+// Hook of cudnnGetConvolution*WorkspaceSize(handle, four descriptors, algorithm, bytes).
 template <typename Order, auto real, typename Signature>
 struct WorkspaceSizeHook;
 template <typename Order, auto real, typename A, typename B, typename C, typename D,
@@ -206,8 +210,8 @@ struct WorkspaceSizeHook<Order, real,
   }
 };
 
-// cudnnGetConvolution*Algorithm_v7 and cudnnFindConvolution*Algorithm(handle, four descriptors,
-// requested, returned, results).
+// Hook of cudnnGetConvolution*Algorithm_v7 (is_find = false) and cudnnFindConvolution*Algorithm
+// (is_find = true). Both take (handle, four descriptors, requested, returned, results).
 template <typename Order, auto real, bool is_find, typename Signature>
 struct ListHook;
 template <typename Order, auto real, bool is_find, typename A, typename B, typename C, typename D,
@@ -233,8 +237,8 @@ struct ListHook<Order, real, is_find,
   }
 };
 
-// cudnnFindConvolution*AlgorithmEx: descriptors, each with its pointer; the last pointer is the
-// output.
+// Hook of cudnnFindConvolution*AlgorithmEx. Each tensor's or filter's descriptor is followed by its
+// pointer; the last pointer is the output's.
 template <typename Order, auto real, typename Signature>
 struct FindExHook;
 template <typename Order, auto real, typename A, typename B, typename C, typename D,
@@ -251,7 +255,8 @@ struct FindExHook<Order, real,
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
     if (!MayDeliver(requested, returned, results)) return forward();
-    // Only the real library can tell which algorithms run on these pointers.
+    // Not every algorithm accepts unaligned pointers. Only the real library can find out which ones
+    // do.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
     if (!aligned) return forward();
@@ -267,7 +272,8 @@ struct FindExHook<Order, real,
   }
 };
 
-// The program's declaration about the descriptor must not hold for a later one at its address.
+// The program may have declared this descriptor replicated. Withdraws the declaration, because a
+// new descriptor may get the same address.
 cudnnStatus_t DestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   Ucudnn().process().splitter.DeclareReplicated(tensor, false);
   return Real().cudnnDestroyTensorDescriptor(tensor);
@@ -278,7 +284,7 @@ void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-// A hook whose type the compiler compares with the real function's.
+// Defines a hook; the static_cast makes the compiler compare its type with the real function's.
 #define UCUDNN_HOOK(name, function) \
   Hook { #name, Address(static_cast <decltype(&::name)>(function)) }
 #define UCUDNN_ENTRY(name, part, method, otherwise) \
@@ -287,8 +293,8 @@ void* Address(Function* function) {
   UCUDNN_ENTRY(name, &Interposer::sessions, &Sessions::method, &cudnn::Functions::name)
 #define UCUDNN_GRAPH_HOOK(name, method) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, &cudnn::Functions::name)
-// A hook for a case in which the real function might use, or tell, more than was promised for a
-// plan.
+// Defines a hook that does not fall back to the real function when memory is out, because that
+// might use or report more workspace than was promised.
 #define UCUDNN_PROMISED_HOOK(name, method, otherwise) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, otherwise)
 #define UCUDNN_WORKSPACE_HOOK(name, order) \
@@ -298,7 +304,8 @@ void* Address(Function* function) {
 #define UCUDNN_FIND_EX_HOOK(name, order) \
   UCUDNN_HOOK(name, (FindExHook<order, &cudnn::Functions::name, decltype(::name)>::Call))
 
-// Without an interposer nothing can be split, and nothing may be computed on a stripe alone.
+// Without an interposer no call can be split. A call that ran on this rank's stripe alone would
+// give wrong results, so it is refused.
 cudnnStatus_t NotSplit() {
   WarnOnce("not split",
            "convolutions should be split over ranks, but ucudnn cannot serve this cuDNN: "
@@ -310,7 +317,8 @@ std::span<const Hook> RefusalsWithoutInterposer() {
   const SpatialOptions& spatial = FixedOptions().spatial;
   if (!spatial.grid && spatial.refusal.empty()) return {};
   static const std::vector<Hook> refusals = [] {
-    // The caller owns and clears the stack, so one function serves every signature.
+    // By the x86-64 ABI the caller removes the arguments from the stack. So one function without
+    // parameters serves every signature.
     std::vector<Hook> all = {{"cudnnConvolutionForward", Address(NotSplit)},
                              {"cudnnConvolutionBiasActivationForward", Address(NotSplit)},
                              {"cudnnConvolutionBackwardData", Address(NotSplit)},
@@ -330,7 +338,8 @@ std::span<const Hook> RefusalsWithoutInterposer() {
 
 std::span<const Hook> Hooks() {
   if (ProcessInterposer() == nullptr) return RefusalsWithoutInterposer();
-  // If calls should be split, none may reach the real library by itself.
+  // In a split process the convolutions must not reach the real library unsplit, even with
+  // UCUDNN_MODE=off.
   const bool split = Ucudnn().process().splitter.active();
   if (FixedOptions().mode == Mode::kOff && !split) return {};
   static const std::array legacy = {
@@ -354,7 +363,8 @@ std::span<const Hook> Hooks() {
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardDataAlgorithmEx, BackwardDataOrder),
       UCUDNN_FIND_EX_HOOK(cudnnFindConvolutionBackwardFilterAlgorithmEx, BackwardFilterOrder),
   };
-  // Functions that some real libraries lack are hooked only if the library has them.
+  // These functions are missing from some real libraries. A function is hooked only if the real
+  // library has it.
   static const std::array graph = {
       UCUDNN_GRAPH_HOOK(cudnnBackendCreateDescriptor, Create),
       UCUDNN_GRAPH_HOOK(cudnnBackendDestroyDescriptor, Destroy),

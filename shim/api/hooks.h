@@ -1,4 +1,5 @@
-// The cuDNN functions that ucudnn answers itself; all others go straight to the real library.
+// The list of cuDNN functions that ucudnn answers itself. The drop-in sends all other calls to the
+// real library.
 #pragma once
 
 #include <atomic>
@@ -9,8 +10,8 @@ namespace ucudnn {
 struct Hook {
   const char* name;
   void* function;
-  // Receives the address of the real function, which the hook may call. Null: the hook finds the
-  // real function by itself.
+  // The library stores the real function's address in `*real`; the hook may call it. Null: the hook
+  // gets the real function in another way.
   std::atomic<void*>* real = nullptr;
 };
 

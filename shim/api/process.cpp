@@ -20,19 +20,20 @@ namespace {
 pid_t owner = 0;
 std::atomic<bool> options_fixed = false;
 
-// True once the real library has been looked for; that happens once.
+// True once the real library has been looked for, which happens only once.
 std::atomic<bool> real_open = false;
 const cudnn::RealLibrary& Real() {
   real_open = true;
   return cudnn::OpenReal(ProcessOptions().real_cudnn.c_str(), reinterpret_cast<const void*>(&Real));
 }
 
-// Names that were given before there is a report; null once the report has them.
+// Names that were given before the interposer was made; null once the report has them.
 constinit Mutex early_mutex;
 interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 
-// Programs that leave by exit() write a last report with the final counts, and a line about
-// measurements. A forked child has no part in its parent's calls and writes nothing.
+// Runs at exit(): leaves the group of ranks, writes the last report with the final counts, and
+// prints a line about measurements. A forked child does none of this, because the calls were its
+// parent's.
 void TellAtExit() {
   if (getpid() != owner) return;
   try {
@@ -44,14 +45,14 @@ void TellAtExit() {
   }
 }
 
-// The interposer and the objects that it refers to.
+// The interposer and the objects to which it refers.
 struct Parts {
   cudnn::Functions functions;
   std::unique_ptr<db::SqliteStore> store;
   std::unique_ptr<interposer::Interposer> interposer;
 };
 
-// Returns false if there is no real library, or it lacks a function.
+// Returns false, with a warning, if there is no real library or if it lacks a function.
 bool Load(cudnn::Functions& functions) {
   const cudnn::RealLibrary& real = Real();
   if (!real.library) return false;
@@ -61,10 +62,11 @@ bool Load(cudnn::Functions& functions) {
   return loaded.ok();
 }
 
-// Threads that come at once all make one; the first one stays, and is never destroyed.
+// The parts in use; never destroyed. If several threads make parts at once, the first thread to
+// store them here wins.
 std::atomic<Parts*> joined = nullptr;
 
-// Returns null if a part is missing.
+// Makes the parts; returns null if the real library's functions cannot be loaded.
 std::unique_ptr<Parts> Join() {
   const Options& options = FixedOptions();
   auto parts = std::make_unique<Parts>();
@@ -88,7 +90,7 @@ const Options& FixedOptions() {
 bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
-  // No lock is held during Join(), because a child forked meanwhile would wait for it for ever.
+  // No lock is held during Join(): a child that is forked meanwhile would wait for it for ever.
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;

@@ -1,5 +1,5 @@
-// The one interposer of this process, joined from its parts: options, the real library, the
-// driver and the measurement store.
+// Creates this process's one interposer from the options, the real library, the CUDA driver and the
+// measurement store.
 #pragma once
 
 #include <string>
@@ -9,20 +9,22 @@
 
 namespace ucudnn {
 
-// Returns null if the real library lacks a function that ucudnn needs (one warning says which);
-// nothing is hooked then. Opens the real library if it is not open yet. Thread-safe; the object is
-// never destroyed.
+// Returns this process's interposer; makes it at the first call, and opens the real library if
+// necessary. Returns null, after one warning, if the real library lacks a function that ucudnn
+// needs; nothing is hooked then. Thread-safe. The object is never destroyed.
 interposer::Interposer* ProcessInterposer();
 
-// Returns the real library's functions, without making the interposer; null if there are none.
+// Returns the real library's functions without making the interposer; null if they cannot be
+// loaded.
 const cudnn::Functions* RealFunctions();
-// Returns whether the library has been looked for; it does not change afterwards.
+// Returns true if the real library has been looked for; the result of that search never changes.
 bool RealIsOpen();
 
-// Names kernels in the report, which may be made later. Returns false if there are too many names.
+// Sets the name of a kernel in the report; also works before the interposer is made. Returns false
+// if there are too many names.
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
 
-// Returns the process's options, for code that acts on them: later changes have no effect.
+// Returns the process's options, and fixes them: they can no longer be changed.
 const Options& FixedOptions();
 bool OptionsAreFixed();
 

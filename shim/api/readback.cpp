@@ -1,4 +1,5 @@
-// Functions by which a program reads plans, statistics and the report, and names its layers.
+// Functions of <ucudnn/ucudnn.h> that return plans, statistics and the report, or set the names of
+// layers.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -19,7 +20,7 @@ cudnnStatus_t NoCudnn() {
   return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "no real cuDNN 9 was found");
 }
 
-// Calls `use` with the process's interposer, if there is one.
+// Returns use(interposer) with the process's interposer; refuses the call if there is none.
 template <typename Use>
 cudnnStatus_t WithInterposer(Use use) noexcept {
   return WithoutExceptions([&] {
@@ -28,7 +29,7 @@ cudnnStatus_t WithInterposer(Use use) noexcept {
   });
 }
 
-// Reads the convolution of `descriptors`, or refuses it with the reason.
+// Reads the convolution of `descriptors` into `problem`, or refuses the call with the reason.
 cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Operation operation,
                    const cudnn::Descriptors& descriptors, ConvolutionProblem& problem) {
   if (descriptors.x == nullptr || descriptors.w == nullptr || descriptors.y == nullptr ||
@@ -40,8 +41,8 @@ cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Oper
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-// Refuses a program's struct unless it has the size of this version's struct, the first version. A
-// later version must also accept its predecessors' sizes, and write no more than these.
+// Refuses a struct that has not the size of this version's struct. This version is the first. A
+// later version must also accept the sizes of earlier versions, and must not write beyond them.
 template <typename Struct>
 cudnnStatus_t CheckSize(const char* function, const Struct& given) {
   if (given.struct_size == sizeof(Struct)) return CUDNN_STATUS_SUCCESS;

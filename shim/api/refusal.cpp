@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// It has a fixed size, because the message matters the most when memory is out.
+// The buffer is static, because a message must not need memory when memory is out.
 thread_local char last_message[512] = "";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Refusals of the C API: a status, and a message for ucudnnGetLastError.
+// Refuses calls of the C API with a status and a message, which ucudnnGetLastError returns.
 #pragma once
 
 #include <cudnn.h>
@@ -7,10 +7,10 @@
 
 namespace ucudnn {
 
-// Keeps `message` for this thread, and returns `status`.
+// Stores `message` for this thread's ucudnnGetLastError, and returns `status`.
 cudnnStatus_t Refuse(cudnnStatus_t status, std::string_view message) noexcept;
 
-// Returns inside(), or a refusal if it runs out of memory.
+// Returns inside(), or refuses the call if inside() throws because memory is out.
 template <typename Inside>
 cudnnStatus_t WithoutExceptions(Inside inside) noexcept {
   try {

@@ -1,5 +1,5 @@
-// cudnnGetConvolution*Algorithm of cuDNN 7, which old frameworks still call: an algorithm within a
-// caller's workspace limit.
+// Implements cudnnGetConvolution*Algorithm of cuDNN 7, which old frameworks still call. They return
+// an algorithm that fits in the caller's workspace limit.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -18,13 +18,14 @@ namespace {
 using cudnn::AlgorithmPerformance;
 using cudnn::Descriptors;
 
-// All three preference enumerations have these values.
+// The preference enumerations of all three operations have these values.
 static_assert(int{CUDNN_CONVOLUTION_FWD_NO_WORKSPACE} == 0 &&
               int{CUDNN_CONVOLUTION_FWD_PREFER_FASTEST} == 1 &&
               int{CUDNN_CONVOLUTION_FWD_SPECIFY_WORKSPACE_LIMIT} == 2);
 
-// Returns the best algorithm of `answer` for a caller that sees no math type and has room for
-// `limit_bytes`.
+// Returns the first, and so the fastest, algorithm of `answer` with the math type `math` and at
+// most `limit_bytes` of workspace. The caller cannot choose another math type, because the removed
+// functions do not return one.
 const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>& answer,
                                         cudnnMathType_t math, std::optional<size_t> limit_bytes) {
   const auto found =
@@ -35,7 +36,7 @@ const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>&
   return found != answer.end() ? &*found : nullptr;
 }
 
-// ucudnn's plan within `limit_bytes`; none if the ranking must answer.
+// Returns ucudnn's planned algorithms within `limit_bytes`; none if `rank` must be used instead.
 std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cudnnHandle_t handle,
                                                          const Descriptors& descriptors,
                                                          std::optional<size_t> limit_bytes) {
@@ -46,8 +47,9 @@ std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cu
   return interposer->legacy().GetAlgorithms(operation, handle, descriptors, limit_bytes);
 }
 
-// `rank` and `need` call cudnnGetConvolution*Algorithm_v7 and ...WorkspaceSize with the caller's
-// arguments, as this library answers them.
+// Implements the removed function of one operation. `rank` calls cudnnGetConvolution*Algorithm_v7
+// and `need` calls cudnnGetConvolution*WorkspaceSize with the caller's arguments; both reach
+// ucudnn's hooks.
 template <typename Performance, typename Algorithm, typename Rank, typename Need>
 cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
                            const Descriptors& descriptors, int preference, size_t limit_bytes,
@@ -82,8 +84,8 @@ cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
     for (int i = 0; i < returned; ++i) answer.push_back(cudnn::FromPerformance(results[i]));
     best = FirstWithin(answer, math, limit);
   }
-  // An algorithm that is listed with other math types only may still fit with the caller's own math
-  // type, in another workspace.
+  // An algorithm that `answer` lists only with other math types may still run with the descriptor's
+  // own math type and another workspace; `need` tells its size.
   for (size_t i = 0; best == nullptr && i < answer.size(); ++i) {
     size_t bytes = 0;
     if (answer[i].status == CUDNN_STATUS_SUCCESS &&

@@ -1,4 +1,4 @@
-// Functions by which a program sets ucudnn's options, instead of environment variables.
+// Functions by which a program sets ucudnn's options, as an alternative to environment variables.
 #include <initializer_list>
 #include <string>
 
@@ -11,8 +11,8 @@
 namespace ucudnn {
 namespace {
 
-// This is the only option that may change while kernels run: every later question and first call
-// reads it.
+// Changes the workspace limit after the options are fixed. No other option may change then. The new
+// limit holds for later questions, and for kernels that are first called later.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
     interposer->process().limit.Set(asked.workspace_limit.value_or(interposer::kNoLimit));
@@ -31,7 +31,8 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
     return Refuse(CUDNN_STATUS_BAD_PARAM, given + "is refused: " + status.message() +
                                               " (accepted: " + variable->accepted + ")");
   }
-  // The library with whose descriptors layers were named is open.
+  // UCUDNN_REAL_CUDNN cannot change once the library is open: layers may have been named by that
+  // library's descriptors.
   const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && RealIsOpen();
   if (!OptionsAreFixed() && !open) {
     const Status status = SetProcessOption(*variable, value);
@@ -44,7 +45,7 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
                 given + "comes too late: it must be set before the process's first cuDNN call");
 }
 
-// Calls what(interposer) for `handles`; does nothing if ucudnn is off.
+// Calls what(interposer), which tells it about `handles`; does nothing if ucudnn is off.
 template <typename What>
 cudnnStatus_t Tell(const char* function, std::initializer_list<cudnnHandle_t> handles, What what) {
   return WithoutExceptions([&] {

@@ -1,4 +1,4 @@
-// Functions for images that are split over ranks.
+// Functions of <ucudnn/ucudnn.h> for images that are split over ranks.
 #include <algorithm>
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// Calls say(splitter), which returns a Status; does nothing if nothing is split.
+// Calls say(splitter) and converts the Status that it returns; does nothing if no images are split.
 template <typename Say>
 cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   return WithoutExceptions([&] {
@@ -28,7 +28,7 @@ cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   });
 }
 
-// Says what is wrong with the arguments about the convolution's axis; empty if nothing is.
+// Returns what is wrong with the arguments of ucudnnSpatialGetRows; empty if they are right.
 std::string WrongIn(const ucudnnSpatialAxis_t* axis, int part, const ucudnnSpatialRows_t* rows) {
   if (axis == nullptr || axis->struct_size != sizeof *axis) {
     return "it takes an axis whose struct_size is " + std::to_string(sizeof *axis);

@@ -9,8 +9,8 @@
 #include "interposer/spatial/normalization.h"
 #include "interposer/spatial/pooling.h"
 
-// The headers are those of the oldest supported release, and mark functions that newer ones may
-// drop.
+// The headers are of the oldest supported cuDNN, which marks functions as deprecated that newer
+// releases still have.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn {
@@ -20,7 +20,8 @@ interposer::Process& OfProcess() { return ProcessInterposer()->process(); }
 interposer::SplitContext Context() { return OfProcess().split_context(); }
 const cudnn::Functions& RealOnes() { return OfProcess().functions; }
 
-// Calls `split`, or `forward` if the program has excluded its own calls from splitting.
+// Returns split(), or forward() if the program has excluded its own calls from splitting. If memory
+// runs out, the splitter fails for good.
 template <typename Split, typename Forward>
 cudnnStatus_t SplitOr(Split split, Forward forward) {
   interposer::Splitter& splitter = OfProcess().splitter;
@@ -125,7 +126,8 @@ cudnnStatus_t NormBackward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, cons
                 nullptr);
 }
 
-// The operands of a fused activation are passed on only if the real library makes the call.
+// `y` and `bias` are operands of a fused activation. Only the real library computes one, so RunNorm
+// does not get these operands.
 cudnnStatus_t NormBackwardEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations,
     const void* data_alpha, const void* data_beta, const void* parameter_alpha,
@@ -152,7 +154,8 @@ cudnnStatus_t NormBackwardEx(
                  });
 }
 
-// The hook has the signature of cuDNN's function.
+// The parameter's type makes the compiler compare the hook's signature with that of cuDNN's
+// function.
 template <typename Function>
 Hook HookOf(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};

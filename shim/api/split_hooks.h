@@ -1,5 +1,5 @@
-// Entry points that are added only if calls are split: operations beside convolutions that ucudnn
-// splits, too.
+// Returns further hooks for a process whose calls are split: operations other than convolutions
+// that ucudnn splits too.
 #pragma once
 
 #include <span>

@@ -6,8 +6,8 @@
 
 #include "api/process.h"
 
-// The headers are those of the oldest supported release, and mark functions that newer ones may
-// drop.
+// The headers are of the oldest supported cuDNN, which marks functions as deprecated that newer
+// releases still have.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 #define UCUDNN_REFUSED_WHEN_SPLIT(F)     \
@@ -33,16 +33,17 @@
   F(cudnnSpatialTfSamplerBackward)       \
   F(cudnnSpatialTfSamplerForward)
 
-// Functions that read one position, or the channels of one, and are right on a stripe: they are
-// refused only if the process's calls should be split and cannot.
+// Functions that combine at most the channels of one position, and so are right on a stripe. They
+// are refused only if the process's calls should be split but cannot be.
 #define UCUDNN_LOCAL_WHEN_SPLIT(F)           \
   F(cudnnBatchNormalizationForwardInference) \
   F(cudnnLRNCrossChannelBackward)            \
   F(cudnnLRNCrossChannelForward)             \
   F(cudnnNormalizationForwardInference)
 
-// Functions of newer releases, which the oldest one's headers do not declare. They are refused even
-// while a program's calls are local, because the arguments to pass on are unknown.
+// Functions of newer releases, which the oldest release's headers do not declare. They are refused
+// even while the program's calls are local, because their parameters are unknown, so they cannot be
+// forwarded.
 #define UCUDNN_NEWER_REFUSED_WHEN_SPLIT(F) \
   F(cudnnB2BCausalConv1dBackward)          \
   F(cudnnB2BCausalConv1dForward)           \
@@ -70,11 +71,11 @@ cudnnStatus_t RefuseByName(const interposer::Splitter& splitter, const char* nam
                                ? std::string(name) + " is not split over ranks yet"
                                : splitter.refusal());
   } catch (...) {
-    return CUDNN_STATUS_NOT_SUPPORTED;  // no memory for the message
+    return CUDNN_STATUS_NOT_SUPPORTED;  // memory ran out for the message
   }
 }
 
-// A softmax over channels alone is local.
+// A softmax over the channels of each position is right on a stripe.
 bool IsLocal(cudnnSoftmaxMode_t mode) { return mode == CUDNN_SOFTMAX_MODE_CHANNEL; }
 template <typename Argument>
 bool IsLocal(const Argument&) {
@@ -106,7 +107,8 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
 #define UCUDNN_LOCAL_NAME(name) UCUDNN_NAME_OF(name, true)
 UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_REFUSED_NAME)
 UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_LOCAL_NAME)
-// The caller owns and clears the stack, so this function accepts any arguments.
+// By the x86-64 ABI the caller removes the arguments from the stack, so this function accepts any
+// arguments.
 #define UCUDNN_NEWER_NAME(name)                                          \
   cudnnStatus_t Refuse_##name() noexcept {                               \
     return RefuseByName(ProcessInterposer()->process().splitter, #name); \

@@ -1,6 +1,6 @@
-// The functions of cuDNN that a process whose calls are split refuses by name. They read beyond one
-// position of an image, of which each rank holds only its stripe, so their results would silently
-// be wrong. Functions that visit each element, or only channels, are forwarded.
+// Returns hooks that refuse functions when calls are split. These functions combine different
+// positions of an image; because each rank holds only its stripe, their results would be wrong
+// without an error. Functions that treat each position separately are forwarded.
 #pragma once
 
 #include <span>

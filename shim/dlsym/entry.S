@@ -1,7 +1,7 @@
-// dlsym for the whole process. It is in assembly, because glibc resolves RTLD_NEXT and RTLD_DEFAULT
-// from the return address: a call that is not redirected reaches the real dlsym by a jump, with the
-// caller's own return address, so every other interposer finds the library after itself and not the
-// one after this.
+// Replaces dlsym for the whole process. It is in assembly because glibc resolves RTLD_NEXT and
+// RTLD_DEFAULT by the return address. A call that is not redirected jumps to the real dlsym with
+// the caller's return address, so that RTLD_NEXT means the library after the caller, not the
+// library after this one.
 #include <cet.h>
 
 #ifndef _CET_ENDBR
@@ -22,7 +22,7 @@ dlsym:
   .cfi_adjust_cfa_offset 8
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
-  movq 24(%rsp), %rdx  // the caller
+  movq 24(%rsp), %rdx  // the return address, which is in the caller
   call ucudnn_redirected
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8

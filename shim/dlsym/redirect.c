@@ -1,8 +1,8 @@
-// Decides which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would
-// be found in a real libcudnn.so.9, from any caller but cuDNN and ucudnn. They get the drop-in's
-// function. Any thread may call it, even while the loader starts the program, before any
-// constructor. Only the first call initialises anything, and several threads may make it at once.
-// It allocates nothing and takes no lock of its own.
+// Decides which look-ups the dlsym of entry.S answers itself: those of cuDNN functions that would
+// be found in a real libcudnn.so.9, unless cuDNN or ucudnn makes the look-up. They get the
+// drop-in's function. Any thread may call this code, even while the loader starts the program,
+// before any constructor. Several threads may make the first call at once; only a first call
+// initialises variables. The code allocates no memory and takes no lock itself.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -26,8 +26,8 @@ HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* calle
 static Dlsym RealDlsym(void) {
   Dlsym real = __atomic_load_n(&ucudnn_real_dlsym, __ATOMIC_ACQUIRE);
   if (real != NULL) return real;
-  // dlsym cannot find itself. glibc has two version nodes for it, the first one and 2.34, which
-  // moved it to libc.
+  // dlsym cannot look up itself, but dlvsym can look up dlsym. glibc has it with two version names:
+  // GLIBC_2.2.5 in libdl, and GLIBC_2.34 in libc, to which it was moved.
   for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
        real == NULL && *version != NULL; ++version) {
     real = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
@@ -37,20 +37,20 @@ static Dlsym RealDlsym(void) {
   return real;
 }
 
-// Returns the library that holds `address`; null for none.
+// Returns the library that contains `address`; null if there is none.
 static const struct link_map* LibraryAt(const void* address) {
   Dl_info info;
   struct link_map* map = NULL;
   return dladdr1(address, &info, (void**)&map, RTLD_DL_LINKMAP) != 0 ? map : NULL;
 }
 
-// Returns an empty text for a library that has none.
+// Returns the library's DT_SONAME; an empty text if it has none.
 static const char* Soname(const struct link_map* library) {
   const char* strings = NULL;
   ElfW(Xword) offset = 0;
   if (library == NULL || library->l_ld == NULL) return "";
   for (const ElfW(Dyn)* entry = library->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc has turned the offset into an address.
+    // The file holds an offset here; glibc replaces it with an address when it loads the library.
     if (entry->d_tag == DT_STRTAB) strings = (const char*)entry->d_un.d_ptr;
     if (entry->d_tag == DT_SONAME) offset = entry->d_un.d_val;
   }
@@ -61,8 +61,8 @@ static int StartsWith(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-// Returns the drop-in beside this library, which is normally preloaded with it; null if it cannot
-// be opened.
+// Returns the drop-in in this library's folder; null if it cannot be opened. It is normally loaded
+// already, by LD_PRELOAD.
 static void* DropIn(void) {
   static void* opened = NULL;
   void* drop_in = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
@@ -76,21 +76,22 @@ static void* DropIn(void) {
   if (slash == NULL || length < 0 || (size_t)length >= sizeof path) return NULL;
   drop_in = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (drop_in == NULL) {
-    dlerror();  // the program must not see this error
+    dlerror();  // clears the error, which the program's dlerror must not return
     return NULL;
   }
   __atomic_store_n(&opened, drop_in, __ATOMIC_RELEASE);
   return drop_in;
 }
 
-// Returns null if the real dlsym is to answer, including its error.
+// Returns the drop-in's function; null if the real dlsym must answer, also if it must report an
+// error.
 void* ucudnn_redirected(void* handle, const char* name, const void* caller) {
   const Dlsym dlsym_of = RealDlsym();
   if (name == NULL || !StartsWith(name, "cudnn") || handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     return NULL;
   }
-  // cuDNN looks its functions up in its parts, and ucudnn looks up the real ones: redirected, they
-  // would find themselves for ever.
+  // cuDNN looks up functions in its own libraries, and ucudnn looks up the real functions. If these
+  // look-ups were redirected, the functions would call themselves for ever.
   const char* const asker = Soname(LibraryAt(caller));
   if (StartsWith(asker, "libcudnn") || StartsWith(asker, "libucudnn")) return NULL;
   void* const real = dlsym_of(handle, name);

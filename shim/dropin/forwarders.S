@@ -1,10 +1,10 @@
-// The drop-in libcudnn.so.9: every export of cuDNN is one jump through a slot. A slot starts at a
-// stub that makes libucudnn fill all slots at the first call; nothing runs before, and no other
-// state is kept. It is in assembly, because a forwarder must not touch an argument, whatever the
+// The drop-in libcudnn.so.9. Each export jumps to the address in its slot. At first that is a stub,
+// which makes libucudnn fill all slots at the first call. Nothing runs before, and the drop-in has
+// no other state. It is in assembly because a forwarder must keep all arguments, whatever the
 // signature.
 #include "arguments.inc"
 
-// Values of enum UcudnnExportKind in shim/api/dropin_fill.h.
+// These are the values of enum UcudnnExportKind in shim/api/dropin_fill.h.
 .set kind_status, 0
 .set kind_size, 1
 .set kind_pointer, 2
@@ -53,7 +53,7 @@ kinds:
 #define EXPORT(index, name, kind) Export index, name, kind
 #include "exports.inc"
 
-// The index of the export is in r11.
+// Fills all slots and jumps to the target of the export whose index is in r11.
   .text
   .p2align 4
   .type FillAndJump, @function

@@ -1,7 +1,8 @@
-// Replaces one function of newer glibc that a libgcc built on glibc 2.35 needs, with functions that
-// every glibc has. The static libgcc finds its way through a thrown exception with _dl_find_object;
-// a library that needs it does not load where it is missing. `--wrap` leads libgcc here.
-// Thread-safe. Source: glibc's manual, "Dynamic Linker Introspection".
+// Defines _dl_find_object for libgcc. A static libgcc that was built with glibc 2.35 or later uses
+// _dl_find_object to unwind exceptions; older glibc has no such function, and a library that needs
+// it would not load. The linker's option `--wrap` makes libgcc call this definition, which uses
+// only functions of all supported glibc. Thread-safe. Source: glibc's manual, "Dynamic Linker
+// Introspection".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -15,7 +16,8 @@ struct search {
   struct dl_find_object* found;
 };
 
-// Returns non-zero, which ends the iteration, if the object contains the address.
+// Callback of dl_iterate_phdr. Returns non-zero, which ends the iteration, if the object contains
+// the address.
 static int holds_address(struct dl_phdr_info* object, size_t size, void* data) {
   (void)size;
   struct search* const search = data;
@@ -38,8 +40,8 @@ static int holds_address(struct dl_phdr_info* object, size_t size, void* data) {
   return 1;
 }
 
-// Returns 0 and the object that contains `address`, or -1 if none does or it has no unwind table.
-// The link map is left out: the unwinder does not read it.
+// Returns 0 and fills `result` if an object contains `address` and has an unwind table, else
+// returns -1. The link map is not filled, because the unwinder does not read it.
 __attribute__((visibility("hidden"))) int __wrap__dl_find_object(void* address,
                                                                  struct dl_find_object* result) {
   struct search search = {(uintptr_t)address, result};

@@ -1,5 +1,5 @@
-// Replaces functions that glibc has only since versions after 2.28 and that are linked in, with
-// functions that every glibc has. Thread-safe. Unused ones are dropped.
+// Defines functions that glibc has only in versions after 2.28, by means of functions that every
+// glibc has. The linker drops unused ones. Thread-safe.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,9 +13,9 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-// glibc has had these as functions since 2.33; before, the headers turned them into other calls. On
-// x86-64 the kernel's structure is glibc's, for both sizes of offsets. Source: the system calls'
-// manual pages.
+// These are functions of glibc since 2.33; in older versions the headers replaced them by other
+// calls. On x86-64 the kernel's struct stat equals glibc's, with 32-bit and with 64-bit file
+// offsets. Source: the system calls' manual pages.
 HIDDEN int fstatat(int folder, const char* restrict path, struct stat* restrict status, int flags) {
   return (int)syscall(SYS_newfstatat, folder, path, status, flags);
 }
@@ -41,8 +41,8 @@ HIDDEN int fstat64(int file, struct stat64* status) {
   return (int)syscall(SYS_fstat, file, status);
 }
 
-// The headers since 2.38 rename functions that read numbers to variants that also read binary
-// numbers, which nothing here uses.
+// With glibc 2.38 or later the headers rename these functions to variants that also read binary
+// numbers. Nothing here reads binary numbers, so the older functions serve.
 #define OLDER(type, name) type Older_##name(const char*, char**, int) __asm__(#name)
 OLDER(long, strtol);
 OLDER(unsigned long, strtoul);
@@ -70,12 +70,13 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
   return read;
 }
 
-// glibc says here since 2.32 whether libstdc++ may count references without a lock. A library
-// cannot know that, so it is always 0.
+// Since 2.32 libstdc++ reads this variable to see whether it may count references without atomics.
+// A library cannot know whether the program has one thread, so the value is always 0 (no).
 HIDDEN char __libc_single_threaded = 0;
 
-// glibc can wait by another clock than the wall clock since 2.30. If the function exists, it is
-// used; an older glibc waits by the wall clock, too long if that is set back meanwhile.
+// Since 2.30 glibc can wait by another clock than the wall clock. If the function exists, it is
+// called. With an older glibc the wait is by the wall clock, and takes too long if that clock is
+// set back meanwhile.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,

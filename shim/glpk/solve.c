@@ -1,6 +1,7 @@
-/* Workspace Division as GLPK's 0-1 program of mu-cuDNN (equations 1 to 4). GLPK is under the GPLv3,
- * so this is a separate library to which no other part of ucudnn is linked. It is in C, because
- * longjmp leaves GLPK where it would end the process; all calls share the state that follows. */
+/* Solves Workspace Division by GLPK, as the 0-1 program of the mu-cuDNN paper (equations 1 to 4).
+ * GLPK is under the GPLv3, so this is a separate library, and no other part of ucudnn is linked to
+ * it. It is in C because the code leaves GLPK by longjmp where GLPK would end the process. All
+ * calls share the static variables below. */
 #include <glpk.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -11,9 +12,10 @@
 
 #include "planning/solver_plugin.h"
 
-/* Sizes are written in MiB: in bytes, GLPK's tolerances let it call selections optimal that are
- * not. Sizes that are no whole KiB are finer than those tolerances, so its selection may exceed the
- * budget by some bytes; sizes are then rounded up to whole KiB, with which that cannot happen. */
+/* Sizes are given to GLPK in MiB, because with sizes in bytes GLPK's tolerances make it accept
+ * selections that are not optimal. The tolerances also let a selection exceed the budget by some
+ * bytes if sizes are not whole KiB. Then Solve repeats the solution with all sizes rounded up to
+ * whole KiB, which differ by more than the tolerances. */
 static const size_t kExact = 1, kKib = 1024;
 static const double kMib = 1024 * 1024;
 
@@ -57,7 +59,7 @@ static size_t RoundUp(size_t bytes, size_t unit) {
   return (bytes / unit + (bytes % unit != 0)) * unit;
 }
 
-/* Returns null, or why the program cannot be built. */
+/* Builds the 0-1 program. Returns null, or the reason why it cannot be built. */
 static const char* Build(const struct Problem* problem, size_t unit, struct Memory* memory) {
   const size_t choices = problem->first[problem->kernels];
   if (problem->kernels >= INT_MAX || choices >= INT_MAX / 2) return "too many choices";
@@ -180,7 +182,7 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   if (is_broken) return "GLPK failed before";
   if (setjmp(failed) != 0) {
     is_broken = 1;
-    memory->program = NULL; /* lost with the rest of its state */
+    memory->program = NULL; /* its memory is lost with GLPK's state */
     return last_line[0] != '\0' ? last_line : "GLPK failed";
   }
   glp_error_hook(Fail, NULL);
@@ -188,7 +190,8 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   const double start = glp_time();
   const char* error = SolveIn(kExact, problem, problem->most_milliseconds, memory, chosen, gap_ms);
   if (error != NULL || Fits(problem, chosen)) return error;
-  /* Every selection that fits takes at least the time of this one, less its gap. */
+  /* No selection that fits takes less than this selection's time minus its gap: the program that
+   * was solved allows every one of them. */
   const double bound_ms = glp_mip_obj_val(memory->program) - *gap_ms;
   const double taken = glp_difftime(glp_time(), start) * 1e3;
   const int left = taken < problem->most_milliseconds ? problem->most_milliseconds - (int)taken : 0;

@@ -1,4 +1,4 @@
-// Parses sizes of the HOSTGPU_ variables.
+// Parses the sizes in HOSTGPU_ variables.
 #pragma once
 
 #include <strings.h>
@@ -9,8 +9,8 @@
 
 namespace hostgpu {
 
-// Parses a whole number with an optional unit; returns false for anything else, or if it does not
-// fit.
+// Parses a whole number with an optional unit. Returns false for any other text, or if the number
+// of bytes does not fit in size_t.
 inline bool ParseBytes(const char* text, size_t* bytes) {
   struct Unit {
     const char* name;

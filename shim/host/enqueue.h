@@ -1,4 +1,4 @@
-// Work of a stand-in library on a stream of the stand-in driver.
+// Enqueues C++ function objects of a stand-in library on streams of the stand-in driver.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,7 @@
 
 namespace hostgpu {
 
-// Calls hostgpuEnqueue for a function object, which must not throw. `uses` has the meaning that it
-// has in hostgpuWork.
+// Calls hostgpuEnqueue with `work`, which must not throw. `uses` becomes hostgpuWork::uses.
 inline bool EnqueueOn(void* stream, std::initializer_list<const void*> uses,
                       std::function<void()> work) {
   using Task = std::function<void()>;

@@ -1,10 +1,10 @@
-// Objects that live as long as the process: none is destroyed at its end, when other threads may
-// still use them. Thread-safe.
+// Objects that are never destroyed, because other threads may still use them while the process
+// ends. Thread-safe.
 #pragma once
 
 namespace hostgpu {
 
-// Returns the one object of type T, which the first call makes.
+// Returns the one object of type T; the first call creates it.
 template <class T>
 T& Leaked() {
   static T* const object = new T;

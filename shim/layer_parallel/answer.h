@@ -1,4 +1,4 @@
-// The answer of a function of the C API: a status, and a message for
+// The result of a function of the C API: a status, and a message for
 // ucudnnLayerParallelGetLastError.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace ucudnn::layer_parallel {
 struct [[nodiscard]] Answer {
   ucudnnLayerParallelStatus_t status = UCUDNN_LAYER_PARALLEL_SUCCESS;
   std::string message;    // empty on success
-  int callback_code = 0;  // with UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED
+  int callback_code = 0;  // for UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED: the callback's return value
 
   bool ok() const { return status == UCUDNN_LAYER_PARALLEL_SUCCESS; }
 };

@@ -1,5 +1,5 @@
-// The functions of <ucudnn/layer_parallel.h>: they check arguments, let no exception pass, and keep
-// the message of a refusal.
+// Implements the functions of <ucudnn/layer_parallel.h>. Each checks its arguments, lets no
+// exception pass, and stores a message if it fails.
 #include <algorithm>
 #include <string_view>
 
@@ -12,7 +12,7 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// The buffer has a fixed size, because the message matters the most when memory is out.
+// The buffer is static, because a message must not need memory when memory is out.
 thread_local char last_message[512] = "";
 thread_local int last_callback_code = 0;
 
@@ -23,7 +23,8 @@ void Keep(std::string_view message, int callback_code) noexcept {
   last_callback_code = callback_code;
 }
 
-// Returns the status of inside(), on behalf of `function`.
+// Returns the status of inside(). If it is an error, stores the message for the API function named
+// `function`.
 template <typename Inside>
 ucudnnLayerParallelStatus_t Answered(const char* function, Inside inside) noexcept {
   try {
@@ -37,7 +38,7 @@ ucudnnLayerParallelStatus_t Answered(const char* function, Inside inside) noexce
   }
 }
 
-// Marks a solver as used by one call; only one call at a time may use it.
+// Marks a solver as used by a call. Only one call at a time may use a solver.
 class Use {
  public:
   explicit Use(Solver& solver)
@@ -58,7 +59,7 @@ constexpr const char* kInUse =
     "the solver is in use: by another thread, or by the call whose "
     "callback this is";
 
-// Calls inside(solver) unless another call uses the solver.
+// Returns the status of inside(solver), or an error if another call uses the solver.
 template <typename Inside>
 ucudnnLayerParallelStatus_t WithSolver(const char* function, ucudnnLayerParallelSolver_t solver,
                                        Inside inside) noexcept {

@@ -17,18 +17,19 @@ using multigrid::Start;
 using multigrid::Storage;
 using Threads = multigrid::Lanes::Threads;
 
-// Sizes by version: a struct that grows keeps its earlier sizes.
+// The accepted struct sizes. If a later version extends a struct, it adds a size and keeps the
+// earlier ones.
 constexpr size_t kCallbacksSizes[] = {sizeof(ucudnnLayerParallelCallbacks_t)};
 constexpr size_t kOptionsSizes[] = {sizeof(ucudnnLayerParallelOptions_t)};
 constexpr size_t kSolveOptionsSizes[] = {sizeof(ucudnnLayerParallelSolveOptions_t)};
 constexpr size_t kResultSizes[] = {sizeof(ucudnnLayerParallelResult_t)};
 
-constexpr int kMostLayers = 1 << 30;  // sums of two layer numbers do not overflow
+constexpr int kMostLayers = 1 << 30;  // 2^30: the sum of two layer numbers is less than 2^31
 constexpr int kDefaultCoarsening = 4;
-constexpr int kCyclesWithoutTolerance = 2;  // the early stopping of Kirby et al.
+constexpr int kCyclesWithoutTolerance = 2;  // Kirby et al. stop after two cycles in training
 constexpr int kCyclesToTolerance = 50;
 
-// Indexed by the numbers of the C API.
+// These arrays are indexed by the C API's numbers.
 constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
@@ -44,7 +45,7 @@ std::string Number(double value) {
   return text;
 }
 
-// Returns the one of `values` with the C API's number `number`; the option is called `name`.
+// Returns values[number]. If there is no such value, the error calls the option `name`.
 template <typename Value, size_t count>
 Result<Value> ValueOf(const char* name, int number, const Value (&values)[count]) {
   if (number >= 0 && static_cast<size_t>(number) < count) return values[number];
@@ -59,7 +60,7 @@ Status CheckCount(const char* array, int count, const void* values) {
       (count < 0 ? "; 0 and more are expected" : " without values: a null pointer"));
 }
 
-// Other numbers belonged to removed operators.
+// Other numbers, such as 1, belonged to operators of earlier versions that no longer exist.
 Result<CoarseOperator> ReadCoarse(int number) {
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;
@@ -67,7 +68,8 @@ Result<CoarseOperator> ReadCoarse(int number) {
                        "; 0 (inject) or 2 (sum) is expected");
 }
 
-// Refuses non-zero values of members of earlier versions, which would silently change results.
+// Refuses values of members that earlier versions used. Ignoring such a value would silently change
+// the results.
 Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
   if (given.reserved_cycle != 0) {
     return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +

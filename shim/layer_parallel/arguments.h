@@ -1,5 +1,5 @@
-// Translates the structs of <ucudnn/layer_parallel.h> into the solver's own values. Pure functions.
-// An error is one line with the value and what would be right.
+// Converts the structs of <ucudnn/layer_parallel.h> to the solver's own types. Pure functions. An
+// error is one line that gives the wrong value and the expected values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ucudnn::layer_parallel {
 
 struct Setting {
   multigrid::Hierarchy hierarchy;
-  multigrid::Hierarchy mirrored;  // for the adjoint
+  multigrid::Hierarchy mirrored;  // the hierarchy of the adjoint
   multigrid::CoarseOperator coarse = multigrid::CoarseOperator::kInject;
   multigrid::Storage storage = multigrid::Storage::kAll;
   int lanes = 1;
@@ -28,17 +28,16 @@ struct Setting {
 
 Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
     const ucudnnLayerParallelCallbacks_t* callbacks);
-// `options` may be null, for defaults.
+// A null `options` stands for the defaults.
 Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options);
 Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options);
 
-// Returns Ok for null: the program reads no result.
+// Checks the struct's size. Null is allowed: the program then gets no result.
 Status CheckResult(const ucudnnLayerParallelResult_t* result);
-// `result` gets pointers into `solution`. REQUIRES: CheckResult returned ok.
+// Fills `result`, whose pointers point into `solution`. REQUIRES: CheckResult returned Ok.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
 
-// Returns the number of states that a direction needs; `hierarchy` is the hierarchy of the
-// direction.
+// Returns the number of states that one direction needs; `hierarchy` is that direction's.
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy);
 
 }  // namespace ucudnn::layer_parallel

@@ -1,4 +1,4 @@
-// Calls the program's callbacks, and keeps their failures.
+// Calls the program's callbacks and records their failures.
 #pragma once
 
 #include <optional>
@@ -18,18 +18,19 @@ class Caller {
 
   const ucudnnLayerParallelCallbacks_t& callbacks() const { return callbacks_; }
 
-  // The subject of a call, for its message: layers if `layers` is above 0, else the state `state`
-  // if that is not negative.
+  // What a callback works on, for the error message: layers if layers > 0, else the state with
+  // number `state` if that is not negative, else nothing.
   struct Subject {
     int level = 0;
     int first_layer = 0;
     int layers = 0;
     long long state = -1;
   };
-  // Runs call(); returns Ok if it returns 0. `callback` is its name, a literal. The error has no
-  // message, so that a lane allocates nothing; Failed() has the details. Several threads call Run
-  // at once, each with its lane. An exception of the program ends the process here: its unwinder
-  // cannot pass through this library, which has another one.
+  // Runs call() and returns Ok if it returns 0. Otherwise records the failure for Failed(), and
+  // returns an error without a message, so that a lane allocates no memory. `callback` is the
+  // callback's name, a literal. Several threads may call Run at once with different lanes.
+  // `noexcept` ends the process if the program's callback throws: the program's unwinder cannot
+  // unwind this library, which has its own.
   template <typename Call>
   Status Run(const char* callback, const Subject& subject, int lane, Call&& call) noexcept {
     const int code = call();
@@ -40,14 +41,15 @@ class Caller {
     const char* callback = "";
     Subject subject;
     int code = 0;
-    const char* words = nullptr;  // a literal; null if it returned `code`
+    // What the callback did wrong, a literal; null if it returned `code`.
+    const char* words = nullptr;
   };
   Status Fail(const Failure& failure, int lane) noexcept {
     failures_[lane] = failure;
     return Status::Error({});
   }
 
-  // Joins the lanes if they are queues; returns Ok if they are not.
+  // Calls the `join` callback; returns Ok if the program has none.
   Status Join() noexcept {
     if (callbacks_.join == nullptr) return Status::Ok();
     return Run("join", {}, 0, [&] { return callbacks_.join(callbacks_.user); });
@@ -56,20 +58,21 @@ class Caller {
     if (callbacks_.wait == nullptr) return Status::Ok();
     return Run("wait", {}, 0, [&] { return callbacks_.wait(callbacks_.user); });
   }
-  // Waits after a failure, which stays the failure to report.
+  // Calls the `wait` callback after a failure, and ignores its result: the first failure is the one
+  // to report.
   void WaitAfterFailure() noexcept {
     if (callbacks_.wait != nullptr) callbacks_.wait(callbacks_.user);
   }
 
-  // To be called before a function of the API runs callbacks.
+  // Forgets earlier failures. Each API function that runs callbacks calls this first.
   void Forget() { failures_.assign(failures_.size(), std::nullopt); }
-  // Returns the failure of a callback since Forget(), if there was one. It is the failure of the
-  // first lane, whose status Lanes also return.
+  // Returns the answer for a failure since Forget(); none if no callback failed. If several lanes
+  // failed, the answer is for the first of them, whose status Lanes returns too.
   std::optional<Answer> Failed() const;
 
  private:
   ucudnnLayerParallelCallbacks_t callbacks_;
-  std::vector<std::optional<Failure>> failures_;  // by lane
+  std::vector<std::optional<Failure>> failures_;  // the last failure of each lane
 };
 
 }  // namespace ucudnn::layer_parallel

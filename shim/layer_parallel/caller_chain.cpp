@@ -5,8 +5,8 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// Returns the layers of `range` as the C API's struct. Factors are relative to the chain's own
-// step, which the program knows.
+// Returns `range` as the C API's struct. The factor is relative to the chain's own step size, which
+// only the program knows.
 ucudnnLayerParallelRange_t RangeInC(const multigrid::LayerRange& range, int level) {
   ucudnnLayerParallelRange_t made = {};
   made.struct_size = sizeof made;
@@ -31,7 +31,7 @@ CallerChain::~CallerChain() {
 Result<State> CallerChain::Create() {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   const Caller::Subject subject = {.state = static_cast<long long>(states_.size())};
-  // Grown before the callback, so that no state is lost if memory is out.
+  // The vector grows before the callback runs, so that no state is lost if memory is out.
   states_.push_back(nullptr);
   State& made = states_.back();
   Status status =

@@ -1,5 +1,5 @@
-// A program's chain and its adjoint as propagators of planner/multigrid: states are the program's
-// pointers, and its callbacks operate on them.
+// Implements the interface Propagator of planner/multigrid by the program's callbacks, for the
+// program's chain and for its adjoint. A State is the program's pointer.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ using multigrid::State;
 
 class CallerChain final : public multigrid::Propagator {
  public:
-  // All arguments outlive it. If `linearised` is not null, this is the adjoint chain w[j] =
-  // lambda[N - j], linearised at those states of the chain.
+  // All arguments must outlive this object. If `linearised` is not null, this is the adjoint chain
+  // w[j] = lambda[N - j], linearised at the states of the forward chain that `linearised` reads.
   CallerChain(Caller& caller, const Setting& setting, multigrid::StateReader* linearised)
       : caller_(caller), setting_(setting), linearised_(linearised) {}
   // Destroys all states.

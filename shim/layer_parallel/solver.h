@@ -1,5 +1,5 @@
-// The object behind a ucudnnLayerParallelSolver_t: the states of both directions, the lanes and the
-// program's callbacks. Calls of one solver do not overlap.
+// The object behind a ucudnnLayerParallelSolver_t. It has the states of both directions, the lanes
+// and the program's callbacks. Calls of one solver must not overlap.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,17 @@
 
 namespace ucudnn::layer_parallel {
 
-// Called for a layer with the state that it read, and the adjoint of its result, or null.
+// A visitor of VisitLayers. It gets the layer's input state, and the adjoint of the layer's output,
+// or null if no adjoint was solved.
 using Visit = int (*)(void* user, int layer, const void* state, const void* adjoint, int lane);
 
 class Solver {
  public:
-  // Sets `made`, which does not move afterwards.
+  // Creates a solver in `made`. The solver must not move, because its members refer to each other.
   static Answer Make(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting,
                      std::unique_ptr<ucudnnLayerParallelSolver>& made);
 
-  // `solution` points to a member of the solver.
+  // Sets `solution` to a member of the solver.
   Answer SolveForward(State first, const multigrid::SolveOptions& options,
                       const multigrid::Solution*& solution);
   Answer SolveAdjoint(State last, const multigrid::SolveOptions& options,
@@ -37,32 +38,32 @@ class Solver {
   Answer ReadAdjoint(int number, State& adjoint);
   Answer VisitLayers(Visit visit, void* user);
 
-  // Set while a function of the API uses the solver.
+  // Returns the flag that is set while a function of the API uses the solver.
   std::atomic<bool>& in_use() { return in_use_; }
 
-  // Makes a solver without states, for Make.
+  // Constructs a solver without states; only Make calls this.
   Solver(const ucudnnLayerParallelCallbacks_t& callbacks, Setting setting, multigrid::Lanes lanes)
       : setting_(std::move(setting)),
         lanes_(std::move(lanes)),
         caller_(callbacks, setting_.lanes) {}
 
  private:
-  // The forward direction, or the adjoint.
+  // The data of the forward or of the adjoint direction.
   struct Direction {
     const multigrid::Hierarchy* hierarchy = nullptr;
     std::optional<CallerChain> chain;
     std::optional<multigrid::BlockSystem> system;
     std::optional<multigrid::Trajectory> trajectory;
     multigrid::Solution solution;
-    bool has_states = false;  // of a solve; a later one may start from them
+    bool has_states = false;  // the last solve succeeded, so the next one may start from its states
   };
 
   Status Prepare(Direction& direction, const multigrid::Hierarchy& hierarchy,
                  multigrid::StateReader* linearised);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
-  // Returns the answer for `status`, an error of a callback or of the solver. When it returns, no
-  // work of the lanes is left.
+  // Waits until no lane has work left, and returns the answer for `status`, an error of a callback
+  // or of the solver.
   Answer Failure(const Status& status);
   Answer CheckNumber(int number) const;
   Answer Read(Direction& direction, int number, State& state);
@@ -71,8 +72,8 @@ class Solver {
   multigrid::Lanes lanes_;
   Caller caller_;
   Direction forward_;
-  Direction adjoint_;          // empty if there is no adjoint_step
-  bool adjoint_fits_ = false;  // it was solved at the present states of forward_
+  Direction adjoint_;          // empty without an adjoint_step
+  bool adjoint_fits_ = false;  // the last adjoint solve used the present states of forward_
   std::atomic<bool> in_use_ = false;
 };
 

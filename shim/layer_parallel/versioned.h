@@ -1,5 +1,5 @@
-// Structs that programs and the library pass to each other, and that grow: the first member is
-// their size in the version that the program was compiled with. Pure functions.
+// Checks and converts versioned structs of the C API. Their first member is the size that the
+// struct had in the version with which the program was compiled. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ucudnn::layer_parallel {
 
-// Returns Ok if `given` has one of the `sizes` of its versions. `name` is the argument's.
+// Returns Ok if given.struct_size is one of `sizes`. `name` is the argument's name in the error.
 template <typename Struct>
 Status CheckVersion(const char* name, const Struct& given, std::span<const size_t> sizes) {
   if (std::find(sizes.begin(), sizes.end(), given.struct_size) != sizes.end()) return Status::Ok();
@@ -25,7 +25,7 @@ Status CheckVersion(const char* name, const Struct& given, std::span<const size_
                        "; " + expected + " is expected");
 }
 
-// Returns `given` with 0 for the members that its version lacks.
+// Returns `given` with 0 in the members that its version lacks.
 template <typename Struct>
 Result<Struct> ReadVersion(const char* name, const Struct& given, std::span<const size_t> sizes) {
   static_assert(std::is_trivially_copyable_v<Struct>);
@@ -35,7 +35,8 @@ Result<Struct> ReadVersion(const char* name, const Struct& given, std::span<cons
   return read;
 }
 
-// Fills the members that the version of `given` has. REQUIRES: CheckVersion returned ok.
+// Copies to `given` the members of `made` that the version of `given` has. REQUIRES: CheckVersion
+// returned Ok.
 template <typename Struct>
 void WriteVersion(Struct made, Struct& given) {
   static_assert(std::is_trivially_copyable_v<Struct>);

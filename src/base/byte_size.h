@@ -11,8 +11,8 @@ namespace ucudnn {
 
 inline constexpr const char* kByteSizeForm = "a whole number of bytes or with B, KiB, MiB, GiB";
 
-// Accepts a whole number with an optional unit B, KiB, MiB or GiB (any case, a space between
-// allowed).
+// Accepts a whole number and an optional unit B, KiB, MiB or GiB, in any case and with or without a
+// space between.
 Result<size_t> ParseByteSize(std::string_view text);
 
 // Formats with the largest unit that divides `bytes` exactly, else with one decimal: "64 MiB",

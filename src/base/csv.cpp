@@ -19,8 +19,8 @@ class Scanner {
     if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) at_ = kByteOrderMark.size();
   }
 
-  // Reads the next line with content and sets `line` to its number; `fields` stays empty at the end
-  // of the text.
+  // Reads the next line with content and sets `line` to its number. At the end of the text `fields`
+  // stays empty.
   Status Next(size_t& line, std::vector<std::string>& fields) {
     fields.clear();
     SkipLinesWithoutContent();
@@ -56,7 +56,8 @@ class Scanner {
                          ": " + message);
   }
 
-  // Leaves the position on the comma or line end after the field, or at the end of the text.
+  // Reads one field. Afterwards at_ is at the comma or line end behind the field, or at the end of
+  // the text.
   Status ReadField(size_t number, std::string& field) {
     while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;
     if (at_ < text_.size() && text_[at_] == '"') return ReadQuotedField(number, field);
@@ -192,7 +193,8 @@ std::string CsvLine(const std::vector<std::string>& fields) {
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::string& field = fields[i];
     if (i > 0) line += ',';
-    // A row of one empty field would read as a blank line.
+    // The field is written without quotes if it reads back the same. A row of a single empty field
+    // is quoted, because it would read as a blank line.
     const bool plain = field.find_first_of(",\"\n\r") == std::string::npos &&
                        Trim(field).size() == field.size() && (i > 0 || field[0] != '#') &&
                        (fields.size() > 1 || !field.empty());

@@ -1,7 +1,7 @@
-// Reads and writes CSV files with a header: RFC 4180 quoting; LF or CRLF; a byte order mark, blank
-// lines and lines that start with # are skipped; spaces around unquoted fields do not count. For
-// any bytes the result is a table, or an error that names file, line and what was expected. Pure
-// functions; thread-compatible.
+// Reads and writes CSV files with a header. Fields are quoted as in RFC 4180, lines end in LF or
+// CRLF. A byte order mark, blank lines and lines that start with # are skipped, and so are spaces
+// around unquoted fields. Any bytes give either a table or an error that names file, line and what
+// was expected. Pure functions; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class CsvTable {
   // empty.
   const std::string* Field(size_t row, const std::string& column) const;
 
-  // "FILE:LINE: message": the refusal of a row.
+  // Returns an error "FILE:LINE: message" for a row.
   Status Error(size_t row, const std::string& message) const;
 
  private:
@@ -43,11 +43,12 @@ class CsvTable {
   std::vector<Row> rows_;
 };
 
-// Parses a file; `file` is the name that errors show.
+// Parses a file that errors call `file`.
 Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
                           const CsvColumns& columns);
 
-// Returns one line with its end. A field is quoted if reading it back would otherwise change it.
+// Returns one line with its line end. A field is quoted only if it would read back differently
+// without quotes.
 std::string CsvLine(const std::vector<std::string>& fields);
 
 }  // namespace ucudnn

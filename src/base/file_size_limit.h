@@ -1,6 +1,6 @@
-// Under a limit on the size of files (RLIMIT_FSIZE), a write beyond it raises SIGXFSZ, which ends
-// the process. While an object of this class exists, such a write of its thread fails with EFBIG
-// instead, as on a full disk.
+// Makes writes beyond the process's limit on the size of files (RLIMIT_FSIZE) fail with EFBIG, as
+// on a full disk, for this thread while the object exists. Otherwise such a write raises SIGXFSZ,
+// which ends the process.
 #pragma once
 
 #include <signal.h>
@@ -15,8 +15,8 @@ class FileSizeLimitScope {
   FileSizeLimitScope& operator=(const FileSizeLimitScope&) = delete;
 
  private:
-  sigset_t before_;       // the thread's mask
-  bool changed_ = false;  // the signal was neither blocked nor pending before
+  sigset_t before_;       // the thread's signal mask before
+  bool changed_ = false;  // SIGXFSZ was not pending, so it is blocked until the destructor
 };
 
 }  // namespace ucudnn

@@ -1,4 +1,4 @@
-// The folders above a file that is about to be made. Thread-safe.
+// Creates the folders above a file that is to be written. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +9,8 @@
 
 namespace ucudnn {
 
-// Creates the folders above `path` that are missing, with `mode` as the process's umask leaves it.
-// The error names the folder, but not `path`.
+// Creates the folders above `path` that are missing, with `mode` less the process's umask. The
+// error names the folder that could not be created, not `path`.
 Status CreateFoldersAbove(const std::string& path, mode_t mode);
 
 }  // namespace ucudnn

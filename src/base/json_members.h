@@ -1,17 +1,19 @@
-// The members of JSON objects, listed once for who writes and who reads them. A struct lists its
-// members in the order of the text:
+// Members of JSON objects, listed once for writing and reading. A struct lists its members in the
+// order of the text:
 //
 //   void Call::Members(json::Object& member) {
 //     member("kernel", kernel);
 //     member("times", times, json::kNullIfEmpty);
 //   }
 //
-// Write formats the struct by this list, Read reads and checks it. Values are numbers, texts,
-// lists, optional values (null if there is none; a size_t that there may be is a limit), other
-// structs with members, and adapters, which have a Write and a Read of their own.
+// Write formats the struct by this list; Read reads and checks it. Values are numbers, texts,
+// lists, optional values (null if there is none; an optional size_t is read as a limit,
+// JsonPlace::Limit), other structs with members, and adapters, which have a Write and a Read of
+// their own.
 //
-// Text is assembled by hand: destructors of nlohmann's arrays and objects allocate, and would end
-// the application's process when memory is out. Single values do not. Pure functions.
+// Text is assembled by hand: the destructors of nlohmann's arrays and objects allocate, so they
+// would end the application's process when memory is out. nlohmann's single values are used, since
+// theirs do not. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +31,15 @@
 
 namespace ucudnn::json {
 
-// How a member differs from one that is always written, and that readers require.
+// How a member differs from one that is always written and that readers require.
 struct Use {
-  bool may_lack = false;                     // readers also take null, and objects without it
-  bool null_if_empty = false;                // an empty value is written as null
-  bool left_out_if_empty = false;            // an empty value is not written
-  bool unread = false;                       // readers ignore it
-  bool left_out = false;                     // it is not written
-  bool on_one_line = false;                  // of an object, or of each item of a list
-  int64_t least = 0, most = kMostJsonBytes;  // of whole numbers
+  bool may_lack = false;           // readers also accept null, and objects without the member
+  bool null_if_empty = false;      // an empty value is written as null
+  bool left_out_if_empty = false;  // an empty value is not written
+  bool unread = false;             // readers ignore it
+  bool left_out = false;           // the member is not written
+  bool on_one_line = false;        // the object, or each item of the list, is written on one line
+  int64_t least = 0, most = kMostJsonBytes;  // bounds of whole numbers
   size_t most_items = std::numeric_limits<size_t>::max();
 };
 constexpr Use kMayLack = {.may_lack = true};
@@ -45,22 +47,22 @@ constexpr Use kNullIfEmpty = {.may_lack = true, .null_if_empty = true};
 constexpr Use kLeftOutIfEmpty = {.may_lack = true, .left_out_if_empty = true};
 constexpr Use kUnread = {.unread = true};
 
-// The depth of what is written on one line. At other depths, each member and each item has a line,
-// indented by the depth.
+// The depth of a value that is written on one line. At other depths each member and each item has a
+// line of its own, indented by the depth.
 constexpr int kOneLine = -1;
 constexpr int Inside(int depth) { return depth == kOneLine ? kOneLine : depth + 1; }
 
-// Names, and values that are already JSON text.
+// Names with values that are already JSON text.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 std::string FormatObject(const Fields& fields, int depth);
 std::string FormatList(const std::vector<std::string>& values, int depth);
 std::string FormatText(std::string_view text);
 std::string FormatNumber(double number);
 
-// Formats a value at `depth`. `context` is what the members of the value depend on.
+// Formats a value at `depth`. `context` is passed to the value's Members.
 template <typename Value, typename... Context>
 std::string Write(Value&& value, int depth, const Use& use = {}, const Context&... context);
-// Reads a value that a file may have wrong; the place keeps the fault.
+// Reads a value. If it is not as expected, `place` keeps the fault.
 template <typename Value, typename... Context>
 void Read(const JsonPlace& place, Value&& value, const Use& use = {}, const Context&... context);
 
@@ -73,7 +75,7 @@ concept IsList = requires(Value& value) {
   value.emplace_back();
 };
 
-// An object that is written or read. Takes its members one after the other.
+// An object that is either written or read: each call takes the next member.
 class Object {
  public:
   explicit Object(int depth) : depth_(depth), place_(nullptr, "", unread_) {}
@@ -98,11 +100,13 @@ class Object {
     fields_.emplace_back(name, is_null ? "null" : Write(value, Inside(depth_), use, context...));
   }
 
-  // Returns whether the object that is read has this member, or one that is written is to have it.
+  // Returns whether the object has this member: when it is read, the file decides; when it is
+  // written, `is_to` does.
   bool Has(const char* name, bool is_to) const {
     return is_read_ ? !place_.Member(name).absent() : is_to;
   }
-  // The place of the object that is read. Faults of one that is written are forgotten.
+  // The place of an object that is read. An object that is written has a place whose faults nobody
+  // reads.
   const JsonPlace& place() const { return place_; }
   const Fields& fields() const { return fields_; }  // of an object that is written
 
@@ -190,7 +194,7 @@ struct Milliseconds {
   void Read(const JsonPlace& place) { ms = place.Time(); }
 };
 
-// A time in milliseconds with three decimals: events cannot distinguish a thousandth of one.
+// A time in milliseconds, written with three decimals: CUDA events resolve about 0.5 microseconds.
 struct Thousandths {
   double& ms;
 
@@ -198,7 +202,7 @@ struct Thousandths {
   void Read(const JsonPlace& place) const;
 };
 
-// The version of a format; `again` says how an older file is made anew.
+// The version of a format. `again` says how to make a file of the current version.
 struct Version {
   int64_t number;
   const char* again;

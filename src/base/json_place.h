@@ -1,6 +1,6 @@
-// Reads values of a JSON file that others may have written, with every check that they need. The
-// first fault is kept, with the place of its value ("kernels[3].plan[0].count"); values read after
-// it mean nothing. Thread-compatible.
+// Reads values of a JSON file that other programs may have written, and checks each value. The
+// first fault is kept, with the place of its value ("kernels[3].plan[0].count"); values that are
+// read after a fault mean nothing. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace ucudnn {
 
 constexpr int64_t kMostJsonBytes = int64_t{1} << 62;
 
-// A value of the file, or its absence. The caller keeps `fault` and the value alive.
+// A value of the file, or its absence. The caller owns `fault` and the value, which outlive this
+// object.
 class JsonPlace {
  public:
   JsonPlace(const JsonValue* value, std::string path, Status& fault)
@@ -32,16 +33,16 @@ class JsonPlace {
 
   int64_t Integer(int64_t least, int64_t most) const;
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
-  // Checks the version of a format; `again` says how an older file is made anew.
+  // Refuses any version but `expected`. `again` says how to make a file of that version.
   void Version(int64_t expected, const char* again) const;
-  // Returns a number of bytes, or none for "no limit" if the value is null, absent, or larger than
-  // any memory.
+  // Returns a number of bytes. Returns none, for "no limit", if the value is null, absent, or
+  // larger than any memory.
   std::optional<size_t> Limit() const;
   // Returns milliseconds; none if the value is null or absent.
   std::optional<double> Time() const;
   // Returns a number of 0 or more; none if the value is null or absent.
   std::optional<double> Quantity() const;
-  // Returns a number of 0 or more, which must be there.
+  // Returns a number of 0 or more. Its absence is a fault.
   double Number() const;
   // Returns the elements of a list; none if it is absent.
   std::vector<JsonPlace> Items() const;

@@ -1,5 +1,5 @@
-// Single values as JSON text. Unlike nlohmann's arrays and objects, they may be used where memory
-// may be out: their destructors allocate nothing. Pure function.
+// Single values as JSON text. They may be formatted where memory may be out: unlike nlohmann's
+// arrays and objects, its single values allocate nothing when they are destroyed. Pure function.
 #pragma once
 
 #include <nlohmann/json.hpp>

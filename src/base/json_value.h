@@ -1,5 +1,5 @@
-// JSON as plain values whose destruction allocates nothing. nlohmann's own tree allocates while it
-// is destroyed, and would end the application's process when memory is out. Thread-compatible.
+// JSON as plain values whose destruction allocates nothing. nlohmann's own tree allocates in its
+// destructor, which would end the application's process when memory is out. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct JsonValue {
 
   bool is(Kind other) const { return kind == other; }
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kReal; }
-  // Returns null if this is no object or has no such member.
+  // Returns null if this value is no object or has no such member.
   const JsonValue* Find(std::string_view name) const;
 };
 
@@ -34,8 +34,8 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Fails for text that is no JSON, that is nested deeper than 32 levels, or in which an object has a
-// name twice.
+// Fails for a text that is no JSON, that nests deeper than 32 levels, or that has an object with
+// the same name twice.
 Result<JsonValue> ParseJson(std::string_view text);
 
 // Formats a value for a message: numbers, quoted text, "an array of 3", "an object".

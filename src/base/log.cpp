@@ -56,12 +56,12 @@ void Log(LogLevel level, const std::string& message) {
     if (state.rank >= 0) line += " rank " + std::to_string(state.rank);
     line += "[" + std::to_string(getpid()) + "] " + kLevelNames[static_cast<int>(level)] + ": " +
             message;
-    // A log line is one line of text, whatever a file's name or another library's message contains.
+    // A control character in a file's name or another library's message must not break the line.
     std::replace_if(
         line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
     line += "\n";
     if (state.descriptor == STDERR_FILENO) state.line.Erase();
-    // A log line that cannot be written has nowhere to be reported.
+    // If the write fails, there is no place to report that.
     [[maybe_unused]] const ssize_t written = write(state.descriptor, line.data(), line.size());
   } catch (...) {
   }

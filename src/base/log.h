@@ -1,6 +1,6 @@
-// Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide what is written where. Thread-safe; a
-// line is one write, so lines of several processes do not mix. Never throws, never fails the
-// caller.
+// Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide which lines are written, and where.
+// Thread-safe; each line is one write, so lines of several processes do not mix. Never throws and
+// never fails the caller.
 #pragma once
 
 #include <string>
@@ -11,24 +11,22 @@ namespace ucudnn {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
-// Lines of importance `level` or more are appended to `file` (empty: stderr). They are marked with
+// Sets that lines of importance `level` or more are appended to `file` (empty: stderr), marked with
 // the rank of this process in its job (-1: none) and its process id.
 void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
-// Writes a line. It may be called where no exception may escape, and allocates only for a line that
-// is written.
+// Writes a line; for callers that no exception may leave. Allocates only if the line is written.
 void Log(LogLevel level, const char* message);
 
-// Returns the line at the end of stderr's terminal, one for the process. It is erased before a log
-// line goes to stderr.
+// Returns the process's TerminalLine on stderr. Log erases it before it writes a line to stderr.
 TerminalLine& StderrLine();
 
-// Warns once for each cause and process. `cause` names the kind of fault, `message` this instance
-// of it.
+// Warns once for each cause and process. `cause` names the kind of fault; `message` describes this
+// fault.
 void WarnOnce(const std::string& cause, const std::string& message);
-// WarnOnce for places that no exception may leave.
+// WarnOnce for callers that no exception may leave.
 void WarnOnce(const char* cause, const char* message) noexcept;
 
 }  // namespace ucudnn

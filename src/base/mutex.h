@@ -1,7 +1,7 @@
 // Mutexes whose use clang checks (-Wthread-safety). A member names the mutex that guards it, and a
-// function the mutexes that its callers hold. Other compilers see plain mutexes. A lambda is
-// checked apart from the function around it: a lambda that is called under a lock says so by
-// AssertHeld.
+// function names the mutexes that its callers hold. Other compilers see plain mutexes. clang checks
+// a lambda without the locks of the function around it, so a lambda that is called under a lock
+// begins with AssertHeld.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
       : mutex_(mutex) {
     mutex_.Lock();
   }
-  // Adopts a mutex that the calling thread has locked, and unlocks it in the end.
+  // Takes over a mutex that the calling thread has locked; the destructor unlocks it.
   MutexLock(Mutex& mutex, Adopt) UCUDNN_REQUIRES(mutex) : mutex_(mutex) {}
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -50,7 +50,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable. Threads wait in a loop that tests the condition.
+// A condition variable. Threads call Wait in a loop that tests the condition.
 class Condition {
  public:
   void Wait(Mutex& mutex) UCUDNN_REQUIRES(mutex) {

@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// Takes the loader's error, which the application's next dlerror() must not report.
+// Takes the loader's error, so that the application's next dlerror() does not report it.
 std::string TakeLoaderError() {
   const char* message = dlerror();
   return message != nullptr ? message : "the loader gave no reason";
@@ -25,7 +25,7 @@ Result<SharedLibrary> SharedLibrary::Open(const std::string& name) {
 Result<SharedLibrary> SharedLibrary::Loaded(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (handle != nullptr) return SharedLibrary(handle);
-  dlerror();  // the loader may leave an error here, or not
+  dlerror();  // clears an error that the loader may have left
   return Status::Error(name + " is not loaded");
 }
 
@@ -48,14 +48,14 @@ std::vector<std::string> ProgramSearchDirectories() {
     dlerror();
     return directories;
   }
-  // The loader fills a structure of the length that it has just returned; operator new aligns
+  // The loader fills a structure of dls_size bytes, which it has just returned. operator new aligns
   // enough for it.
   void* const storage = ::operator new(size.dls_size);
   auto* info = static_cast<Dl_serinfo*>(storage);
   info->dls_size = size.dls_size;
   info->dls_cnt = size.dls_cnt;
   if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
-    // Indexed by hand: the array is declared with one element.
+    // The array is declared with one element, so its entries are reached by the array's offset.
     const auto* entries = reinterpret_cast<const Dl_serpath*>(static_cast<const char*>(storage) +
                                                               offsetof(Dl_serinfo, dls_serpath));
     for (unsigned i = 0; i < info->dls_cnt; ++i) directories.emplace_back(entries[i].dls_name);

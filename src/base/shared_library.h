@@ -1,5 +1,6 @@
-// A library that is opened at run time, by the only dlopen and dlsym of src/. It is never closed,
-// because threads may run its code while the process exits. A cheap value; thread-safe.
+// A library that is opened at run time. No other file of src/ calls dlopen or dlsym. The library is
+// never closed, because threads may run its code while the process exits. Copies are cheap;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -11,9 +12,10 @@ namespace ucudnn {
 
 class SharedLibrary {
  public:
-  // `name` is a path or a soname. Symbols stay local to the library. The error is the loader's own.
+  // Opens the library of this path or soname; its symbols stay local to it. The error is the
+  // loader's own.
   static Result<SharedLibrary> Open(const std::string& name);
-  // Finds a library that this process has loaded already, under that path or soname; loads nothing.
+  // Finds a library that this process has already loaded under this path or soname. Loads nothing.
   static Result<SharedLibrary> Loaded(const std::string& name);
 
   // Returns null if neither the library nor one that it needs has the symbol.
@@ -24,12 +26,12 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Returns the file that holds the code or data at `address`, as the loader was given it; empty:
-// none.
+// Returns the path, as the loader was given it, of the file that holds the code or data at
+// `address`; empty if no file does.
 std::string FileOf(const void* address);
 
-// Returns the directories in which the loader looks for a library that the main program needs, in
-// its order and expanded: the program's run paths, LD_LIBRARY_PATH as it was at start, the loader's
+// Returns the directories, expanded and in order, in which the loader looks for a library that the
+// main program needs: the program's run paths, LD_LIBRARY_PATH as it was at start, and the loader's
 // default directories.
 std::vector<std::string> ProgramSearchDirectories();
 

@@ -1,5 +1,5 @@
-// Blocks all signals on this thread for a scope. A thread that ucudnn starts in the scope inherits
-// the mask: the program's signals are for the program's threads.
+// Blocks all signals on this thread for a scope. A thread that ucudnn starts within the scope
+// inherits the mask, so the program's signals are delivered to the program's own threads.
 #pragma once
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // The grid into which a spatially split job is cut: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
-// thread-compatible. Along d, h and w every image is cut into parts. n counts the groups of ranks;
-// each group holds whole images. Rank r holds the r-th cell: n runs slowest, then d and h, and w
-// fastest, so that the ranks of a group follow one another.
+// thread-compatible. Every image is cut into parts along d, h and w; n is the number of groups of
+// ranks, each of which holds whole images. Ranks are numbered through the cells with n slowest,
+// then d and h, and w fastest, so that the ranks of a group follow one another.
 #pragma once
 
 #include <array>
@@ -31,14 +31,14 @@ struct SpatialGrid {
   int h = 1;
   int w = 1;
 
-  // Accepts the axes in any order and case. Refuses a grid that cuts no image, or that has more
-  // than kMostSpatialRanks ranks, with a message of one line.
+  // Accepts the axes in any order and case. The error, one line, refuses a grid that cuts no image
+  // or that has more than kMostSpatialRanks ranks.
   static Result<SpatialGrid> Parse(std::string_view text);
 
   bool operator==(const SpatialGrid&) const = default;
 
-  // Formats the grid for Parse, in the order n, d, h, w without axes of one part: "n2h4". If no
-  // axis has more parts it is "h1", which Parse refuses.
+  // Formats the grid for Parse, in the order n, d, h, w, leaving out axes of one part: "n2h4". The
+  // grid of a single part is "h1", which Parse refuses.
   std::string Text() const;
 
   int Ranks() const { return n * GroupSize(); }
@@ -48,11 +48,11 @@ struct SpatialGrid {
 
   // REQUIRES: 0 <= rank < Ranks().
   GridCell CellOf(int rank) const;
-  // REQUIRES: every coordinate of `cell` is one of the grid.
+  // REQUIRES: every coordinate of `cell` is within the grid.
   int RankOf(const GridCell& cell) const;
 
-  // The ranks of group g are g * GroupSize() to (g + 1) * GroupSize() - 1. A rank is therefore
-  // known by its group and its number in the group.
+  // The ranks of group g are g * GroupSize() to (g + 1) * GroupSize() - 1, so a rank is determined
+  // by its group and its number in the group.
   int GroupOf(int rank) const { return rank / GroupSize(); }
   int GroupRankOf(int rank) const { return rank % GroupSize(); }
   int RankInGroup(int group, int group_rank) const { return group * GroupSize() + group_rank; }

@@ -1,5 +1,5 @@
-// Success, or a message that carries the values that caused the refusal.
-// Plain values; thread-compatible. Success allocates nothing.
+// Success, or a message that carries the values that caused the refusal. Plain values;
+// thread-compatible. A success allocates nothing.
 #pragma once
 
 #include <optional>
@@ -54,13 +54,13 @@ class [[nodiscard]] Result {
 #define UCUDNN_CONCAT_(a, b) a##b
 #define UCUDNN_CONCAT(a, b) UCUDNN_CONCAT_(a, b)
 
-// Returns early with the Status of `expression` when it failed.
+// Returns the Status of `expression` from the calling function if it is an error.
 #define UCUDNN_RETURN_IF_ERROR(expression)                                      \
   do {                                                                          \
     if (::ucudnn::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
-// Declares `variable` from a Result, or returns early with its Status.
+// Assigns the value of a Result to `variable`, which may be a declaration, or returns its Status.
 #define UCUDNN_ASSIGN_OR_RETURN(variable, expression) \
   UCUDNN_ASSIGN_OR_RETURN_(variable, expression, UCUDNN_CONCAT(result_, __LINE__))
 #define UCUDNN_ASSIGN_OR_RETURN_(variable, expression, result) \

@@ -9,7 +9,7 @@ namespace ucudnn {
 namespace {
 
 constexpr char kBegin[] = "\r\033[K";  // moves to the first column and erases the line
-constexpr int kColumns = 80;           // for a terminal that does not tell its width
+constexpr int kColumns = 80;  // width to assume for a terminal that does not tell its width
 
 // Returns none if `descriptor` is no terminal.
 std::optional<int> ColumnsOf(int descriptor) {
@@ -18,14 +18,15 @@ std::optional<int> ColumnsOf(int descriptor) {
   return size.ws_col > 0 ? size.ws_col : kColumns;
 }
 
-// A descriptor that is not our controlling terminal knows no foreground.
+// Returns whether another process group is in the foreground of the terminal; false if `descriptor`
+// is not this process's controlling terminal.
 bool IsInBackground(int descriptor) {
   const pid_t foreground = tcgetpgrp(descriptor);
   return foreground > 0 && foreground != getpgrp();
 }
 
 void Write(int descriptor, std::string_view text) {
-  // Bytes that the terminal does not accept have nowhere else to go.
+  // If the write fails, there is no place to report that.
   [[maybe_unused]] const ssize_t written = write(descriptor, text.data(), text.size());
 }
 
@@ -47,7 +48,8 @@ void TerminalLine::Show(std::string_view text) noexcept {
 }
 
 void TerminalLine::Erase() noexcept {
-  // The mutex is locked last, because a fork may have left it locked in this child for ever.
+  // In a forked child the parent's text is not erased. The mutex is locked only behind this check,
+  // because a fork may have left it locked in the child for ever.
   if (const pid_t by = shown_by_; by == 0 || by != getpid() || !ColumnsOf(descriptor_)) return;
   MutexLock lock(mutex_);
   if (shown_by_.exchange(0) != 0) Write(descriptor_, kBegin);

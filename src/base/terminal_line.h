@@ -1,6 +1,6 @@
-// A line on a terminal that is rewritten in place. It says what a long operation is doing, and its
-// progress. Thread-safe. Never throws, never fails the caller; a text is one write, so nothing
-// stays in a buffer. A forked child does not touch its parent's line.
+// A line on a terminal that is rewritten in place to show what a long operation is doing.
+// Thread-safe. Never throws and never fails the caller. Each text is one write, so nothing stays in
+// a buffer. A forked child does not touch its parent's line.
 #pragma once
 
 #include <sys/types.h>
@@ -15,18 +15,18 @@ namespace ucudnn {
 
 class TerminalLine {
  public:
-  // Nothing is written if `descriptor` is no terminal, now or after the program has opened another
+  // Nothing is written while `descriptor` is no terminal: at any time the program may open another
   // file under its number.
   explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
 
-  // Returns whether `descriptor` is a terminal now, as the system says.
+  // Returns whether `descriptor` is a terminal now.
   bool IsTerminal() const;
-  // Shows `text` in place of the former text, cut to the terminal's width. Programs in the
-  // background show nothing, because the foreground program uses the terminal.
+  // Shows `text`, cut to the terminal's width, in place of the former text. Shows nothing if the
+  // process runs in the background, because the foreground program uses the terminal.
   void Show(std::string_view text) noexcept;
   // Erases the text that is shown.
   void Erase() noexcept;
-  // Writes a line that stays, in place of the text that is shown.
+  // Writes a line that is not rewritten later, in place of the text that is shown.
   void Print(std::string_view text) noexcept;
 
  private:
@@ -35,8 +35,8 @@ class TerminalLine {
   std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none
 };
 
-// Returns `text` cut to one line of a terminal of `columns` columns: without unprintable bytes, and
-// one column short, because some terminals go to the next line after the last column.
+// Returns `text` cut to one line of a terminal of `columns` columns, without unprintable bytes. The
+// result is one column shorter, because some terminals begin a new line after the last column.
 std::string FitToColumns(std::string_view text, int columns);
 
 }  // namespace ucudnn

@@ -57,7 +57,8 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string NearestName(std::string_view text, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 64;  // longer texts are no misspelt names, and the table is quadratic
+  // Longer texts are no misspelt names, and the search takes time proportional to both lengths.
+  constexpr size_t kLongest = 64;
   if (text.size() > kLongest) return {};
   std::string nearest;
   size_t fewest = std::max<size_t>(text.size() / 2, 1) + 1;
@@ -83,7 +84,7 @@ std::string NearestName(std::string_view text, const std::vector<std::string>& n
 }
 
 std::string Milliseconds(double ms) {
-  char text[352];  // holds the largest number
+  char text[352];  // the largest double has 309 digits before the point
   std::snprintf(text, sizeof text, ms < 1000 ? "%.4g ms" : "%.0f ms", ms);
   return text;
 }

@@ -12,15 +12,16 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// Formats as "12.35 ms": with four digits, or with all digits before the point if there are more.
+// Formats with four digits, or with all digits before the point if there are more: "12.35 ms".
 std::string Milliseconds(double ms);
 
-// Formats a value of unknown origin for a message: in single quotes, unprintable bytes as \xNN, cut
-// after 60 characters.
+// Formats a value of unknown origin for a message: in single quotes, with unprintable bytes as
+// \xNN, cut after 60 characters.
 std::string Quoted(std::string_view text);
 
-// Returns the one of `names` that a person who wrote `text` most likely meant (fewest
-// single-character edits, case ignored); empty if none is near.
+// Returns the one of `names` that `text` most likely misspells: the name that needs the fewest
+// single-character edits to become `text`, ignoring case. Returns an empty text if all names need
+// too many edits.
 std::string NearestName(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace ucudnn

@@ -1,4 +1,5 @@
-// Reads files as they are, including those of /proc, whose processes may end meanwhile.
+// Reads whole files. Also reads files of /proc, whose sizes are unknown in advance and whose
+// processes may end meanwhile.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The version of ucudnn, as the report and `ucudnn --version` state it, and the versions of its
-// JSON formats.
+// The version of ucudnn, which reports and `ucudnn --version` state, and the versions of its JSON
+// formats.
 #pragma once
 
 namespace ucudnn {

@@ -32,8 +32,9 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
-// Returns the taps from the first one with which the last of `windows` is not before `elements` to
-// the last one with which the first window is not behind them.
+// Returns the taps from the first one with which the last of `windows` reaches `elements` or a
+// position behind them, to the last one with which the first of `windows` reaches them or a
+// position before them.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -46,7 +47,8 @@ Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
 // Returns whether a window of `windows` reads `element`.
 bool IsRead(const SlidingWindow& window, const Interval& windows, int64_t element) {
   const Interval taps = ReachingTaps(window, windows, {element, element + 1});
-  // The taps that meet a window repeat after at most `stride` taps.
+  // Whether a tap meets a window depends on tap * dilation modulo the stride, which repeats after
+  // at most `stride` taps.
   const int64_t end = std::min(taps.end, taps.begin + window.stride);
   for (int64_t tap = taps.begin; tap < end; ++tap) {
     if ((element + window.pad - tap * window.dilation) % window.stride == 0) return true;
@@ -106,7 +108,7 @@ bool ReadsOfItself(const AxisCut& cut, int part) {
   return false;
 }
 
-// Returns the one term of the caller's own convolution.
+// Returns the term of the caller's own convolution, the only one of `part` as a source of itself.
 std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
@@ -165,8 +167,7 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // If both ways make equally many rectangles, those by taps are taken: then no tap of the filter
-  // is in two of them.
+  // For equal numbers the rectangles by taps are taken: no tap of the filter is in two of them.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));
@@ -198,7 +199,7 @@ std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged 
 
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged) {
   const Interval reach = Reach(cut, part, exchanged);
-  // Parts beyond the ends of the interval that is read own none of it.
+  // `part` reads within `reach` only, so parts that do not overlap it are no sources.
   int first = part, last = part;
   while (first > 0 && OwnedBy(cut, part, first - 1, exchanged).end > reach.begin) --first;
   while (last + 1 < cut.Parts() && OwnedBy(cut, part, last + 1, exchanged).begin < reach.end) {
@@ -233,7 +234,8 @@ std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchan
         touched.insert(touched.end(), reached.begin(), reached.end());
         continue;
       }
-      // Every window of a term reads, but a term's windows may step over elements.
+      // Every window of a term reads the halo, but between the elements of a term there may be some
+      // that no window reads.
       const Interval windows = Shifted({0, run.range.Length()}, run.at);
       for (const Interval& elements : reached) {
         for (int64_t at = elements.begin; at < elements.end; ++at) {

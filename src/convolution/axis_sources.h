@@ -1,6 +1,6 @@
-// The positions of other parts that a part of a cut axis needs, and what they contribute to its
-// result. Pure functions; thread-compatible. axis_cut.h explains the words and how positions are
-// counted.
+// Which positions a part of a cut axis needs from other parts, and what these positions contribute
+// to the part's result. Pure functions; thread-compatible. axis_cut.h defines elements, windows and
+// parts.
 #pragma once
 
 #include <cstdint>
@@ -31,42 +31,42 @@ struct AxisTerm {
   bool operator==(const AxisTerm&) const = default;
 };
 
-// Returns disjoint rectangles, with pad 0, that together are all pairs of a window of `windows` and
-// a tap of it that reads an element of `elements`. All positions are counted from one place. The
-// rectangles have either the windows or the taps in common, whichever gives fewer rectangles. If
-// the pairs form a staircase, as between neighbours, no other choice gives fewer.
+// Returns disjoint rectangles, with pad 0, which together contain all pairs of a window of
+// `windows` and a tap with which this window reads an element of `elements`. All positions are
+// counted from the same origin. Either each rectangle has windows of its own, or each has taps of
+// its own, whichever gives fewer rectangles. If the pairs form a staircase, as between neighbours,
+// no other choice gives fewer.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// Positions of the exchanged tensor that one part owns, and what they contribute to another.
+// A run of positions of the exchanged tensor that one part owns, and their contribution to the part
+// that reads them.
 struct AxisRun {
   Interval range;  // counted in the owner's part
-  int64_t at = 0;  // the first position of the run, counted in the part that needs it
-  // Exchanged positions are counted in `range`, positions of the result in the part that needs
-  // them.
+  int64_t at = 0;  // the first position of the run, counted in the part that reads it
+  // In a term, exchanged positions are counted from the beginning of `range`, positions of the
+  // result from the beginning of the reading part.
   std::vector<AxisTerm> terms;
 };
 
-// The positions that a part reads and that `part` owns. If that is another part, these are the
-// maximal runs of positions, each with the pairs that read it. If it is the same part, there is one
-// run of all positions with one term, the caller's own convolution: own rows are never sent in
-// pieces.
+// The positions that a part reads from `part`. If `part` is another one, `runs` are the maximal
+// runs of these positions, each with the pairs that read it. If it is the reading part itself,
+// there is one run of all its positions, whose one term is the caller's own convolution.
 struct AxisSource {
   int part = 0;
   std::vector<AxisRun> runs;
 };
 
-// Returns the sources of `part`, itself included, in ascending order of parts; parts of which
-// nothing is read are left out. REQUIRES: 0 <= part < cut.Parts().
+// Returns the sources of `part` in ascending order of parts, `part` itself included; a part from
+// which nothing is read is no source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
-// Returns the ranges of the runs that `part` reads of the positions of `owner`, which may be `part`
-// itself, as in SourcesOf.
+// Returns the ranges of the positions of `owner` that `part` reads, as SourcesOf has them; `owner`
+// may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Returns the positions of `part`'s result, windows or elements, to which another part contributes
-// because one of their pairs reads its positions: maximal runs in ascending order. `sources` are
-// the sources of `part`.
+// Returns, as maximal runs in ascending order, the positions of `part`'s result (windows or
+// elements) that read a position of another part. `sources` are the sources of `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

@@ -13,7 +13,7 @@ constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kLargestStride = std::numeric_limits<int64_t>::max() / 16;
 constexpr int64_t kLargestAlignment = 65536;
 
-// In each list, a text's position is the value of the enumeration.
+// The position of a text in each list is the value of its enumerator.
 constexpr const char* kOperations[] = {"forward", "backward_data", "backward_filter"};
 constexpr const char* kTypes[] = {"fp32", "fp16", "bf16", "fp64"};
 constexpr const char* kLayouts[] = {"nchw", "nhwc"};
@@ -68,7 +68,8 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// `strides` with the depth stride of `packed` in a 2-D tensor, since the text form omits it.
+// Returns `strides`, in a 2-D tensor with the depth stride of `packed`, since the text form omits
+// it.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;
@@ -111,7 +112,8 @@ Status ReadStrides(const FieldLookup& field, const char* column, const Convoluti
 bool SpansTooMuch(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides,
                   DataType type) {
   const int64_t counts[] = {n, channels, extents[0], extents[1], extents[2]};
-  // The product is at most 5 * 2^31 * 2^59 * 8, which fits 128 bits.
+  // Each of the 5 axes adds at most 2^31 elements * kLargestStride = 2^59, and an element has at
+  // most 8 bytes: less than 2^96.
   __int128 elements = 1;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     elements += static_cast<__int128>(std::max<int64_t>(counts[axis], 1) - 1) * strides[axis];
@@ -128,7 +130,8 @@ bool ProductFits63Bits(std::initializer_list<int64_t> factors) {
   return true;
 }
 
-// Checks in 64 bits what OutputExtents computes in 32.
+// Refuses extents that OutputExtents would clamp: a padded image of more than 31 bits, or an empty
+// output.
 Status CheckOutput(const ConvolutionProblem& problem) {
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];

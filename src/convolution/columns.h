@@ -19,8 +19,8 @@ namespace ucudnn {
 // Finds a field of a row by column name; null if the column is absent or the field empty.
 using FieldLookup = std::function<const std::string*(const std::string& column)>;
 
-// Columns a layer must have beside `name` and `n`: c,h,w,k,r,s (k output channels, r x s the
-// filter).
+// Columns that a layer must have beside `name` and `n`: c,h,w,k,r,s. k is the number of output
+// channels, r x s is the filter.
 const std::vector<std::string>& RequiredLayerColumns();
 
 // Returns all columns that describe a layer, in file order, without `name` and `n`.
@@ -37,15 +37,15 @@ const std::vector<std::string>& NumericColumns();
 const std::vector<std::string>& PostPadColumns();
 
 // Returns the value of `n`, each layer column, each numeric column and each column of
-// PostPadColumns, in that order. Values are empty for `n` of a kernel family (n = 0), for 3-D
-// columns in 2-D, and if they equal the default.
+// PostPadColumns, in that order. A value is empty if it equals the default, in 3-D columns of a 2-D
+// problem, and in `n` of a kernel family (n = 0).
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
-// Reads a problem. If `op` is absent, it is forward; if `n` is absent, it is a kernel family (n =
-// 0). An error names the column, the value and what was expected. Refuses shapes whose output would
-// be empty, whose extents do not fit 31 bits, or whose tensors do not fit 63 bits of bytes.
-// FromColumns(ToColumns(p)) == p for every problem that it accepts, if the depth stride of a 2-D
-// tensor, which the text does not carry, is its height stride times its height, as in packed
+// Reads a problem. Without `op` it is forward; without `n` it is a kernel family (n = 0). Refuses
+// shapes whose output would be empty, whose extents do not fit 31 bits, or whose tensors do not fit
+// 63 bits of bytes; an error names the column, the value and what was expected.
+// FromColumns(ToColumns(p)) == p for every problem that it accepts, except for the depth stride of
+// a 2-D tensor: the text does not carry it, so it becomes height stride times height, as in packed
 // tensors.
 Result<ConvolutionProblem> FromColumns(const FieldLookup& field);
 

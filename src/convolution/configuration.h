@@ -10,8 +10,9 @@
 
 namespace ucudnn {
 
-// The lengths of a part along the axes other than n, in elements of the part's result; 0: the whole
-// length. For a gradient of the filter, spatial lengths are lengths of the dy that it sums over.
+// The lengths of a part along the axes other than n, in elements of the part's result; 0 means the
+// whole length. In a gradient of the filter, the spatial lengths are the lengths of the dy over
+// which the part sums.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -22,7 +23,7 @@ struct TileLengths {
 
 // One engine at one micro-batch, as measured (or about to run).
 struct MicroConfiguration {
-  EngineId engine;      // includes everything that selects it
+  EngineId engine;      // with math type, knobs and fused operations
   int micro_batch = 0;  // images
   double time_ms = 0;
   size_t workspace_bytes = 0;
@@ -35,13 +36,13 @@ struct MicroConfiguration {
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
-// The number of parts of each axis. Parts of one axis have equal lengths, except that the first of
-// them may be one window longer (along n, groups and k: one element). In backward_data the lengths
-// of the first and the last part follow from the cuts.
+// The number of parts of each axis. Parts of one axis have equal lengths, except that the first
+// ones may be one window longer (along n, groups and k: one element). In backward_data the lengths
+// of the first and the last part also depend on where the image may be cut (tiles.h).
 struct TileGrid {
   int n = 1;
-  int groups = 1;  // whole groups
-  int k = 1;       // output channels of the only group
+  int groups = 1;  // each part has whole groups
+  int k = 1;       // more than 1 only if there is one group
   Spatial spatial = {1, 1, 1};
 
   bool operator==(const TileGrid&) const = default;
@@ -60,16 +61,16 @@ struct Run {
 
 // A division of a whole mini-batch, in the order of execution. All micro-batches but the last have
 // a legal size (multiples of the problem's step), so every piece starts aligned. A division into
-// tiles has one run for each kind, in the order of Tiles::kinds (tiles.h), and its grid says where
-// they lie.
+// tiles has one run for each kind of tile, in the order of Tiles::kinds (tiles.h), and its `grid`
+// says where the tiles lie.
 struct Configuration {
   std::vector<Run> runs;
-  TileGrid grid = {};  // by default n alone is divided
+  TileGrid grid = {};  // 1 part of each axis: only n is divided, into the runs
 
   bool operator==(const Configuration&) const = default;
   bool IsTiled() const { return grid != TileGrid{}; }
   int Pieces() const;
-  // Returns whether it divides a whole mini-batch of `n` images.
+  // Returns whether the configuration divides a whole mini-batch of `n` images.
   bool Covers(int n) const { return Images() == n; }
   int Images() const;                         // the mini-batch: all images that the pieces compute
   double TimeMs() const;                      // sum over the pieces, which run one after the other

@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// Returns the box that a tile computes, without the channels of a gradient of the filter.
+// Returns the box of the result that a tile computes: of x in backward_data, else of y. In a
+// gradient of the filter it is the box of dy that the tile sums over.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -35,7 +36,7 @@ bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   });
 }
 
-// Formats lengths in their order: "63x17 + 63x16".
+// Formats lengths in their order, equal neighbours together: "63x17 + 63x16".
 std::string LengthsText(const std::vector<int64_t>& lengths) {
   std::vector<std::string> runs;
   for (size_t i = 0; i < lengths.size();) {
@@ -94,8 +95,8 @@ std::string TilesText(const Tiles& tiles) {
 }
 
 // Returns the number of parts that an axis of `extent` elements has in a grid of `tiles` tiles
-// whose lengths along the axis add up to `sum`. Each part belongs to tiles / parts of the tiles.
-// Returns 0 if that is no whole number.
+// whose lengths along the axis add up to `sum`: each part occurs in tiles / parts of the tiles, so
+// sum = extent * tiles / parts. Returns 0 if that gives no whole number of parts.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

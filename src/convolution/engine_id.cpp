@@ -53,8 +53,8 @@ class Reader {
   std::string_view rest_;
 };
 
-// Returns the engine that `text` seems to name. It counts only if its own text equals `text`,
-// because numbers can be written in several ways.
+// Returns the engine that `text` seems to name. The caller compares its text with `text`, because a
+// number can be written in several ways ("01") and only one of them is the engine's.
 std::optional<EngineId::Legacy> ReadLegacy(std::string_view text) {
   Reader reader(text);
   EngineId::Legacy engine;
@@ -180,7 +180,8 @@ size_t EngineId::Hash() const { return std::hash<std::string_view>()(View(*this)
 
 bool operator==(const EngineId& a, const EngineId& b) {
   if (a.value_ == b.value_) return true;
-  // Equal texts name equal kinds, and only shared texts need to be compared.
+  // Engines of different kinds have different texts. Two equal legacy engines compared equal above,
+  // so only shared texts remain to be compared.
   const bool differ = a.value_.index() != b.value_.index() || a.legacy() != nullptr;
   return !differ && EngineId::View(a).text() == EngineId::View(b).text();
 }

@@ -1,6 +1,7 @@
 // The engine that runs a convolution, as a value: an algorithm of the legacy API, an engine of the
-// graph API, what pieces need beside these, or any other engine that an imported measurement names.
-// Stores, files, reports and messages hold its text. Plain values; thread-compatible.
+// graph API, auxiliary work of pieces (PartialSum, Packing), or any other engine that an imported
+// measurement names. Stores, files, reports and messages hold its text. Plain values;
+// thread-compatible.
 #pragma once
 
 #include <compare>
@@ -20,7 +21,7 @@
 
 namespace ucudnn {
 
-// Copies share their content and allocate nothing; a legacy engine has nothing on the heap.
+// Copies share their content and allocate nothing. A legacy engine has nothing on the heap.
 class EngineId {
  public:
   // "legacy:1" is algorithm 1 with the problem's own math type, "legacy:1[math=1]" with math type 1
@@ -41,19 +42,19 @@ class EngineId {
 
     int64_t index = 0;
     std::vector<Knob> knobs;  // in the order of the text
-    // The rest of the text from "+", or from ":fp16" if the fused operations read an intermediate
-    // result of that type; empty: nothing is fused.
+    // The end of the text, from "+", or from ":fp16" if the fused operations read an intermediate
+    // result of that type. Empty if nothing is fused.
     std::string fusion;
 
     bool operator==(const Graph&) const = default;
   };
 
-  // "sum": it adds up partials (convolution/partial_sums.h).
+  // "sum" adds up partials (convolution/partial_sums.h).
   struct PartialSum {
     bool operator==(const PartialSum&) const = default;
   };
 
-  // "pack": it copies a tile into its packed form, and the result back (convolution/tiles.h).
+  // "pack" copies a tile into its packed form, and copies the result back (convolution/tiles.h).
   struct Packing {
     bool operator==(const Packing&) const = default;
   };
@@ -68,8 +69,8 @@ class EngineId {
     return *this;
   }
   ~EngineId() = default;
-  // Makes the engine that `text` names. Any other text is foreign: it is kept unchanged and names
-  // nothing that could run.
+  // Makes the engine that `text` names. A text that names none makes a foreign engine, which keeps
+  // the text unchanged and cannot run.
   EngineId(std::string_view text);                                  // NOLINT: implicit by design
   EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
   EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
@@ -88,11 +89,11 @@ class EngineId {
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Returns whether it computes no convolution, but is measured for the work of pieces beside their
-  // engine.
+  // Returns whether the engine computes no convolution, but is measured as work of pieces beside
+  // their engine.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
-  // Returns whether the text claims to name an engine of the graph API, "graph:...", readable or
-  // not. Its measurements are kept apart from those of the legacy API.
+  // Returns whether the text claims to name an engine of the graph API by beginning with "graph:".
+  // Measurements of such engines are kept apart from measurements of legacy engines.
   bool of_graph_api() const;
 
   // Returns the engine without the operations that are fused behind the convolution.
@@ -113,7 +114,7 @@ class EngineId {
   };
   using SharedGraph = std::shared_ptr<const NamedGraph>;
   using Foreign = std::shared_ptr<const std::string>;
-  class View;  // a view of the text
+  class View;
 
   size_t Hash() const;  // of the text
 

@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// These are in the order of cuDNN's enumerators, which are the algorithms' numbers.
+// The lists are in the order of cuDNN's enumerators, whose values are the algorithms' numbers.
 constexpr const char* kForwardAlgorithms[] = {
     "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
     "WINOGRAD",      "WINOGRAD_NONFUSED"};
@@ -29,8 +29,8 @@ std::span<const char* const> AlgorithmsOf(Operation operation) {
   return kBackwardFilterAlgorithms;
 }
 
-// Returns the algorithm as cudnn.h names it, without the prefix of its enumeration; empty if there
-// is none of this number.
+// Returns the algorithm's name in cudnn.h, without the prefix of its enumeration; empty if no
+// algorithm has this number.
 std::string_view AlgorithmName(Operation operation, int algorithm) {
   const std::span<const char* const> algorithms = AlgorithmsOf(operation);
   return static_cast<size_t>(algorithm) < algorithms.size() ? algorithms[algorithm] : "";

@@ -1,5 +1,5 @@
-// The names of engines in pages, tables, reasons and messages, and what they say of arithmetic.
-// Files hold EngineId::Text. Pure functions.
+// Names of engines for pages, tables, reasons and messages, and the kind of arithmetic that a name
+// tells. Files hold EngineId::Text instead. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace ucudnn {
 
-// "IMPLICIT_PRECOMP_GEMM (legacy:1)": a legacy algorithm as cudnn.h names it for this operation
-// (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t, ...BwdFilterAlgo_t, without their prefix), and its
-// text. Other engines have no name but their text.
+// Returns "IMPLICIT_PRECOMP_GEMM (legacy:1)" for a legacy algorithm: its name in cudnn.h for this
+// operation, without the prefix of the enumeration (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t,
+// ...BwdFilterAlgo_t), and its text. Returns the text alone for other engines.
 std::string EngineName(Operation operation, const EngineId& engine);
 
-// Returns the kind of arithmetic of one of cuDNN's algorithm numbers: its name says it.
+// Returns the kind of arithmetic of cuDNN's algorithm with this number, which its name tells.
 NumericClass LegacyNumericClass(Operation operation, int algorithm);
 
 // Returns the names of a configuration's engines, each once, in the order of the pieces and

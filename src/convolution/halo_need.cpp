@@ -36,8 +36,9 @@ int64_t CountIn(const Positions& positions, const Interval& interval) {
 // The positions that this rank and the others read along one axis.
 struct AxisReads {
   AxisNeed need;
-  int64_t all = 0, own = 0;  // positions that this rank reads, and those of them that it owns
-  std::vector<int64_t> of_this = {};  // by part: the positions that it reads and this rank owns
+  int64_t all = 0, own = 0;  // positions that this rank reads, and how many of them it owns
+  // For each part, the number of positions that it reads and this rank owns.
+  std::vector<int64_t> of_this = {};
 };
 
 AxisReads ReadsOf(const AxisCut& cut, size_t own_part, Exchanged exchanged) {

@@ -1,7 +1,7 @@
-// The least that the ranks of a group must exchange for one cut convolution: every position of x,
-// or of dy, that a rank reads and another one owns, once. It is counted window by window from the
-// definition of a convolution, not from the messages that ranks send. Pure functions;
-// thread-compatible. Axes are d, h, w.
+// Counts the least that the ranks of a group must exchange for one cut convolution: each position
+// of x, or of dy, that a rank reads and another rank owns counts once. The count visits all
+// windows, as the definition of a convolution does, independently of the code that plans messages.
+// Pure functions; thread-compatible. Axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace ucudnn {
 
-// One axis of the exchanged tensor, by part. Positions are counted along the whole axis.
+// One axis of the exchanged tensor; the lists have an entry for each part. Positions are counted
+// along the whole axis.
 struct AxisNeed {
   std::vector<Interval> owned;
   std::vector<Interval> needed;  // from the first to the last position that the part reads
@@ -23,8 +24,9 @@ struct AxisNeed {
 
 struct HaloNeed {
   std::array<AxisNeed, kMaxSpatial> axes;
-  // Positions per image and channel: those that the rank reads from others, and those that others
-  // read from it, added over all others.
+  // Numbers of positions per image and channel. `received` counts the positions that the rank reads
+  // from other ranks. `sent` counts the positions that other ranks read from the rank, once for
+  // each reading rank.
   int64_t received = 0;
   int64_t sent = 0;
 };

@@ -28,10 +28,11 @@ struct CutLengths {
   }
 };
 
-// One run of a plan. FindTiles reads `border` and `pack_bytes`, which follow from the tiles.
+// One run of a plan. FindTiles checks `border` and `pack_bytes`, because they follow from the
+// tiles.
 struct PlanRun {
   Run& run;
-  int images;  // of the problem
+  int images;  // of the problem's mini-batch
   bool is_tiled;
   RunOrder order = RunOrder::kReport;
   std::string border = {};
@@ -65,7 +66,8 @@ struct PlanRun {
   }
 };
 
-// Finds the grid of the runs that were read. Refuses runs that are no grid's tiles.
+// Finds the grid of tiles from the runs that were read. Refuses runs that are not the tiles of a
+// grid.
 void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
                const ConvolutionProblem& problem, Division& division) {
   const Result<TileGrid> grid = GridOfRuns(problem, division.configuration.runs);

@@ -1,5 +1,5 @@
-// Kernels and their plans in JSON: the parts that reports and workspace plans share, read and
-// written. The places keep faults. Pure functions.
+// Kernels and their plans in JSON, as reports and workspace plans share them. A reader's JsonPlace
+// keeps the first fault. Pure functions.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,17 @@ namespace ucudnn {
 // Reads the convolution from an object's `op` and `problem`.
 ConvolutionProblem ReadProblem(const JsonPlace& kernel);
 
-// Reads the runs of a plan: equal micro-batches that make up the problem's images, or the kinds of
-// tiles of a grid that makes up the problem. Returns the time of all runs, in milliseconds, if each
-// has one.
+// Reads the runs of a plan: equal micro-batches that add up to the problem's images, or kinds of
+// tiles of a grid that covers the problem. Returns the time of all runs in milliseconds, or none if
+// a run has no time.
 std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& problem,
                                Division& division);
 
 // Returns the layer and numeric columns that have a value, with values that are JSON text.
 json::Fields ProblemMembers(const ConvolutionProblem& problem);
 
-// The member `problem` of a kernel: the layer and numeric columns, with numbers as numbers. It is
-// read together with the member `op` beside it.
+// The member `problem` of a kernel: the layer and numeric columns, with numbers as numbers. Read
+// also reads the kernel's member `op`.
 struct ProblemColumns {
   ConvolutionProblem& problem;
   const JsonPlace& kernel;
@@ -33,7 +33,8 @@ struct ProblemColumns {
   std::string Write(int depth) const;
   void Read(const JsonPlace&) const { problem = ReadProblem(kernel); }
 };
-// A problem that may be none, because the output of a refused call may be empty.
+// The member `problem` of a kernel that may have no valid problem, because the output of a refused
+// call may be empty. Read then leaves `problem` unset.
 struct PossibleProblem {
   std::optional<ConvolutionProblem>& problem;
   const JsonPlace& kernel;
@@ -42,12 +43,12 @@ struct PossibleProblem {
   void Read(const JsonPlace&) const;
 };
 
-// The order of a run's members in reports, and in what `ucudnn workspace` and `bench` write.
+// The order of a run's members: that of reports, or that of `ucudnn workspace` and `ucudnn bench`.
 enum class RunOrder { kReport, kCommand };
 
-// The runs of a plan, with their engine, micro_batch, for a kind of tiles also `tile` and `border`,
-// count, workspace_bytes and piece_ms, which is null if the time is unknown (negative). Read gives
-// the time of all runs, too, if each has one.
+// The runs of a plan, each with its engine, micro_batch, count, workspace_bytes and piece_ms, which
+// is null if the time is unknown (negative). A kind of tiles has `tile` and `border`, too. Read
+// sets `total_ms` to the time of all runs, or to none if a run has no time.
 struct PlanRuns {
   Division& division;
   const ConvolutionProblem& problem;

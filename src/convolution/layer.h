@@ -1,4 +1,4 @@
-// A convolution of a network, by the name the network gives it.
+// A convolution of a network, under the name that the network gives it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace ucudnn {
 struct Layer {
   std::string name;
   ConvolutionProblem problem;
-  uint64_t lanes = 0;  // a bit for each lane that it was seen on; none: unknown
+  uint64_t lanes = 0;  // bit i is set if lane i has run the layer; 0: unknown
 
   bool operator==(const Layer&) const = default;
 };

@@ -1,8 +1,7 @@
 // The geometry of divided convolutions: half-open intervals, boxes of tensors, and what sliding
 // windows read. Positions and lengths are in elements of one axis. Plain values and pure functions
-// that allocate nothing; thread-compatible. All of it follows from the definition of a convolution:
-// element o of an output axis reads the elements o stride - pad + j dilation, j < taps, of the
-// input that exist.
+// that allocate nothing; thread-compatible. Element o of an output axis reads the input elements o
+// stride - pad + j dilation, 0 <= j < taps, as far as they exist.
 #pragma once
 
 #include <array>
@@ -12,12 +11,12 @@
 
 namespace ucudnn {
 
-// Quotients rounded down and up, also for negative dividends. REQUIRES: divisor > 0.
+// Divide and round down or up, also for negative dividends. REQUIRES: divisor > 0.
 int64_t FloorDivide(int64_t dividend, int64_t divisor);
 int64_t CeilDivide(int64_t dividend, int64_t divisor);
 
-// The elements from `begin` up to, but without, `end`. It is empty if end <= begin; the functions
-// below return an empty interval as [0, 0) unless they say otherwise.
+// The elements from `begin` to `end` - 1; none if end <= begin. The functions below return an empty
+// interval as [0, 0) unless they say otherwise.
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
@@ -31,15 +30,16 @@ Interval Intersection(const Interval& a, const Interval& b);
 // Returns the number of elements that are in both.
 int64_t Overlap(const Interval& a, const Interval& b);
 
-// Part `index` of `extent` elements in `parts`; the first parts are the larger ones. If there are
-// more parts than elements, some parts are empty, each at its place; a negative extent counts as 0.
-// REQUIRES: 0 <= index < parts.
+// Returns part `index` of `extent` elements in `parts`; if lengths differ, the first parts are
+// longer by one element. If there are more parts than elements, the parts behind the last element
+// are empty. A negative extent counts as 0. REQUIRES: 0 <= index < parts.
 Interval Part(int64_t extent, int parts, int index);
 
 constexpr int kTensorAxes = 5;
 enum TensorAxis : size_t { kAxisN, kAxisC, kAxisD, kAxisH, kAxisW };
 using TensorExtents = std::array<int64_t, kTensorAxes>;  // axis order n, c, d, h, w
-using Box = std::array<Interval, kTensorAxes>;  // in the same order: the product of its intervals
+// In the same order; the box is the product of its intervals.
+using Box = std::array<Interval, kTensorAxes>;
 
 int64_t Elements(const Box& box);  // 0 if any interval is empty
 Box Intersection(const Box& a, const Box& b);
@@ -58,19 +58,19 @@ struct SlidingWindow {
 // Returns the window of a convolution along axis 0 (d), 1 (h) or 2 (w).
 SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 
-// Returns the smallest interval with all elements of an image of `image` elements that the windows
-// `outputs` span, from a window's first to its last tap. Empty if `outputs` is empty or all of its
-// windows lie in the padding. REQUIRES: outputs.begin >= 0.
+// Returns the smallest interval with all elements of an image of `image` elements that lie under
+// the windows `outputs`, counting each window from its first to its last tap. Empty if `outputs` is
+// empty or all of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
-// Returns the windows, among the first `windows` ones, that span at least one of the image's
-// elements `elements` from their first to their last tap: backward data and transposed convolutions
-// read them to compute `elements`. Empty if `elements` is empty or lies between all windows (stride
-// > Extent()).
+// Returns the windows, among 0 to `windows` - 1, that lie over at least one element of `elements`,
+// counting each window from its first to its last tap. Backward data and transposed convolutions
+// read these windows to compute `elements`. Empty if `elements` is empty or lies between two
+// windows (stride > Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
-// Returns the channels on the other side of a grouped convolution from which the channels
-// `channels` of this side are computed: all channels of the same groups. REQUIRES: both counts > 0.
+// Returns the channels on the other side of a grouped convolution (input or output) that belong to
+// the same groups as `channels` of this side. REQUIRES: both counts > 0.
 Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
 
 }  // namespace ucudnn

@@ -5,7 +5,6 @@
 namespace ucudnn {
 namespace {
 
-// One axis of one part.
 struct AxisPart {
   const AxisCut& cut;
   int part = 0;
@@ -48,7 +47,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs: those that its own pooling gives, and all others.
+// The part's results as maximal runs; its own pooling gives the results in `own`.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };
@@ -74,10 +73,10 @@ AxisBox OwnBox(const AxisPart& part) {
   return {part.result(), part.elements(), part.windows(), part.elements(), part.windows()};
 }
 
-// Returns the boxes of one run of results. The pooling of a box has the same pad on both sides. The
-// elements that it reads begin either so early that no window of interest reaches the pad before
-// them, or where the image begins. Behind them, the pad is the image's pad, or no window of
-// interest reaches it.
+// Returns the boxes of one run of results. The pooling of a box has the image's pad on both sides.
+// `elements` begin so early that no window of `read_windows` reaches the pad before them, unless
+// they begin where the image does. The pad behind `elements` is the image's own, or no window of
+// `read_windows` reaches it.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;
@@ -85,7 +84,7 @@ AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   box.read_windows = part.forward ? result : part.Over(result);
   box.read_elements = part.Under(box.read_windows);
   const int64_t before = CeilDivide(window.pad, window.stride);
-  const bool is_read = box.read_windows.Length() > 0;  // otherwise its elements lie between windows
+  const bool is_read = box.read_windows.Length() > 0;  // otherwise the results lie between windows
   const int64_t begin = is_read ? box.read_windows.begin : result.begin / window.stride;
   const int64_t first = std::max<int64_t>(0, begin - before);
   box.elements = {first * window.stride, box.read_elements.end};
@@ -162,8 +161,8 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::array<AxisRuns, kMaxSpatial> runs;
   const auto part = [&](size_t axis) { return PartOf(stripes, stripes.part, axis); };
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) runs[axis] = RunsOfResults(part(axis));
-  // If no result along an axis reads beyond the own elements, results are pooled as in the own
-  // call.
+  // If the part's own pooling gives all results along an axis, they are pooled with the boxes of
+  // that call.
   const auto boxes_of = [&](size_t axis, const std::vector<Interval>& results) {
     std::vector<AxisBox> boxes;
     if (runs[axis].others.empty() && !results.empty()) return std::vector{OwnBox(part(axis))};
@@ -172,8 +171,9 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   };
   const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
   std::vector<PooledBox> boxes;
-  // Along one axis the boxes cover the results of other ranks; along the axes before it they cover
-  // this rank's own results, and along the axes behind it all results.
+  // Each pass covers, along `axis`, the results that the part's own pooling does not give. Along
+  // the axes before `axis` it covers the results that the own pooling gives, and along the axes
+  // behind it all results. So the boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     choices[axis] = runs[axis].others;

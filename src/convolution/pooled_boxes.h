@@ -1,8 +1,8 @@
-// Pooling of a cut image, forward and backward: which rows ranks exchange, and what is pooled a
-// second time from own and received rows together. A maximum cannot be corrected by adding, nor can
-// an average over the part of a window that is inside the image, so results at the cuts are
-// computed anew. Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the
-// whole image: elements of x and dx, windows of y and dy.
+// Pooling of a cut image, forward and backward: which rows ranks exchange, and which results are
+// pooled anew from own and received rows. Neither a maximum nor an average over the part of a
+// window inside the image can be corrected by adding to it, so results at the cuts are computed
+// again. Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the whole
+// image: elements of x and dx, windows of y and dy.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,9 @@
 
 namespace ucudnn {
 
-// The boxes that one part reads of the whole: forward, elements; backward, the windows over its
-// elements and the elements under these windows, which show where their maxima are.
+// The boxes of the whole tensors that one part reads. Forward reads `elements` of x. A gradient
+// reads `windows` of dy (the ones over the part's elements) and the `elements` of x under these
+// windows, where their maxima are.
 struct PooledBoxPair {
   SpatialBox elements;
   SpatialBox windows;
@@ -30,17 +31,17 @@ struct PooledMessage {
 std::vector<PooledMessage> PooledReceives(const Stripes& stripes);
 std::vector<PooledMessage> PooledSends(const Stripes& stripes);
 
-// A box of the result, windows of y or elements of dx, and the pooling that computes it, as a call
-// of its own with the caller's window, stride and pad: it pools `elements` into `windows`. For this
-// result it reads only the boxes of `read`; other positions may hold anything.
+// A box of the result (windows of y or elements of dx) and the pooling that computes it, a call of
+// its own with the caller's window, stride and pad, from `elements` to `windows`. Only the boxes of
+// `read` influence the result, so other positions may hold anything.
 struct PooledBox {
   SpatialBox result;
   SpatialBox elements, windows;
   PooledBoxPair read;
 };
 
-// Disjoint boxes that together are the results of this cell that its own pooling does not give:
-// such a result, or a window over it, reads beyond the own elements.
+// Returns disjoint boxes that together contain exactly the results that this cell's own pooling
+// does not give. Such a result depends on a window that reads beyond the cell's own elements.
 std::vector<PooledBox> PooledBoxes(const Stripes& stripes);
 
 }  // namespace ucudnn

@@ -46,10 +46,12 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
     const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
-    // Every call computes this. Most strides are 1, and a division is slow.
+    // Every call computes the extents, and most strides are 1, so the slow division is left out for
+    // these.
     const int64_t range = padded - effective;
     const int stride = problem.stride[axis];
-    // An extent that no int holds is clamped; whoever checks it still finds it too large, or empty.
+    // An extent outside of int is clamped to its nearest value, which callers refuse as too large
+    // or empty.
     y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (stride == 1 ? range : range / stride),
                                                    std::numeric_limits<int>::min(),
                                                    std::numeric_limits<int>::max()));
@@ -99,7 +101,7 @@ ConvolutionProblem KernelFamily(ConvolutionProblem problem) {
 
 std::string Describe(const ConvolutionProblem& problem) {
   const int rank = problem.spatial_rank;
-  // A kernel family has no mini-batch, and an imported row may not have one either.
+  // A kernel family has no mini-batch (n = 0), and neither has an imported row without `n`.
   const std::string n = problem.n == 0 ? "N" : std::to_string(problem.n);
   std::string text = std::string(OperationName(problem.operation)) + " " + n + "x" +
                      std::to_string(problem.c) + "x" + Extents(problem.x, rank) + " -> " +

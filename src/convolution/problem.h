@@ -1,6 +1,6 @@
-// One convolution kernel as ucudnn sees it: operation, shapes, strides, types and numeric class. A
-// plain value without padding bytes that matter: equality is member-wise, Hash() is stable in one
-// process. Thread-compatible.
+// One convolution kernel: operation, shapes, strides, types and math. A plain value without padding
+// bytes: operator== compares members, and Hash() is the same for equal problems within one process.
+// Thread-compatible.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ enum class Operation : int32_t { kForward, kBackwardData, kBackwardFilter };
 enum class DataType : int32_t { kFloat, kHalf, kBfloat16, kDouble };
 enum class Layout : int32_t { kNchw, kNhwc };
 enum class ConvolutionMode : int32_t { kCrossCorrelation, kConvolution };
-// cuDNN's math types, in its order.
+// The values of cudnnMathType_t.
 enum class MathType : int32_t { kDefault, kTensorOp, kTensorOpAllowConversion, kFma };
 
 constexpr int kMaxSpatial = 3;
@@ -31,7 +31,7 @@ struct ConvolutionProblem {
   Spatial x = {1, 1, 1};  // image extents
   Spatial w = {1, 1, 1};  // filter extents
   Spatial pad = {0, 0, 0};
-  // The padding behind an axis minus `pad`, the padding before it; pad + extra_pad >= 0.
+  // The padding behind an axis minus the padding before it, which is `pad`; pad + extra_pad >= 0.
   Spatial extra_pad = {0, 0, 0};
   Spatial stride = {1, 1, 1};
   Spatial dilation = {1, 1, 1};
@@ -40,8 +40,8 @@ struct ConvolutionProblem {
   Layout layout = Layout::kNchw;        // of the filter
   ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
   MathType math = MathType::kDefault;  // allowed by the caller's convolution descriptor
-  // In bytes. Every piece of a batched tensor must start at a multiple of it, relative to the
-  // tensor.
+  // In bytes. Every piece of a batched tensor must begin at a multiple of `alignment`, counted from
+  // the beginning of the tensor.
   int32_t alignment = 1;
   Strides x_strides = {};
   Strides y_strides = {};
@@ -51,11 +51,11 @@ struct ConvolutionProblem {
   bool HasEvenPads() const { return extra_pad == Spatial{0, 0, 0}; }
 };
 
-// Output extent of one axis: 1 + (x + 2 pad + extra_pad - ((w - 1) dilation + 1)) / stride, rounded
-// down.
+// Returns the output extent of each axis: 1 + (x + 2 pad + extra_pad - ((w - 1) dilation + 1)) /
+// stride, rounded down.
 Spatial OutputExtents(const ConvolutionProblem& problem);
 
-// Extent of the image along axis 0 (d), 1 (h) or 2 (w) with its padding on both sides.
+// Returns the extent of the image with its padding on both sides, along axis 0 (d), 1 (h) or 2 (w).
 inline int64_t PaddedExtent(const ConvolutionProblem& problem, size_t axis) {
   return int64_t{problem.x[axis]} + 2 * int64_t{problem.pad[axis]} + problem.extra_pad[axis];
 }
@@ -68,12 +68,12 @@ void SetPackedStrides(ConvolutionProblem& problem);
 
 size_t ElementBytes(DataType type);
 
-// Returns the smallest number of images after which both batched tensors are again aligned to
-// `alignment` bytes. A batch boundary is legal only at multiples of it.
+// Returns the smallest number of images whose bytes are a multiple of `alignment` in both batched
+// tensors. A batch boundary is legal only at multiples of this number.
 int LegalStep(const ConvolutionProblem& problem);
 
-// Returns the kernel without its mini-batch (n = 0), under which measurements at any micro-batch
-// are filed.
+// Returns the kernel without its mini-batch (n = 0); measurements at all micro-batches are filed
+// under it.
 ConvolutionProblem KernelFamily(ConvolutionProblem problem);
 
 // Formats a problem for messages: "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw".

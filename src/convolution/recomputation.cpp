@@ -9,7 +9,8 @@ namespace {
 struct AxisRegion {
   Interval result;
   Interval assembled;  // counted in the own part of the exchanged tensor
-  Interval filled;     // the part of `assembled` that may differ from zero, counted likewise
+  // The part of `assembled` that may differ from zero, also counted in the own part.
+  Interval filled;
   int64_t pad = 0;
 };
 
@@ -19,8 +20,8 @@ struct AxisRows {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
   std::vector<AxisSource> sources;
-  std::vector<Interval> touched;    // parts of the result to which halos of this axis contribute
-  std::vector<Interval> untouched;  // parts of the result that stay as they are
+  std::vector<Interval> touched;  // intervals of the result to which halos of this axis contribute
+  std::vector<Interval> untouched;  // the other intervals of the result
 
   bool HasHalo() const { return !touched.empty(); }
   Interval Elements() const { return {0, cut->elements[part].Length()}; }
@@ -44,19 +45,20 @@ AxisRows RowsOf(const Stripes& stripes, size_t axis) {
   return rows;
 }
 
-// Computes the windows `result` from all elements under them, zeros of the padding included.
+// Returns the region that computes the windows `result` from all elements under them, with zeros
+// where the padding is.
 AxisRegion WindowsFrom(const SlidingWindow& window, const Interval& result) {
   const Interval under = {result.begin * window.stride - window.pad,
                           (result.end - 1) * window.stride - window.pad + window.Extent()};
   return {result, under, under, 0};
 }
 
-// Computes the elements `result` from the windows over them. A backward_data of m elements padded
-// by p' on both sides has floor((m + 2 p' - extent) / stride) + 1 windows, of which window `first`
-// of the part is number 0 if p' = pad + result.begin - first stride. `first` is so small that the
-// last of these windows is the last window over the last element, or lies behind it. p' is not
-// negative: elements that a halo touches, and elements between them, begin under a window that is
-// not behind them.
+// Returns the region that computes the elements `result` from the windows over them. A
+// backward_data of m elements padded by p' on both sides has floor((m + 2 p' - extent) / stride) +
+// 1 windows. The part's window `first` is its window 0 if p' = pad + result.begin - first stride.
+// `first` is so small that its last window reaches the last window over `result`. p' is not
+// negative, because the first element of a run that a halo touches lies under a window or behind
+// one.
 AxisRegion ElementsFrom(const SlidingWindow& window, const Interval& result) {
   const int64_t behind = window.pad + result.begin;
   const Interval over = {CeilDivide(behind - window.Extent() + 1, window.stride),
@@ -79,7 +81,8 @@ AxisRegion RegionOf(const AxisRows& rows, const Interval& result) {
 
 using ChosenSources = std::array<const AxisSource*, kMaxSpatial>;
 
-// Returns the number of the message from the cell that owns the sources; kOwn for the own cell.
+// Returns the index in `received` of the message from the cell that owns the sources; kOwn for the
+// own cell.
 int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
               const ChosenSources& sources) {
   const int peer = stripes.CellAt({sources[0]->part, sources[1]->part, sources[2]->part});
@@ -93,8 +96,8 @@ int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
 using AxisRegions = std::array<AxisRegion, kMaxSpatial>;
 using SpatialRows = std::array<AxisRows, kMaxSpatial>;
 
-// Adds the copies of one choice of a source for each axis to an assembled tensor. Blocks are
-// numbered as in Received(), the runs of the last axis fastest.
+// Appends to `copies` the copies from the given sources, one for each axis, into an assembled
+// tensor. Blocks are numbered as in Received(), where the runs of the last axis vary fastest.
 void CopySources(const AxisRegions& regions, int message, const ChosenSources& sources,
                  std::vector<AssembledCopy>& copies) {
   int block = 0;
@@ -146,8 +149,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
   std::vector<RecomputedBox> boxes;
   if (stripes.local.operation == Operation::kBackwardFilter || received.empty()) return boxes;
   const SpatialRows rows = {RowsOf(stripes, 0), RowsOf(stripes, 1), RowsOf(stripes, 2)};
-  // Holds for each axis the results that its halos touch, restricted to what earlier axes leave
-  // untouched, over the whole extent of later axes.
+  // The boxes of one axis cover the results that its halos touch, but along earlier axes only what
+  // their halos leave untouched, and along later axes the whole extent. So the boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) choices[axis] = {rows[axis].Result()};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

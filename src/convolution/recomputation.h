@@ -1,7 +1,8 @@
-// Forward and backward_data of a cut convolution that compute the rows at the cuts a second time,
-// from own and received rows together, instead of adding to them. This serves types whose rounding
-// would show that a sum was made in two steps, and calls that apply something else to the sum (an
-// activation). Pure geometry, as in stripes.h; axes are d, h, w.
+// Forward and backward_data of a cut convolution that compute the rows at the cuts again, from own
+// and received rows together, instead of adding the received rows' part to the first result. Two
+// cases need this: types whose rounding would show that a sum was made in two steps, and calls that
+// apply something else to the sum (an activation). Pure geometry, as in stripes.h; axes are d, h,
+// w.
 #pragma once
 
 #include <array>
@@ -24,8 +25,9 @@ struct AssembledCopy {
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the
-// caller's operation, filter, stride and dilation. Its extents suit a call of the legacy API, whose
-// pad is the same on both sides: `assembled` for x or dy and `result` for y or dx along every axis.
+// caller's operation, filter, stride and dilation. A call of the legacy API, whose pad is the
+// same on both sides, can compute it: along every axis x or dy has `assembled` elements, and y or
+// dx has as many as `result`.
 struct RecomputedBox {
   SpatialBox result;  // of the own y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};
@@ -33,10 +35,9 @@ struct RecomputedBox {
   std::vector<AssembledCopy> copies;  // disjoint; the rest of the assembled tensor must be zero
 };
 
-// Disjoint boxes that together are the own rows to which a halo row contributes along some axis; no
-// other rows of the result depend on a message. `received` is Received() of `stripes`. Empty for
-// backward_filter. The pad of backward_data can exceed the window's extent less 1, by less than a
-// stride.
+// Returns disjoint boxes that together are all results of the part to which a halo contributes.
+// `received` is stripes.Received(). Empty for backward_filter. The pad of backward_data can exceed
+// the window's extent less 1, by less than a stride.
 std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
                                            std::span<const HaloMessage> received);
 

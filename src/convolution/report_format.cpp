@@ -16,14 +16,14 @@ namespace {
 
 constexpr size_t kMostKernels = 100'000;
 constexpr size_t kMostSplitKernels = 4096;
-constexpr int64_t kMostLanes = 64;  // number of lanes that a report distinguishes
+constexpr int64_t kMostLanes = 64;  // lanes that a report distinguishes
 constexpr const char* kReportName = "ucudnn-report";
 constexpr const char* kTableName = "ucudnn-workspace-table";
 constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 constexpr const char* kSpanNames[] = {"call",           "own", "exchange",
                                       "await_exchange", "sum", "await_sum"};
 
-// The lanes of a kernel, a bit for each, as a list of numbers.
+// The lanes of a kernel, in memory a bit for each lane, in JSON a list of numbers.
 struct LaneNumbers {
   uint64_t& lanes;
 
@@ -42,7 +42,7 @@ struct LaneNumbers {
   }
 };
 
-// An engine that takes the whole mini-batch.
+// The fastest engine that takes the whole mini-batch in one piece.
 struct UndividedEngine {
   MicroConfiguration& micro;
   const char* time_name = "total_ms";
@@ -118,7 +118,7 @@ struct Intervals {
   }
 };
 
-// The axes that are cut, as an object with a member for each.
+// The axes that are cut, as a JSON object with one member for each.
 struct SplitAxes {
   std::vector<SplitAxis>& axes;
   const SpatialGrid& grid;
@@ -170,7 +170,7 @@ struct CellParts {
   }
 };
 
-// A split job. An older ucudnn wrote no `tracks`: its object is ignored.
+// A split job. Objects without `tracks` were written by an older ucudnn and are ignored.
 struct TrackedJob {
   std::optional<SplitJob>& job;
 

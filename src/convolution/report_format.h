@@ -1,7 +1,8 @@
-// Reports as values, and the members of their JSON (db/FORMAT.md): of a run (`ucudnn-report`),
-// which the process writes that runs, and offline plans (`ucudnn-workspace-table`), which `ucudnn
-// workspace --json` prints. `ucudnn report`, `--trace` and `doctor` read them. Others may have
-// written a file: readers check every value. Thread-compatible.
+// Reports as values, and the members of their JSON (db/FORMAT.md): the report of a run
+// (`ucudnn-report`), which the running process writes, and an offline plan
+// (`ucudnn-workspace-table`), which `ucudnn workspace --json` prints. `ucudnn report`, `--trace`
+// and `doctor` read them. Other programs may write such files, so readers check every value.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,11 @@ namespace json {
 class Object;
 }  // namespace json
 
-// An axis with more parts is left out, because its owned and needed positions concern many ranks.
+// Reports leave out an axis with more parts, because its `owned` and `needed` would list that many
+// ranks.
 constexpr size_t kMostAxisParts = 64;
 
-// The positions of the exchanged tensor that each part of a cut axis owns, and those that it reads.
+// Intervals of the exchanged tensor along a cut axis: what each part owns, and what it reads.
 struct SplitAxis {
   char letter = 'h';
   std::vector<Interval> owned, needed;
@@ -32,7 +34,7 @@ struct SplitAxis {
   void Members(json::Object& member);
 };
 
-// A decision about a kernel, as a run reports it.
+// The decision about a kernel, as a run reports it.
 struct KernelRecord {
   ConvolutionProblem problem;
   EngineId asked;                     // engine that the program named; empty offline
@@ -40,13 +42,14 @@ struct KernelRecord {
   size_t workspace_bytes = 0;         // part of the caller's workspace that it uses
   size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that it uses
   Configuration configuration;        // what runs; a single piece if undivided
-  // The fastest engines within the limit that take the whole mini-batch in one piece, of the
-  // program's API and of any API; no engine: none is known. Offline there is only the latter. A
-  // time that is unknown is negative.
+  // `undivided` is the fastest engine of the program's API that takes the whole mini-batch in one
+  // piece within the limit; `best_undivided` is the fastest such engine of any API. An engine is
+  // empty if none is known; an offline plan knows only `best_undivided`. A negative time is
+  // unknown.
   MicroConfiguration undivided, best_undivided;
   std::string reason;
   std::string api;  // legacy, graph, or empty
-  int steps = 0;    // that a call enqueues (Schedule::Steps); 0 if undivided
+  int steps = 0;    // number of steps that a call enqueues (Schedule::Steps); 0 if undivided
 
   bool operator==(const KernelRecord&) const = default;
 };
@@ -55,25 +58,26 @@ struct KernelRecord {
 std::optional<double> KnownTime(const MicroConfiguration& micro);
 
 struct ReportedKernel : KernelRecord {
-  std::vector<std::string> layers;  // names that the program gave
-  std::string name;                 // name of its layer, or of its layers; empty: none
+  std::vector<std::string> layers;  // names that the program gave to its layers
+  std::string name;                 // name of its layer, or of its layers joined; empty: none
   int64_t calls = 0;                // none offline
   int64_t undivided_calls = 0;  // the part of `calls` that ran undivided although the plan divides
-  uint64_t lanes = 0;           // a bit for each lane that it ran on; none: unknown
+  uint64_t lanes = 0;           // bit i is set if lane i ran the kernel; 0: unknown
   Division division = Configuration{};  // the configuration, with its tiles; no runs: unknown
   std::optional<double> plan_ms;        // time of the whole mini-batch; none: not measured
-  // In ascending order of workspace and descending order of time; empty: not there.
+  // Desirable divisions in ascending order of workspace and descending order of time; empty if the
+  // file has none.
   std::vector<Division> desirable_set;
   // For an offline plan: kernels with the same segment share workspace.
   std::optional<int64_t> segment;
-  int64_t copies = 1;  // copies of its segment: one for each lane
+  int64_t copies = 1;  // copies of the segment: one for each lane
 
   void Members(json::Object& member, bool offline);
 
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Return the milliseconds of `undivided` and of `best_undivided`. In a run, the configuration
-  // itself may be either of them.
+  // Return the time in milliseconds of `undivided` and of `best_undivided`. In a run, the fastest
+  // undivided engine may be what `configuration` runs.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 
@@ -92,24 +96,27 @@ struct ReportedFallback {
 
 // One workspace budget for all kernels of a device.
 struct ReportedBudget {
-  std::optional<size_t> total_bytes;  // the user's budget; none: there is none
-  size_t planned_bytes = 0;           // the bytes that were divided; less if the device has less
-  std::string division;               // how it is divided; empty: unknown
-  bool divided = false;               // false: the network is not known yet
-  size_t kernels = 0;                 // number of kernels with a share
+  std::optional<size_t> total_bytes;  // the user's budget; none: the user set none
+  // The bytes that were divided: `total_bytes`, or less if the device has less.
+  size_t planned_bytes = 0;
+  std::string division;  // "network" or "kernel", say; empty: unknown
+  bool divided = false;  // false: the network is not known yet
+  size_t kernels = 0;    // number of kernels with a share
   // The bytes that ucudnn holds on the device, or that an offline plan reserves; none: unknown.
   std::optional<size_t> total_workspace_bytes;
-  size_t capture_bytes = 0;  // the part of them that is reserved for captured graphs
-  std::string solver;        // empty: nothing was solved, or unknown
-  // Proven by the solver, or not; none: a workspace plan defines the shares.
+  // The part of total_workspace_bytes that is reserved for captured graphs.
+  size_t capture_bytes = 0;
+  std::string solver;  // empty: nothing was solved, or unknown
+  // Whether the solver has proven that its division is optimal; none: a workspace plan defines the
+  // shares.
   std::optional<bool> optimal;
-  std::vector<ReportedBudget> other_devices;  // that hold memory, too
+  std::vector<ReportedBudget> other_devices;  // budgets of other devices that hold memory
 
   void Members(json::Object& member);
   bool empty() const { return !total_bytes; }
 };
 
-// The times of one call, averaged over the timed calls.
+// Milliseconds of one call, averaged over the timed calls.
 struct SplitTimes {
   int64_t calls = 0;
   double call_ms = 0, own_ms = 0;
@@ -142,7 +149,7 @@ struct SplitKernelEntry {
 // A part of a timed call on a stream.
 enum class StepSpan : uint8_t { kCall, kOwn, kExchange, kAwaitExchange, kSum, kAwaitSum };
 
-// A list of what it is, when it begins and how long it is.
+// Written as a list of the span's name, its begin and its length.
 struct StepSpanEntry {
   StepSpan span = StepSpan::kCall;
   double begin_ms = 0, length_ms = 0;
@@ -152,7 +159,7 @@ struct StepSpanEntry {
 };
 
 struct StepCallEntry {
-  size_t kernel = 0;  // index among the rank's kernels
+  size_t kernel = 0;  // index in the rank's `kernels`
   std::vector<StepSpanEntry> spans;
 
   void Members(json::Object& member, size_t kernels);
@@ -166,7 +173,6 @@ struct StepEntry {
   bool empty() const { return number == 0; }
 };
 
-// One rank.
 struct RankEntry {
   int rank = 0;
   std::string source;     // the file that it was read from
@@ -192,7 +198,8 @@ struct RefusedEntry {
 
 struct SplitJob {
   SpatialGrid grid;
-  int rank = 0, size = 1;        // rank -1: the ranks are threads of one process, all together
+  // Rank is -1 if the ranks are threads of one process and the report has all of them.
+  int rank = 0, size = 1;
   uint64_t calls = 0;            // split, refused and replicated calls
   uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
   size_t owned_bytes = 0;        // ucudnn's device memory for exchanges
@@ -212,8 +219,9 @@ struct RunReport {
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
   ReportedBudget budget;  // one for all kernels
-  // Offline: the driver's version, how much faster another division may be (0 if it is proven
-  // optimal), the time of all kernels, and the limit of each kernel that is not divided.
+  // Offline only: the driver's version, how much faster another division could be at most (0 if
+  // this one is proven optimal), the time of all kernels, and the limit of a kernel that is not
+  // divided.
   int driver = 0;
   double gap_ms = 0;
   double total_time_ms = 0;

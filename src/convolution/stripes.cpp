@@ -33,7 +33,7 @@ HaloBlock BlockOf(const AxisRun& d, const AxisRun& h, const AxisRun& w) {
   return block;
 }
 
-// A true convolution's first tap is the filter's last element.
+// In the mode kConvolution the first tap is the filter's last element in memory.
 void FlipTaps(int64_t taps, std::vector<AxisSource>& sources) {
   for (AxisSource& source : sources) {
     for (AxisRun& run : source.runs) {
@@ -42,14 +42,14 @@ void FlipTaps(int64_t taps, std::vector<AxisSource>& sources) {
   }
 }
 
-// A peer's part of one axis and the ranges that are sent there.
+// A part of one axis, and the ranges that are sent to it.
 struct Destination {
   int part = 0;
   std::vector<Interval> ranges;
 };
 
-// Returns the parts along one axis, itself included, to which `part` sends, with the ranges that it
-// sends them, in ascending order of parts.
+// Returns the parts along one axis to which `part` sends, `part` itself included, with the ranges
+// that it sends them, in ascending order of parts.
 std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged exchanged) {
   std::vector<Destination> destinations;
   for (int needing = 0; needing < cut.Parts(); ++needing) {
@@ -86,7 +86,8 @@ Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> 
                          std::to_string(ranks.size()) + " gave their extents");
   }
   AxisExtents extents;
-  // The rank that gave each extent: the first one with that part of the axis.
+  // For each part of each axis, the first rank that has this part; its extent is compared with the
+  // extents of the others.
   std::array<std::vector<int>, kMaxSpatial> named_by;
   for (int cell = 0; cell < grid.GroupSize(); ++cell) {
     const auto part = PartsOf(grid, cell);

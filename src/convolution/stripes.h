@@ -4,10 +4,10 @@
 // same arguments. Axes are d, h, w; the d of a 2-D convolution is 1 and not cut.
 //
 // Forward, ranks exchange x and compute y. In backward_data and backward_filter they exchange dy,
-// and compute dx and their part of dw. The own tensors contribute by the caller's own local call.
-// Each message contributes convolutions without padding between slices of the message and of the
-// other tensors, which are added to the result: nothing is padded with zero rows, and nothing is
-// unpacked.
+// and compute dx and their part of dw. A rank's own rows contribute through the caller's own local
+// call. Each message contributes through further convolutions, without padding, between slices of
+// the message and of the other tensors; their results are added. So no rows of zeros are sent, and
+// nothing is unpacked.
 #pragma once
 
 #include <array>
@@ -23,20 +23,21 @@
 
 namespace ucudnn {
 
-using SpatialBox = std::array<Interval, kMaxSpatial>;               // d, h, w
-using HaloTerm = std::array<AxisTerm, kMaxSpatial>;                 // their product
+using SpatialBox = std::array<Interval, kMaxSpatial>;  // d, h, w
+using HaloTerm = std::array<AxisTerm, kMaxSpatial>;    // the product of a term along each axis
 using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts along each axis
 
 int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any interval is empty
 SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
 // A box of the exchanged tensor that lies in a message as a tensor of its own, and the terms that
-// are all it contributes. In a term, positions of the exchanged tensor are counted in the box,
-// positions of the other two tensors in the own ones. Windows, taps and elements are those of y, w
-// and the box in forward, of the box, w and dx in backward_data, and of the box, dw and x in
-// backward_filter. Taps are counted as the filter lies in memory, so that a slice of it is, in the
-// caller's mode, the filter of the term. Terms are disjoint; their pads are 0 if the box is a halo,
-// and the caller's otherwise.
+// it contributes. In a term, positions of the exchanged tensor are counted from the beginning of
+// the box, positions of the other two tensors from the beginning of this rank's own. The term's
+// windows, taps and elements are positions of y, w and the box in forward, of the box, w and dx in
+// backward_data, and of the box, dw and x in backward_filter. Taps are counted as the filter lies
+// in memory, so that a slice of the filter is the filter of the term in the caller's mode. Terms
+// are disjoint; their pads are 0 if the box is a halo, and the caller's if it is this rank's own
+// part.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -45,14 +46,13 @@ struct HaloBlock {
 };
 
 // The message that one peer sends to this rank, block after block. It has several blocks only if
-// the taps skip rows that no window reads, as the taps of a filter with both a dilation and a
-// stride can.
+// windows skip rows, as those of a filter with both a dilation and a stride can.
 struct HaloMessage {
-  int peer = 0;  // its number in the group
+  int peer = 0;  // the sender's number in the group
   std::vector<HaloBlock> blocks;
 
   bool operator==(const HaloMessage&) const = default;
-  int64_t ElementsPerImage() const;  // also per channel
+  int64_t ElementsPerImage() const;  // per channel, too
 };
 
 // The message that this rank sends to one peer: boxes of its own tensor, in the order of the peer's
@@ -64,8 +64,9 @@ struct HaloSend {
   bool operator==(const HaloSend&) const = default;
 };
 
-// Returns the extents along each axis, from the own extents of all ranks of one group by their
-// numbers. An error names two ranks of one row of cells whose extents along it differ.
+// Returns the extents of all parts along each axis. `ranks` are the extents that each rank of one
+// group owns, by number in the group. An error names two ranks that are the same part of an axis
+// but have different extents.
 Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> ranks);
 
 struct Stripes {
@@ -75,26 +76,27 @@ struct Stripes {
   std::array<int, kMaxSpatial> part = {0, 0, 0};
   std::array<AxisCut, kMaxSpatial> cuts;
 
-  // Fails if the caller's local calls do not compute the whole convolution (CutAxis), which is then
-  // refused on all ranks, if `extents` are not those of the grid or of `local`, or if a 2-D
-  // convolution is to be cut along d. REQUIRES: 0 <= cell < grid.GroupSize().
+  // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
+  // are not those of the grid or of `local`, or if a 2-D convolution is to be cut along d. All
+  // ranks then fail alike. REQUIRES: 0 <= cell < grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
-  // Messages are in the order of peers, at most one for each. What a rank receives from another,
-  // box by box, is exactly what the other sends to it. Each halo row is in one message only, and
-  // all of them are read.
+  // Messages are in ascending order of peers, at most one for each. The boxes that this rank's
+  // Received() lists from a peer are the boxes that the peer's Sent() lists for this rank, in the
+  // same order. Each halo row is in one message only, and the rank reads all of them.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
   // Returns the channels of an exchanged image, which is x or dy.
   int ExchangedChannels() const;
-  // Returns the bytes of one image of a message that has so many elements per image and channel.
+  // Returns the bytes of one image of a message that has `elements_per_image` elements per image
+  // and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
-  // SourcesOf each axis, with taps counted as the filter lies in memory.
+  // Returns the SourcesOf each axis, with taps counted as the filter lies in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
-  // Returns the number of the rank that holds the parts `at`.
+  // Returns the number of the rank that holds part at[axis] of each axis.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;
 };
 

@@ -17,14 +17,14 @@ Status NotCut(const std::string& axis, int parts, const std::string& why) {
   return Status::Error(axis + " cannot be cut into " + std::to_string(parts) + " parts: " + why);
 }
 
-// One part of one spatial axis, in elements and windows of the whole one.
+// One part of a spatial axis, in elements and windows of the whole axis.
 struct AxisTile {
   Interval elements, windows;
   int32_t pad = 0, extra_pad = 0;
 };
 
-// Returns the part that computes `computed`: what it reads, and the padding that it keeps of the
-// whole axis's padding.
+// Returns the part that computes `computed`, with the elements or windows that it reads and its
+// share of the axis's padding.
 AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& computed) {
   const SlidingWindow window = WindowOf(whole, axis);
   AxisTile tile;
@@ -38,7 +38,8 @@ AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& co
   const int64_t first = tile.windows.begin * window.stride - window.pad;
   const int64_t end = (tile.windows.end - 1) * window.stride - window.pad + window.Extent();
   tile.pad = static_cast<int32_t>(tile.elements.begin - first);
-  // Elements behind the last window are fewer than a stride: no further window fits over them.
+  // Behind the last window there may be fewer elements than a stride: no further window fits over
+  // them.
   const int64_t behind = std::max<int64_t>(0, end - tile.elements.end);
   tile.extra_pad = static_cast<int32_t>(behind) - tile.pad;
   return tile;
@@ -60,7 +61,8 @@ Result<std::vector<AxisTile>> CutSpatialAxis(const ConvolutionProblem& whole, si
                       " is not less than the filter's extent of " +
                       std::to_string(window.Extent()));
   }
-  // Cuts of x may lie before windows `least` to `most`, cuts of y before each window.
+  // x may be cut before the first elements of windows `least` to `most`, y before each window but
+  // the first.
   const bool by_elements = whole.operation == Operation::kBackwardData;
   const int64_t extent = by_elements ? whole.x[axis] : outputs[axis];
   const int64_t least =
@@ -110,7 +112,7 @@ Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
   return Status::Ok();
 }
 
-// Sets the strides of one tensor of a tile. Returns whether it has to be packed.
+// Sets the strides of one tensor of a tile. Returns whether the tensor has to be packed.
 bool SetViewStrides(const ConvolutionProblem& tile, int64_t channels, const Spatial& extents,
                     int64_t most_span, Strides& strides) {
   // A 2-D tensor has no stride of its own along d.
@@ -131,7 +133,7 @@ int64_t OffsetOf(const Box& box, const Strides& strides) {
   return offset;
 }
 
-// The parts of all axes of a grid, and the tiles that they make.
+// Cuts each axis of a grid into parts, and combines the parts into tiles.
 class TileCutter {
  public:
   TileCutter(const ConvolutionProblem& whole, const TileGrid& grid, int64_t most_span)
@@ -177,7 +179,7 @@ class TileCutter {
     }
   }
 
-  // Adds the tile of these parts. REQUIRES: `tile` and `kind` are complete except for the spatial
+  // Adds the tile of these parts. REQUIRES: `tile` and `kind` are complete except for their spatial
   // axes.
   void Add(Tiles& cut, Tile tile, TileKind kind,
            const std::array<const AxisTile*, kMaxSpatial>& parts) const {
@@ -222,7 +224,8 @@ class TileCutter {
     }
   }
 
-  // Copies begin where the workspace is aligned.
+  // Sets the alignment of all kinds. Packed copies do not count, because they begin where the
+  // workspace is aligned.
   Status Align(Tiles& cut) const {
     const auto element = static_cast<int64_t>(ElementBytes(whole_.type));
     int64_t alignment = whole_.alignment;

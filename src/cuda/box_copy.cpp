@@ -7,14 +7,14 @@
 namespace ucudnn::cuda {
 namespace {
 
-// The largest distance between rows that drivers take (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+// The largest distance in bytes between rows that drivers accept (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // axes, the innermost first
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
-// Returns the axes of a box, without axes of one element. Neighbours that lie one behind the other
-// in both tensors become one axis; `run_bytes` becomes the number of bytes that are contiguous.
+// Returns the axes of a box that have more than one element. Axes that are contiguous in both
+// tensors are joined into one; `run_bytes` becomes the number of bytes that are contiguous in both.
 std::vector<CopyAxis> JoinedAxes(const BoxExtents& extents, const Strides& from, const Strides& to,
                                  int64_t element_bytes, int64_t& run_bytes) {
   std::vector<CopyAxis> axes;
@@ -66,8 +66,8 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   if (Elements(extents) == 0) return;
   std::vector<CopyAxis> axes =
       JoinedAxes(extents, from, to, static_cast<int64_t>(element_bytes), run_bytes_);
-  // One copy covers two axes. It covers the two with the most elements, so that there are as few
-  // copies as possible.
+  // One driver copy covers two axes. The two with the most elements are taken, so that there are as
+  // few copies as possible.
   std::sort(axes.begin(), axes.end(),
             [](const CopyAxis& a, const CopyAxis& b) { return a.extent > b.extent; });
   for (const CopyAxis& axis : axes) {
@@ -88,7 +88,8 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   for (const CopyAxis& axis : outer_) copies_ *= axis.extent;
 }
 
-// The driver measures the distance of slices in whole rows.
+// Returns whether one driver copy can cover both axes: the driver counts the distance of slices in
+// whole rows.
 bool BoxCopy::CanStack(const CopyAxis& rows, const CopyAxis& slices) const {
   const auto fits = [&](int64_t row, int64_t slice) {
     return slice % row == 0 && slice / row >= rows.extent;

@@ -1,5 +1,6 @@
-// Copies the elements of a box between two strided tensors by the driver's own copies, without
-// launching a kernel. A plan is made once; enqueuing allocates nothing. Immutable and thread-safe.
+// Copies the elements of a box between two strided tensors by the driver's copy functions, without
+// launching a kernel. A BoxCopy is made once; enqueuing it allocates nothing. Immutable and
+// thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -17,11 +18,12 @@ namespace ucudnn::cuda {
 
 using BoxExtents = std::array<int64_t, kMaxSpatial + 2>;  // in elements, order n, c, d, h, w
 
-// Strides, in elements, of a packed tensor of these extents.
+// Returns the strides, in elements, of a packed tensor of these extents.
 Strides PackedStrides(Layout layout, const BoxExtents& extents);
 int64_t Elements(const BoxExtents& extents);
 
-// One axis of a copy, strides in bytes.
+// One axis of a copy: its extent in elements, and its strides in the source and in the destination,
+// in bytes.
 struct CopyAxis {
   int64_t extent = 1;
   int64_t from = 0;
@@ -31,11 +33,12 @@ struct CopyAxis {
 class BoxCopy {
  public:
   BoxCopy() = default;  // copies nothing
-  // Both tensors hold elements of `element_bytes`; no two elements of a side share an address.
+  // Both tensors hold elements of `element_bytes`. Within each tensor no two elements share an
+  // address.
   BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& to, size_t element_bytes);
 
-  // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element.
-  // An error contains the driver's name of the error.
+  // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element
+  // in both tensors. An error contains the driver's name of the error.
   Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
   // Returns the number of copies that one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }
@@ -44,7 +47,7 @@ class BoxCopy {
   bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
   Status EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
 
-  int64_t run_bytes_ = 0;   // bytes that lie side by side in both tensors; 0: nothing is copied
+  int64_t run_bytes_ = 0;   // bytes that are contiguous in both tensors; 0: nothing is copied
   CopyAxis rows_, slices_;  // the axes that one copy covers
   std::vector<CopyAxis> outer_;
   int64_t copies_ = 0;
@@ -58,10 +61,10 @@ struct DeviceBox {
   CUdeviceptr first = 0;
 };
 
-// 0xFF in every byte is NaN in every floating-point type.
+// 0xFF in every byte is a NaN in every floating-point type.
 inline constexpr unsigned char kNanByte = 0xFF;
-// Enqueues on `stream` a fill that sets every byte of a box's elements to `byte` and changes
-// nothing between them. May allocate host memory.
+// Enqueues on `stream` a fill that sets every byte of the box's elements to `byte` and leaves the
+// bytes between the elements as they are. May allocate host memory.
 Status Fill(const Driver& driver, const DeviceBox& box, unsigned char byte, CUstream stream);
 
 }  // namespace ucudnn::cuda

@@ -1,5 +1,5 @@
-// The CUDA graph that a stream is captured into, and objects that live as long as a graph.
-// Thread-safe.
+// The CUDA graph that a stream is captured into, and objects that are kept as long as a graph
+// exists. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,26 +16,26 @@ struct Capture {
   CUgraph graph = nullptr;
 };
 
-// Returns the capture that `stream` is in. None if the stream is in no capture that can still
-// become a graph.
+// Returns the capture that `stream` is in; none if it is in no capture, or in an invalidated one.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
 // Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases it once
-// the graph, and all copies and instances of it, are destroyed and their launches are over; the
+// the graph and all copies and instances of it are destroyed and their launches are over, so the
 // destructor of `kept` must not call CUDA. On an error `kept` is released at once.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
-// Says whose capture a resource belongs to, if the driver cannot release the resource because that
-// calls CUDA. A graph may run whenever it exists, beside any other, so nothing else uses the
-// resource until the hold is over; then its owner frees it, or gives it to another capture.
+// Records which capture a resource belongs to, for resources that the driver cannot release itself
+// because releasing them calls CUDA. A graph may run at any time while it exists, beside any other,
+// so nothing else uses the resource until the hold is over. Then the owner frees the resource, or
+// gives it to another capture.
 class CaptureHold {
  public:
-  CaptureHold() = default;  // belongs to no capture
+  CaptureHold() = default;  // the resource belongs to no capture
   CaptureHold(const Driver& driver, const Capture& capture);
 
   bool IsOf(const Capture& capture) const { return number_ == capture.number; }
-  // Returns true once the graph, and all copies and instances of it, are destroyed and their
-  // launches are over. Never true if the driver cannot tell.
+  // Returns true once the graph and all copies and instances of it are destroyed and their launches
+  // are over. Stays false if the driver cannot tell.
   bool IsOver() const { return ended_ != nullptr && ended_->load(); }
 
  private:

@@ -7,7 +7,7 @@
 namespace ucudnn::cuda {
 namespace {
 
-// Functions that are looked up by the ABI of CUDA 12.0, in which edges carry no data.
+// The driver's functions with the signatures of CUDA 12.0, in which edges carry no data.
 struct GraphFunctions {
   decltype(&::cuGraphCreate) create = nullptr;
   decltype(&::cuGraphDestroy) destroy = nullptr;
@@ -105,7 +105,8 @@ std::vector<CUgraph> ChildrenInARow(CUgraph graph) {
       return {};
     }
   }
-  // Begins at the node that waits for none, and goes on to each node that waits for the last one.
+  // The row begins at the node without a dependency; the next node is the one that depends on
+  // `last`.
   CUgraphNode last = nullptr;
   std::vector<CUgraph> children;
   while (children.size() < count) {

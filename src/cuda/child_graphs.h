@@ -1,5 +1,5 @@
-// CUDA graphs that hold other graphs in a row: how several pieces become one native graph.
-// Thread-safe as far as the driver is: one thread at a time uses a graph.
+// CUDA graphs that hold other graphs in a row: several pieces become one native graph. Thread-safe
+// as far as the driver is: one thread at a time may use a graph.
 #pragma once
 
 #include <cuda.h>
@@ -19,11 +19,12 @@ using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 // Makes an empty graph, which the caller owns. Fails if the driver lacks a function.
 Result<OwnedGraph> NewGraph();
 
-// Adds copies of `children` to `graph`, each behind the previous one. On an error `graph` is
+// Adds copies of `children` to `graph`, each dependent on the previous one. On an error `graph` is
 // unchanged.
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 
-// Returns the child graphs that `graph` owns and holds in a row; empty if it holds anything else.
+// Returns the child graphs that `graph` owns, in their order. Returns none if `graph` holds
+// anything but child graphs in a row.
 std::vector<CUgraph> ChildrenInARow(CUgraph graph);
 
 }  // namespace ucudnn::cuda

@@ -1,6 +1,6 @@
-// The CUDA driver as ucudnn uses it: a table of functions found at run time in libcuda.so.1, so
-// that the library loads into processes without CUDA. Thread-safe; read-only after the first call
-// of GetDriver.
+// The CUDA driver as ucudnn uses it: a table of functions that are found at run time in
+// libcuda.so.1, so that processes without CUDA can load the library. Thread-safe; read-only after
+// the first call of GetDriver.
 #pragma once
 
 #include <cuda.h>
@@ -47,8 +47,8 @@
   F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
-// Functions that only ranks need that exchange with others (transport/, spatial/): null if a driver
-// lacks them.
+// Functions that are needed only to exchange data between ranks (transport/, spatial/). Null if a
+// driver lacks them.
 #define UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(F) \
   F(cuCtxEnablePeerAccess)                  \
   F(cuCtxGetStreamPriorityRange)            \
@@ -67,8 +67,8 @@
   F(cuUserObjectCreate)                     \
   F(cuUserObjectRelease)
 
-// Functions that record streams as a graph and run it again (planner/multigrid/device): null if a
-// driver lacks them.
+// Functions that record streams as a graph and launch it again (planner/multigrid/device). Null if
+// a driver lacks them.
 #define UCUDNN_DRIVER_GRAPH_FUNCTIONS(F) \
   F(cuGraphDestroy)                      \
   F(cuGraphExecDestroy)                  \
@@ -80,14 +80,14 @@
 namespace ucudnn::cuda {
 
 struct Driver {
-// The header maps some names to versioned ones (cuMemAlloc to cuMemAlloc_v2); members are named
-// likewise.
+// cuda.h defines some names as versioned ones (cuMemAlloc as cuMemAlloc_v2), so the members have
+// the versioned names, too.
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // Declared as in CUDA 12.0; newer headers declare another form.
+  // Has the signature of CUDA 12.0; newer headers declare another one.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 
@@ -99,7 +99,8 @@ struct Driver {
   const char* MissingForGraphs() const;
 };
 
-// Returns the table; null if there is no driver, or it lacks a function (one warning says which).
+// Returns the table. Returns null, after one warning that says why, if there is no driver or it
+// lacks a function.
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

@@ -35,7 +35,7 @@ RelaxedCaptureScope::~RelaxedCaptureScope() { driver_.cuThreadExchangeStreamCapt
 
 MemoryPool::~MemoryPool() {
   if (pool_ == nullptr) return;
-  // Frees that are still enqueued on the stream must be over before the pool is destroyed.
+  // Frees that are enqueued on the stream must be done before the pool is destroyed.
   driver_.cuStreamSynchronize(stream_);
   driver_.cuMemPoolDestroy(pool_);
 }
@@ -162,8 +162,8 @@ Result<double> Event::MillisecondsSince(const Event& begin) {
 bool IsCapturing(const Driver& driver, CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // An invalidated capture counts as one, since nothing new may begin in it. A stream that the
-  // driver refuses to look at, because the application destroyed it, captures nothing.
+  // An invalidated capture counts, too, because nothing new may begin in it. If the application has
+  // destroyed the stream, the driver returns an error, and the stream captures nothing.
   return driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

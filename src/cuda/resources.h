@@ -1,5 +1,6 @@
-// Owned driver objects: context scope, device memory, stream, event. Each needs its context current
-// from construction to destruction. Thread-compatible. Errors carry the driver's name of the error.
+// Owners of driver objects: context scope, device memory, stream, event. The context of each must
+// be current whenever the object is used, until it is destroyed. Thread-compatible. Errors contain
+// the driver's name of the error.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,7 @@
 
 namespace ucudnn::cuda {
 
-// Makes `context` current for a scope; costs nothing when it already is. A null context is left
-// alone.
+// Makes `context` current for a scope. Does nothing if `context` is current already, or null.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CUcontext context);
@@ -23,7 +23,8 @@ class ContextScope {
   bool pushed_ = false;
 };
 
-// Lets this thread allocate and synchronise while other threads capture: their capture stays valid.
+// Lets this thread allocate and synchronise while other threads capture streams, without
+// invalidating their captures.
 class RelaxedCaptureScope {
  public:
   explicit RelaxedCaptureScope(const Driver& driver);
@@ -45,8 +46,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status Create();
-  // Creates a stream whose work goes before that of other streams. REQUIRES: MissingForExchange()
-  // is null.
+  // Creates a stream of the highest priority. REQUIRES: MissingForExchange() is null.
   Status CreateUrgent();
   Status Synchronize();
   CUstream get() const { return stream_; }
@@ -57,8 +57,8 @@ class Stream {
 };
 
 // Memory that is allocated and freed in the order of one stream, so that neither waits for the
-// device. Freed memory returns to the device when the stream is next waited for. The pool must
-// outlive its buffers.
+// device. Freed memory returns to the device at the next synchronisation of the stream. The pool
+// must outlive its buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -66,15 +66,15 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // Makes the pool on the device of the current context. On a device without pools, plain
-  // allocations are used.
+  // Makes a pool on the device of the current context, for use in the order of `stream`. On a
+  // device without pools, Allocate and Free use cuMemAlloc and cuMemFree.
   Status Create(CUstream stream);
   CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
   void Free(CUdeviceptr address) const;
-  // False if plain allocations are used: freeing one waits for the whole device.
+  // Returns false if cuMemFree is used, which waits for the whole device.
   bool ordered() const { return pool_ != nullptr; }
-  // Waits for the stream, so that freed memory returns to the device. Otherwise a buffer that grows
-  // holds its old and its new size.
+  // Waits for the stream, so that freed memory returns to the device before more is allocated.
+  // Otherwise a buffer that grows would hold its old and its new size at once.
   void GiveBack() const;
 
  private:
@@ -91,11 +91,11 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // Holds at least `bytes`, after freeing what it held before; 0 bytes hold nothing. Work on the
-  // pool's stream may use the memory.
+  // Makes the buffer at least `bytes` large. If it is smaller, its memory is freed first, and its
+  // content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
-  // Reserves at least `bytes`. If there is not enough memory, it holds as much as before again, or
-  // nothing.
+  // Reserves at least `bytes`. If that fails, the buffer gets its old size again, with other
+  // content, or, if that fails too, is empty.
   Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }
@@ -116,16 +116,16 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   Status Create();
-  // An event that streams wait for, and that measures no time.
+  // Creates an event that streams can wait for, but that measures no time.
   Status CreateUntimed();
   Status Record(CUstream stream);
-  // Makes work that is enqueued on `stream` from now on wait for the event as it was recorded last.
+  // Makes work that is enqueued on `stream` from now on wait for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns whether a stream has yet to reach the event. False also if the event's context is gone
-  // or has failed, so that no stream ever will.
+  // Returns whether the event was recorded and no stream has reached it yet. Returns false, too, if
+  // the event's context is gone or has failed, because then no stream ever will.
   bool Pending() const;
   CUevent get() const { return event_; }
-  // Milliseconds from `begin` to this event; waits for this event.
+  // Returns the milliseconds from `begin` to this event, after waiting for this event.
   Result<double> MillisecondsSince(const Event& begin);
 
  private:
@@ -133,7 +133,7 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// True while `stream` records a CUDA graph. The legacy default stream cannot be captured.
+// Returns whether `stream` records a CUDA graph. The legacy default stream cannot be captured.
 bool IsCapturing(const Driver& driver, CUstream stream);
 
 // Returns `result` as a Status that names `action`.

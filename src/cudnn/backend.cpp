@@ -5,8 +5,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Returns a copy of the descriptor that `from` holds as attribute `name`; cuDNN fills a descriptor
-// that ucudnn owns.
+// Returns a copy of the descriptor that `from` holds as attribute `name`: cuDNN fills the
+// descriptor that ucudnn creates.
 Result<BackendDescriptor> Part(const Functions& functions, cudnnBackendDescriptor_t from,
                                cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type) {
@@ -29,7 +29,7 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions, functions.cudnnBackendGetAttribute(engine, name, type, kMost, &count, notes),
       "reading an engine's notes"));
-  // An engine with more notes than this version knows may do anything.
+  // The notes beyond kMost are not read, so an engine with more may have any of them.
   if (count > kMost) return Status::Error("an engine has unknown notes");
   std::vector<int> numbers;
   for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(notes[i]));

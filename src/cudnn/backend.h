@@ -41,9 +41,9 @@ class BackendDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-// The device that plans are built for: a handle's device or, if nothing is run, a finalized
-// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two is set, since cuDNN crashes without
-// either.
+// The device for which plans are built. It is the device of a handle or, if no plan is run, a
+// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members is set, because
+// cuDNN crashes without either.
 struct PlanDevice {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t properties = nullptr;
@@ -54,7 +54,7 @@ Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice
                                     std::string_view json);
 
 // Returns the JSON of a finalized plan, with "payload":{} in place of kernels that the library
-// compiled for it: they contain addresses, and serve the plan's own batch alone.
+// compiled for the plan: they contain addresses, and serve only the plan's own batch.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 // Returns the workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
@@ -66,7 +66,7 @@ struct EngineNotes {
 
   bool Has(cudnnBackendNumericalNote_t note) const;
 };
-// Returns the notes of a finalized plan's engine, and of a finalized engine configuration's.
+// Return the notes on the engine of a finalized plan, and of a finalized engine configuration.
 Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan);
 Result<EngineNotes> ConfigurationNotes(const Functions& functions,
                                        cudnnBackendDescriptor_t configuration);
@@ -78,13 +78,13 @@ struct PackOperands {
   void* workspace = nullptr;
 };
 
-// Makes a finalized variant pack, which the caller destroys whatever is returned; null if it could
-// not be created. ucudnn itself allocates nothing.
+// Makes a finalized variant pack. The caller destroys `pack` also on an error; it is null if it
+// could not be created. ucudnn itself allocates nothing.
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 
-// Makes such a pack, passes it to `use`, and returns the status of `use`. ucudnn itself allocates
-// nothing.
+// Makes a variant pack for `use`, destroys it afterwards, and returns the status of `use`, or of
+// making the pack. ucudnn itself allocates nothing.
 template <typename Use>
 cudnnStatus_t WithPack(const Functions& functions, const PackOperands& operands, Use use) {
   cudnnBackendDescriptor_t pack = nullptr;

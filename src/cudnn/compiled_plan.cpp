@@ -15,7 +15,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-using namespace plan_json;  // the vocabulary of this file
+using namespace plan_json;
 using Kind = JsonValue::Kind;
 
 class Builder {
@@ -131,7 +131,7 @@ class Builder {
   const Functions& functions_;
   const PlanDevice device_;
   const FusedConvolution& convolution_;
-  std::map<std::string, BackendDescriptor> tensors_;  // by unique identifier
+  std::map<std::string, BackendDescriptor> tensors_;  // by the tensor's unique identifier
   std::vector<BackendDescriptor> parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
 };

@@ -1,6 +1,6 @@
-// Plans whose kernels the library compiles when the plan is made. Their JSON holds the kernels,
-// with the batch in their parameters, so editing the extents in it would still run the old batch.
-// They are compiled anew from the JSON, as a program would do.
+// Plans whose kernels the library compiles when the plan is made. Their JSON holds the kernels with
+// the batch in their parameters, so a plan with edited extents would still run the old batch. They
+// are compiled anew from the operations in the JSON, as a program would do it.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,7 @@
 
 namespace ucudnn::cudnn {
 
-// Builds the operation graph that `json` describes: a convolution with pointwise operations behind
-// it.
+// Builds the operation graph that `json` describes: a convolution followed by pointwise operations.
 Result<BackendDescriptor> GraphOfPlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 

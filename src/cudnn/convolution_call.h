@@ -1,6 +1,6 @@
-// One convolution with its operands, in one form for all operations: a call of the legacy API, with
-// the real library's answer to it, or an execution of a graph plan, which has no descriptors. Plain
-// values; the functions are thread-safe as far as cuDNN is.
+// One convolution with its operands, in one form for all operations: a call of the legacy API, or
+// an execution of a graph plan, which has no descriptors. Also the legacy functions of the real
+// library for such calls. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -16,9 +16,8 @@
 
 namespace ucudnn::cudnn {
 
-// x, w and y are the image, filter and output tensors of the convolution in every operation, or
-// their gradients if the operation computes with gradients: backward_data writes x, backward_filter
-// writes w.
+// x, w and y are the image, filter and output tensors of the convolution in every operation, or the
+// gradients of these: backward_data writes x, backward_filter writes w.
 struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
@@ -26,8 +25,8 @@ struct Descriptors {
   cudnnConvolutionDescriptor_t convolution = nullptr;
 };
 
-// The arguments of cudnnConvolutionBiasActivationForward beyond those of a forward convolution. z
-// has the shape of y.
+// The arguments of cudnnConvolutionBiasActivationForward that a plain forward convolution does not
+// have. z has the shape of y.
 struct BiasActivation {
   const void* alpha2 = nullptr;
   cudnnTensorDescriptor_t z_descriptor = nullptr;
@@ -42,33 +41,33 @@ struct ConvolutionCall {
   cudnnHandle_t handle = nullptr;
   Descriptors descriptors;
   const void* alpha = nullptr;
-  const void* beta = nullptr;  // not used with a bias
+  const void* beta = nullptr;  // not used if `bias` is set
   void* x = nullptr;
   void* w = nullptr;
   void* y = nullptr;
   int algorithm = 0;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
-  // If set, the call is cudnnConvolutionBiasActivationForward.
+  // Null unless the call is cudnnConvolutionBiasActivationForward.
   const BiasActivation* bias = nullptr;
-  // Operands of the operations that are fused behind a graph plan's convolution.
+  // Operands of the operations that a graph plan fuses behind its convolution; null: none.
   const FusedPointers* fused = nullptr;
-  // If set, the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
+  // Null unless the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;
-  // If set, the call is batch normalisation: forward, of x and y, or its gradient, of dx (x) and dy
-  // (y).
+  // Null unless the call is batch normalisation: `training` is the forward call, of x and y,
+  // `gradient` its gradient, of dx (x) and dy (y).
   const NormTraining* training = nullptr;
   const NormGradient* gradient = nullptr;
 };
 
-// Returns the value of a host scale: cuDNN reads alpha and beta as double for double tensors, as
-// float otherwise.
+// Returns the value of alpha or beta in host memory, which cuDNN reads as double for double
+// tensors, else as float.
 inline double ScaleOf(const void* scale, DataType type) {
   return type == DataType::kDouble ? *static_cast<const double*>(scale)
                                    : *static_cast<const float*>(scale);
 }
 
-// Host scales for tensors of `type`. They are static.
+// Return alpha or beta in static host memory, for tensors of `type`.
 inline const void* OneOf(DataType type) {
   static constexpr float kOne = 1;
   static constexpr double kWideOne = 1;
@@ -96,8 +95,8 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 // Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 // Calls the real convolution with these descriptors, algorithm and beta instead of the call's own.
-// If the call has no descriptor of z, z has the descriptor of y. The call is passed by reference:
-// copying it right after its pointers were set would stall until these writes are done.
+// z gets the descriptor of y if the call has none for it. `call` is passed by reference: a copy
+// right after its pointers were written would wait until these writes are done.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 
@@ -115,12 +114,12 @@ struct AlgorithmPerformance {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
-// Calls the real cudnnGetConvolution*Algorithm_v7, which ranks every algorithm, the best first.
+// Calls the real cudnnGetConvolution*Algorithm_v7, which ranks all algorithms, the best first.
 cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);
 
-// Conversions from and to the entries of cuDNN's Get and Find functions, whose types differ between
+// Convert from and to the entries of cuDNN's Get and Find functions, whose types differ between
 // operations only in `algo`.
 template <typename Performance>
 AlgorithmPerformance FromPerformance(const Performance& performance) {

@@ -45,8 +45,8 @@ bool ReadDescriptor(const Functions& functions, cudnnTensorDescriptor_t descript
                                               tensor.strides.data()) == CUDNN_STATUS_SUCCESS;
 }
 
-// Strides in the order n, c, d, h, w; an axis that a 2-D tensor lacks gets the stride of the axis c
-// would have without it, so that it never matters.
+// Returns the strides in the order n, c, d, h, w. A 2-D tensor has d = 1 and gets height stride
+// times height as the stride of d.
 Strides WidenStrides(const DescribedTensor& tensor) {
   if (tensor.rank == kMaxRank) {
     Strides strides;
@@ -57,7 +57,7 @@ Strides WidenStrides(const DescribedTensor& tensor) {
   return {tensor.strides[0], tensor.strides[1], plane, tensor.strides[2], tensor.strides[3]};
 }
 
-// Returns the distance in elements from the first to behind the last element of a tensor.
+// Returns the number of elements that a tensor spans, from its first to its last.
 size_t Span(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides) {
   int64_t last = (n - 1) * strides[0] + (channels - 1) * strides[1];
   for (int axis = 0; axis < kMaxSpatial; ++axis) last += (extents[axis] - 1) * strides[axis + 2];
@@ -66,7 +66,8 @@ size_t Span(int64_t n, int64_t channels, const Spatial& extents, const Strides& 
 
 int TensorRank(const ConvolutionProblem& problem) { return problem.spatial_rank + 2; }
 
-// n, channels and the spatial axes the problem has, as cuDNN's Nd functions take them.
+// Returns n, channels and the problem's spatial extents, as cuDNN's Nd functions take them: without
+// d in 2-D.
 Extents5 NarrowExtents(const ConvolutionProblem& problem, int n, int channels,
                        const Spatial& extents) {
   Extents5 narrow = {n, channels};

@@ -35,7 +35,7 @@ std::string PathOfProgram() {
 int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   auto& objects = *static_cast<std::vector<LoadedObject>*>(data);
   std::string path = objects.empty() ? PathOfProgram() : std::string(info->dlpi_name);
-  // The kernel's vDSO has a name, no file, and a dynamic section the loader does not relocate.
+  // The kernel's vDSO has a name but no file, and the loader does not relocate its dynamic section.
   if (path.find('/') == std::string::npos && !objects.empty()) return 0;
   DynamicSection dynamic;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -45,7 +45,7 @@ int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
                             segment.p_memsz / sizeof(Elf64_Dyn));
     uint64_t table = ValueOf(entries, DT_STRTAB);
     if (table == 0) break;
-    // glibc rewrites the entry to an address; other loaders leave the offset.
+    // glibc replaces this entry by an address; other loaders leave the offset.
     if (table < info->dlpi_addr) table += info->dlpi_addr;
     dynamic =
         ReadDynamic(entries, {reinterpret_cast<const char*>(table), ValueOf(entries, DT_STRSZ)});
@@ -54,7 +54,9 @@ int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   objects.push_back({std::move(path), std::move(dynamic)});
   return 0;
 } catch (...) {
-  return 1;  // out of memory: the objects gathered so far must suffice; the loader is plain C
+  // Memory ran out. The list ends with the objects found so far, because no exception may pass
+  // through the loader, which is C code.
+  return 1;
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view 
 }
 
 ElfInput::ElfInput(const std::string& path)
-    // A FIFO must not block the caller.
+    // O_NONBLOCK: opening a FIFO must not block the caller.
     : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0 || fstat(descriptor_, &status_) == 0) return;
   const int error = errno;
@@ -107,7 +109,8 @@ bool ElfInput::ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection&
       !Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) {
     return false;
   }
-  // The string table is given as an address: the segment that is loaded there says where it lies.
+  // The entry holds the address of the string table. The segment that is loaded there gives its
+  // offset in the file.
   const uint64_t table = ValueOf(entries, DT_STRTAB);
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||

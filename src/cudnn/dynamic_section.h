@@ -1,5 +1,5 @@
 // The dynamic section of an ELF library, read from an untrusted file or from an object that the
-// loader has mapped. Pure except for reading; thread-safe.
+// loader has mapped. Thread-safe.
 #pragma once
 
 #include <elf.h>
@@ -25,13 +25,13 @@ struct DynamicSection {
   bool Needs(std::string_view library) const;
 };
 
-// Entries whose strings lie outside `strings` are left out.
+// Reads a dynamic section. Entries whose strings lie outside `strings` are left out.
 DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view strings);
 
-// A file that may be anything: what is read lies within it.
+// Reads a file that may have any content; never reads beyond its end.
 class ElfInput {
  public:
-  // Where the file cannot be opened, errno says why.
+  // On failure IsOpen() is false and errno says why.
   explicit ElfInput(const std::string& path);
   ElfInput(const ElfInput&) = delete;
   ElfInput& operator=(const ElfInput&) = delete;
@@ -43,7 +43,7 @@ class ElfInput {
   const struct stat& status() const { return status_; }
   uint64_t size() const { return S_ISREG(status_.st_mode) ? uint64_t(status_.st_size) : 0; }
 
-  // Returns false unless all `count` elements at byte `offset` could be read.
+  // Reads `count` elements at byte `offset`. Returns false unless all of them could be read.
   template <typename T>
   bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
     if (count > kMostTableBytes / sizeof(T) || offset > size() ||
@@ -58,11 +58,13 @@ class ElfInput {
 
   // Reads the program headers of a file with this header.
   bool ReadSegments(const Elf64_Ehdr& header, std::vector<Elf64_Phdr>& out) const;
-  // Reads the dynamic section that one of `segments` holds.
+  // Reads the dynamic section that one of `segments` holds. Returns false if there is none that can
+  // be read.
   bool ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection& out) const;
 
  private:
-  // Larger than any table of a real file: a damaged header must not make us allocate gigabytes.
+  // No table of a real file is larger. A damaged header must not make this process allocate
+  // gigabytes.
   static constexpr uint64_t kMostTableBytes = 64u << 20;
 
   int descriptor_;
@@ -75,16 +77,17 @@ struct LibraryFile {
   ino_t inode = 0;
 };
 
-// Reads the file at `path` as a shared library of this machine. If it is none, the error says what
-// the file is instead.
+// Reads the file at `path` as a shared library of this machine. If the file is none, the error says
+// what it is instead.
 Result<LibraryFile> ReadLibraryFile(const std::string& path);
 
 struct LoadedObject {
-  std::string path;  // absolute; the main program's own file first
+  std::string path;  // absolute
   DynamicSection dynamic;
 };
 
-// Returns all objects of this process that come from a file, in the loader's order.
+// Returns all objects of this process that were loaded from a file, in the loader's order, so the
+// main program is the first.
 std::vector<LoadedObject> LoadedObjects();
 
 }  // namespace ucudnn::cudnn

@@ -1,7 +1,7 @@
-// Engines that run a convolution with a given micro-batch and workspace: the view that planning and
-// tuning have of cuDNN. The legacy algorithms (legacy_engines.h) and execution plans of the graph
-// API (graph_engines.h) implement it; an implementation belongs to one handle and is used by one
-// thread at a time. Pieces are the only way to run a convolution.
+// Engines that run a convolution with a given micro-batch and workspace: the interface of cuDNN for
+// planning and tuning. The legacy algorithms (legacy_engines.h) and execution plans of the graph
+// API (graph_engines.h) implement it. An object belongs to one handle and is used by one thread at
+// a time. ucudnn runs convolutions only as pieces.
 #pragma once
 
 #include <memory>
@@ -21,34 +21,34 @@ struct EngineChoice {
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   size_t workspace_bytes = 0;
-  // An engine that, as the library says, computes in the same way, so that one measurement serves
-  // both; empty: none.
+  // The same algorithm with another math type, if the library says that both run alike, so that one
+  // measurement serves both; empty: none.
   EngineId twin;
 };
 
-// The scales that a piece runs with.
+// The scales with which a piece runs.
 struct PieceScales {
   bool are_plain = false;  // alpha = 1 and beta = 0, whatever the plan's own values are
-  bool may_add = false;    // Run may be asked to add; only for gradients of the filter
+  bool may_add = false;    // Run may be called with `adds`; only for gradients of the filter
 };
 
-// An engine that serves a part, ready to be measured: its piece has plain scales and may add, and
-// owns all descriptors that it needs.
+// An engine that serves a part, ready to be measured: its piece has plain scales, may add if the
+// part is a gradient of the filter, and owns all descriptors that it needs.
 struct ListedEngine {
   EngineChoice choice;
   std::unique_ptr<Piece> piece;
 };
 
-// The problems in these calls describe a part: their n is the part's number of images. Engines and
-// pieces that are made outlive this object.
+// The problem in each call describes a part: its n is the part's number of images. The pieces
+// outlive this object.
 class Engines {
  public:
   virtual ~Engines() = default;
-  // Returns every engine that serves the part, unfiltered, each in at most its choice's workspace.
+  // Returns all engines that serve the part, each in at most the workspace that its choice states.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
-  // Makes `engine` ready for the part, in at most `workspace_bytes`. Fails if a plan needs more; a
-  // legacy engine that needs more fails when it runs. Without plain scales a plan has its own
-  // scales, and a legacy engine always uses the call's.
+  // Makes a piece of `engine` for the part, in at most `workspace_bytes`. Fails if a plan needs
+  // more; a legacy engine that needs more fails when it runs. If `scales` are not plain, a plan
+  // runs with its own scales; a legacy engine always uses the call's scales.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

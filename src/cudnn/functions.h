@@ -7,8 +7,8 @@
 #include "base/status.h"
 
 #if CUDNN_VERSION < 92300
-// Declared as in newer headers. Sets *bytes to the workspace that `plan` needs to run `pack`, whose
-// shapes may differ from the plan's.
+// cuDNN 9.23 declares this function. It sets *bytes to the workspace that `plan` needs to run
+// `pack`, whose shapes may differ from the plan's.
 extern "C" cudnnStatus_t CUDNNWINAPI
 cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                    cudnnBackendDescriptor_t pack, size_t* bytes);
@@ -55,7 +55,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetStream)                                 \
   F(cudnnSetTensorNdDescriptor)
 
-// The graph API. If a library lacks one of these, graph plans are forwarded.
+// The graph API. If a library lacks one of these functions, plans of the graph API run unchanged.
 #define UCUDNN_CUDNN_GRAPH_FUNCTIONS(F) \
   F(cudnnBackendCreateDescriptor)       \
   F(cudnnBackendDestroyDescriptor)      \
@@ -64,16 +64,16 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnBackendGetAttribute)           \
   F(cudnnBackendSetAttribute)
 
-// Functions for summing partials (partial_sum.h). cuDNN deprecates them: they are null if a later
-// release lacks them.
+// Functions for summing partials (partial_sum.h). cuDNN deprecates them, so a later release may
+// lack them; then they are null.
 #define UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS(F) \
   F(cudnnCreateOpTensorDescriptor)          \
   F(cudnnDestroyOpTensorDescriptor)         \
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// Functions that only split calls need (spatial/). cuDNN deprecates them too: they are null if a
-// release lacks them.
+// Functions that only split calls need (spatial/). cuDNN deprecates them, so a later release may
+// lack them; then they are null.
 #define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F)       \
   F(cudnnAddTensor)                           \
   F(cudnnBatchNormalizationBackward)          \
@@ -84,8 +84,8 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnConvolutionBackwardBias)             \
   F(cudnnSetTensor)
 
-// Pooling, which ucudnn calls only for split calls. It is deprecated too: null if a release lacks
-// it.
+// Pooling, which ucudnn itself calls only for split calls. cuDNN deprecates it, so a later release
+// may lack it; then the functions are null.
 #define UCUDNN_CUDNN_POOLING_FUNCTIONS(F) \
   F(cudnnCreatePoolingDescriptor)         \
   F(cudnnDestroyPoolingDescriptor)        \
@@ -94,8 +94,8 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnPoolingForward)                  \
   F(cudnnSetPoolingNdDescriptor)
 
-// Functions that only layer-parallel multigrid calls (planner/multigrid/device). They are
-// deprecated too: null if a release lacks them.
+// Functions that only layer-parallel multigrid calls (planner/multigrid/device). cuDNN deprecates
+// them, so a later release may lack them; then they are null.
 #define UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(F) \
   F(cudnnActivationBackward)                 \
   F(cudnnActivationForward)                  \
@@ -108,7 +108,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetActivationDescriptor)            \
   F(cudnnSetReduceTensorDescriptor)
 
-// Functions of the graph API that some releases lack; they are null there.
+// Functions of the graph API that older releases lack; then they are null.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \
@@ -136,8 +136,8 @@ struct Functions {
 #undef UCUDNN_PRESENT
 };
 
-// Fills `functions` through `symbol`, which maps a name to its address (null: absent). An error
-// names a function that is missing and needed.
+// Fills `functions` through `symbol`, which maps a name to its address (null: absent). Fails if a
+// function of UCUDNN_CUDNN_FUNCTIONS is missing.
 template <typename Symbol>
 Status LoadFunctions(Symbol symbol, Functions& functions) {
   const char* missing = nullptr;

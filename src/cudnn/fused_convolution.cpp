@@ -14,11 +14,11 @@
 namespace ucudnn::cudnn {
 namespace {
 
-using namespace plan_json;  // the vocabulary of this file
+using namespace plan_json;
 using Kind = JsonValue::Kind;
 
 constexpr int64_t kSchema = 4;
-constexpr int kMaxTensors = 64;  // bits of FusedConvolution::batched
+constexpr int kMaxTensors = 64;  // the number of bits of FusedConvolution::batched
 
 class Reader {
  public:
@@ -90,8 +90,8 @@ class Reader {
     if (fused && known->operation == Operation::kBackwardFilter) {
       return Status::Error("operations behind a gradient of the filter, whose pieces are sums");
     }
-    // The operations are checked before the convolution's mode, which is a less telling reason for
-    // a refusal.
+    // The operations are checked before the convolution's mode, because they give the better reason
+    // for a refusal.
     for (size_t i = 1; i < nodes->items.size(); ++i) {
       UCUDNN_RETURN_IF_ERROR(
           Fixed(nodes->items[i], "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
@@ -133,7 +133,7 @@ class Reader {
   }
 
   // Reads the operations behind the convolution. `output` is the index of the convolution's result,
-  // and becomes the index of the last operation's result.
+  // and becomes that of the last operation's result.
   Status ReadFused(const std::vector<JsonValue>& nodes, int& output) {
     FusedOperations operations(tensors_, output, convolution_.problem.type,
                                convolution_.problem.compute,
@@ -155,9 +155,9 @@ class Reader {
       if (!tensors_[i].is_virtual) alignment = std::max(alignment, tensors_[i].alignment);
     }
     convolution_.problem.alignment = static_cast<int32_t>(alignment);
-    // At a batch boundary both the image and the output are aligned. An operand of a narrower type
-    // may not be.
-    if (convolution_.problem.n == 1) return Status::Ok();  // it has no boundary
+    // LegalStep keeps the image and the output aligned at batch boundaries. An operand of a
+    // narrower type may be less aligned than its plan declares.
+    if (convolution_.problem.n == 1) return Status::Ok();  // a single image has no boundary
     const int64_t step = LegalStep(convolution_.problem);
     for (const FusedOperand& operand : convolution_.operands) {
       const auto tensor = std::find_if(tensors_.begin(), tensors_.end(),
@@ -178,7 +178,7 @@ class Reader {
       return Unfamiliar("tensors of several ranks");
     }
     problem.spatial_rank = rank;
-    problem.type = w.type;  // the result of a fused convolution may be virtual and of another type
+    problem.type = w.type;  // y of a fused convolution may be virtual and of another type
     UCUDNN_ASSIGN_OR_RETURN(problem.compute, Type(node, "mathPrec"));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* mode, Member(node, "mode", Kind::kText));
     if (mode->text != "CUDNN_CROSS_CORRELATION" && mode->text != "CUDNN_CONVOLUTION") {
@@ -220,7 +220,8 @@ class Reader {
     return Status::Ok();
   }
 
-  // Reads "pad" if it is the same on both sides, else "pad_lower" before and "pad_upper" behind.
+  // Reads "pad" if the padding is the same on both sides, else "pad_lower" before and "pad_upper"
+  // behind.
   Status ReadPads(const JsonValue& node, int rank) {
     ConvolutionProblem& problem = convolution_.problem;
     const bool is_even = node.Find("pad") != nullptr;

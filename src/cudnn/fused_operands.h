@@ -1,5 +1,5 @@
-// The tensors that operations fused behind a convolution read, beside the convolution's three: a
-// bias, a scale, a residual, the image of a ReLU whose gradient is taken. Plain values.
+// The tensors that operations fused behind a convolution read, beside the convolution's own three:
+// a bias, a scale, a residual, or the image of a ReLU whose gradient is computed. Plain values.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ constexpr size_t kMostFusedOperands = 8;
 struct FusedOperand {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
-  // In elements; 0 along an axis if all places along it read the same element.
+  // In elements; 0 along an axis if all positions along it read the same element.
   Strides strides = {};
-  size_t span_bytes = 0;  // from the first to the last element that one image reads
+  size_t span_bytes = 0;  // bytes from the first to the last element that one image reads
 
-  // Returns whether images read elements of their own.
+  // Returns whether each image reads elements of its own.
   bool is_batched() const { return strides[0] > 0; }
-  // Returns whether all images share elements that differ from place to place.
+  // Returns whether all images share the elements, and these differ from position to position.
   bool differs_by_place() const {
     return !is_batched() && (strides[2] > 0 || strides[3] > 0 || strides[4] > 0);
   }
-  // Returns the memory that `images` images read.
+  // Returns the bytes that `images` images read.
   size_t Bytes(int64_t images) const {
     return static_cast<size_t>((images - 1) * strides[0]) * ElementBytes(type) + span_bytes;
   }

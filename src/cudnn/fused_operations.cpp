@@ -10,10 +10,10 @@
 namespace ucudnn::cudnn {
 namespace {
 
-using namespace plan_json;  // the vocabulary of this file
+using namespace plan_json;
 using Kind = JsonValue::Kind;
 
-// Returns the shortest text that says exactly this value.
+// Returns the shortest decimal number that reads back as exactly this value.
 std::string Exactly(double value) {
   std::array<char, 32> buffer;
   const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -116,7 +116,6 @@ Status FusedOperations::Write(const JsonValue& node, const char* role) {
   return Status::Ok();
 }
 
-// Common operations are named in one word.
 bool FusedOperations::Describe(const char* word, const Read& first, const Read* second) {
   text_ += "+";
   if (second == nullptr) {
@@ -158,13 +157,14 @@ Status FusedOperations::Add(const JsonValue& node) {
   if (precision != compute_) return Unfamiliar("pointwise precision");
   UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
   UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-  // The convolution's result, or an intermediate one, has another type than the accumulation.
+  // The text names the type of what the operation reads if it is not that of the accumulation.
   const DataType intermediate = tensors_[results_.back()].type;
   if (intermediate != compute_) text_ += std::string(":") + DataTypeName(intermediate);
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));
   if (roles.second != nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const Read second, Operand(node, roles.second));
-    // The word names the scale of the result so far before the scale of the other operand.
+    // `swaps` is true if the word stands for an operand and this tensor is the second one: the text
+    // lists the scale of "this" first.
     const bool swaps = Describe(mode->word, first, &second) && first.words != "this";
     if (alpha1 != 1 || alpha2 != 1) {
       text_ += swaps ? ScalesText(alpha2, alpha1) : ScalesText(alpha1, alpha2);

@@ -1,6 +1,6 @@
 // Reads the operations that plan JSON lists behind a convolution. Each is pointwise, and reads
-// results of operations before it and tensors of the program. A tensor of the program is either the
-// same for all images or laid out like the output.
+// results of earlier operations and tensors of the program. A tensor of the program is either
+// shared by all images or laid out like the output.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace ucudnn::cudnn {
 
-// Returns the operand that reads `tensor`. If `is_batched`, each image has elements of its own.
+// Returns `tensor` as an operand. `is_batched` says that each image has elements of its own.
 FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
 
 class FusedOperations {
  public:
   // `tensors` are all tensors of the plan; the caller keeps them alive. `convolution` is the index
-  // of the convolution's result, in problems of `type` that are computed in `compute`. `like`
-  // (null: none) holds the operands of the same graph at another batch: if there is a single image,
-  // a tensor with elements for each image looks like one that all images share.
+  // of the convolution's result, for a problem of type `type` that is computed in `compute`. `like`
+  // (null: none) holds the operands of the same graph at another batch: in a plan of a single
+  // image, a tensor with elements for each image looks like one that all images share.
   FusedOperations(const std::vector<plan_json::Tensor>& tensors, int convolution, DataType type,
                   DataType compute, const std::vector<FusedOperand>* like)
       : tensors_(tensors), type_(type), compute_(compute), like_(like), results_({convolution}) {}
@@ -32,35 +32,38 @@ class FusedOperations {
 
   // Returns the index of the tensor that the latest operation wrote.
   int result() const { return results_.back(); }
-  // used() has one bit for each tensor that was read or written, batched() one for each whose
-  // leading extent is the mini-batch.
+  // used() has a bit for each tensor that the operations read or write, batched() a bit for each
+  // tensor whose leading extent is the mini-batch.
   uint64_t used() const { return used_; }
   uint64_t batched() const { return batched_; }
-  // Refuses operands with another layout than the output, which is known only when all operations
-  // are read.
+  // Returns the tensors of the program that the operations read. Fails if one of them is laid out
+  // differently from the output, which is known only when all operations are read.
   Result<std::vector<FusedOperand>> Operands() const;
-  // Names the operations for an engine's text: "+scale+bias+relu", say. Texts differ for graphs
-  // that differ in more than the tensors' identifiers.
+  // The operations as text for an engine's name: "+scale+bias+relu", say. Graphs have different
+  // texts if they differ in more than the tensors' identifiers.
   const std::string& text() const { return text_; }
 
  private:
   struct Read {
-    int tensor;         // its index
-    std::string words;  // "this": the result of the operation before
+    int tensor;  // index of the tensor
+    // How text() names the tensor; "this" is the result of the previous operation.
+    std::string words;
   };
   Result<int> Find(const JsonValue& node, const char* role);
   Result<Read> Operand(const JsonValue& node, const char* role);
   Result<std::string> FromMemory(int index);
   Status Write(const JsonValue& node, const char* role);
-  // Adds the operation to the text. Returns whether one word names it with its operands.
+  // Appends the operation to the text. Returns whether a single word names the operation together
+  // with its operands.
   bool Describe(const char* word, const Read& first, const Read* second);
 
   const std::vector<plan_json::Tensor>& tensors_;
   const DataType type_, compute_;
   const std::vector<FusedOperand>* const like_;
-  // Tensors that the convolution and the operations write, in their order.
+  // Indices of the tensors that the convolution and the operations write, in their order.
   std::vector<int> results_;
-  std::vector<int> operands_;  // the program's tensors, in the order in which they are read
+  // Indices of the program's tensors, in the order in which they are read.
+  std::vector<int> operands_;
   uint64_t used_ = 0, batched_ = 0;
   std::string text_;
 };

@@ -10,7 +10,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The order in which a variant pack lists the operands of a convolution, each tensor once.
+// The order in which a variant pack lists the operands of a convolution. A tensor that has several
+// uses is listed once.
 class OperandOrder {
  public:
   explicit OperandOrder(const FusedConvolution& convolution) {
@@ -25,7 +26,8 @@ class OperandOrder {
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
 
   using Pointers = std::array<void*, 3 + kMostFusedOperands>;
-  // Puts the call's pointers into this order. Returns the part of `pointers` that is used.
+  // Writes the call's pointers to `pointers` in this order. Returns the part of `pointers` that is
+  // used.
   std::span<void* const> Arrange(void* x, void* w, void* y, std::span<void* const> fused,
                                  Pointers& pointers) const {
     const std::array<void*, kFused> own = {x, w, y};
@@ -37,10 +39,11 @@ class OperandOrder {
   }
 
  private:
-  // kFused and higher numbers are fused operands.
+  // What an entry of sources_ means; fused operand i has the number kFused + i.
   static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
-  // A fused operation may read the image or the filter again.
+  // Adds a tensor, unless it is in the list already: a fused operation may read the image or the
+  // filter again.
   void Add(int64_t uid, uint8_t source) {
     if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;
@@ -86,7 +89,7 @@ class GraphPiece : public Piece {
   size_t FilterAlignment() const override { return static_cast<size_t>(w_alignment_); }
 
  private:
-  // Hands the plan that serves the call, and the call's operands, to `use`.
+  // Calls use(plan, pack) with the plan that serves the call and a variant pack of its operands.
   template <typename Use>
   cudnnStatus_t WithPlan(const ConvolutionCall& call, bool adds, Use use) const {
     if (has_fused_ && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
@@ -106,12 +109,12 @@ class GraphPiece : public Piece {
   const int64_t w_alignment_;
   const bool has_fused_, callers_beta_;
   const OperandOrder order_;
-  const BackendDescriptor first_;    // with the plan's beta
-  const BackendDescriptor further_;  // adds to the output; only for gradients of the filter
-  const size_t workspace_bytes_;     // enough for both
+  const BackendDescriptor first_;    // has the plan's beta
+  const BackendDescriptor further_;  // adds to the output; exists only for gradients of the filter
+  const size_t workspace_bytes_;     // enough for both plans
 };
 
-// Returns the template of a finalized plan whose JSON has been read.
+// Returns the template of a finalized plan, whose JSON and convolution are `text`.
 Result<GraphTemplate> TemplateOf(const Functions& functions, cudnnBackendDescriptor_t plan,
                                  EditedPlan text) {
   GraphTemplate read;
@@ -136,14 +139,14 @@ bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // This note alone promises something; all others warn.
+  // Only this note promises something, so `engine` must have it, too. All other notes are warnings.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return RoundsNoWorse(engine, other);
 }
 
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own) {
-  // Tensor cores compute fp32 in TF32.
+  // For fp32, an engine that uses tensor cores computes in TF32.
   return own.convolution.problem.type == DataType::kFloat &&
          other.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
          !own.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
@@ -242,7 +245,8 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   const GraphTemplate* const original = Find(engine);
   if (original == nullptr) return Status::Error("'" + engine.Text() + "' is no plan at hand");
   UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Piece> piece, Build(*original, part, scales));
-  // A pointer carries no size: a plan that needs more than was measured would write beyond it.
+  // The plan sees only a pointer: one that needs more than the stated size would write beyond the
+  // workspace.
   if (piece->workspace_bytes() > workspace_bytes) {
     return Status::Error(engine.Text() + " needs " + std::to_string(piece->workspace_bytes()) +
                          " bytes for " + std::to_string(part.n) + " images, not " +

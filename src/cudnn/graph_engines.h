@@ -1,5 +1,6 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
-// operation graph with knob 2 at 1. A plan serves any part of its own graph by editing its JSON.
+// operation graph with knob 2 at 1. A plan serves a part of its own graph after its JSON was
+// edited.
 #pragma once
 
 #include <optional>
@@ -13,45 +14,45 @@
 
 namespace ucudnn::cudnn {
 
-// A finalized plan in the form in which it can be built again for other batches.
+// A finalized plan with all that is needed to build it again for other batches.
 struct GraphTemplate {
   std::string json;
   FusedConvolution convolution;
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
-  // True for a plan made for a legacy kernel: the call's own beta, 0 or 1, counts instead of the
+  // True if the plan was made for a legacy kernel: the call's own beta, 0 or 1, replaces the
   // plan's.
   bool callers_beta = false;
 };
 
-// Returns whether `engine` rounds no worse than `other`, and is deterministic if `other` is. It may
-// convert to a narrower type, sum in lower precision or transform (Winograd, FFT) only if `other`
-// does the same. Tensor cores by themselves are no loss.
+// Returns whether `engine` rounds no worse than `other`, and is deterministic if `other` is.
+// `engine` may convert to a narrower type, sum in lower precision or transform (Winograd, FFT) only
+// if `other` does the same. Tensor cores alone do not count as worse.
 bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other);
 // Returns whether `engine` may replace `other`: it rounds no worse, and propagates NaNs if `other`
 // does.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
-// Returns whether an engine with the notes `other` computes in TF32, although the engine of `own`
+// Returns whether the engine with the notes `other` computes in TF32 while the engine of `own`
 // computes in fp32.
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own);
-// Returns whether `other` computes the same as `own`, as exactly (IsExactAs), and not in TF32
-// instead of fp32.
+// Returns whether `other` computes the same convolution as `own` no less exactly (IsExactAs), and
+// not in TF32 instead of fp32.
 bool MayReplace(const GraphTemplate& other, const GraphTemplate& own);
 
-// Reads a finalized plan, whose JSON is `json`. The error says why the plan is left alone.
+// Reads a finalized plan, whose JSON is `json`. The error says why ucudnn does not divide the plan.
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan,
                                    std::string json);
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// Reads the plan of the same operation graph with `engine`, which is unfused. Knobs that it does
-// not name are left at their default.
+// Returns the template of the same operation graph with `engine`, which names no fused operations.
+// Knobs that `engine` does not name have their default.
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
 
-// Builds a finalized plan of `original`, changed by `edit`. Fails if the library refuses it, or if
-// the built plan differs from the request.
+// Builds a finalized plan of `original`, changed by `edit`. Fails if the library refuses the edited
+// JSON, or if the plan that it builds differs from it.
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
                                     const GraphTemplate& original, const PlanEdit& edit);
 
@@ -63,10 +64,10 @@ class GraphEngines : public Engines {
                std::vector<const GraphTemplate*> templates)
       : functions_(functions), device_(device), templates_(std::move(templates)) {}
 
-  // Returns each engine that can be built for the part, with the workspace that it needs whether or
-  // not it adds.
+  // Returns each engine that can be built for the part. The stated workspace is enough whether the
+  // piece adds or not.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // A gradient of the filter that uses the call's beta may always add.
+  // If the plan uses the call's beta, a gradient of the filter may add in any case.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

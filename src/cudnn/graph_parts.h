@@ -1,5 +1,5 @@
-// The descriptors that make up an operation graph with a convolution, and a plan of it. Thread-safe
-// as far as cuDNN is.
+// Makes the descriptors of an operation graph with a convolution, and of a plan of the graph.
+// Thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ Status SetIntegers(BackendDescriptor& to, cudnnBackendAttributeName_t name,
 Status SetPart(BackendDescriptor& to, cudnnBackendAttributeName_t name,
                cudnnBackendDescriptor_t part);
 
-// Returns the values of the axes that the problem has.
+// Returns `values` without d in 2-D.
 std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& values);
 
 struct TensorParts {
@@ -32,8 +32,8 @@ Result<BackendDescriptor> MakeTensor(const Functions& functions, const TensorPar
 struct Scales {
   double alpha = 1, beta = 0;
 };
-// Makes the convolution of `problem`, or its gradient, with these tensors. cuDNN copies the
-// descriptors that it is made from.
+// Makes the operation of `problem` (the convolution or one of its gradients) on these tensors.
+// cuDNN copies the descriptors, so they may be destroyed afterwards.
 Result<BackendDescriptor> MakeConvolution(const Functions& functions,
                                           const ConvolutionProblem& problem,
                                           cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
@@ -42,13 +42,13 @@ Result<BackendDescriptor> MakeConvolution(const Functions& functions,
 Result<BackendDescriptor> MakeGraph(const Functions& functions, const PlanDevice& device,
                                     std::span<const cudnnBackendDescriptor_t> operations);
 
-// Returns the configuration of an engine of `graph`; a fusion in the engine's name is ignored.
+// Returns the configuration of an engine of `graph`. The fusion in the engine's name is ignored.
 Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const PlanDevice& device,
                                             cudnnBackendDescriptor_t graph,
                                             const EngineId::Graph& engine);
 
-// Returns the configurations that the heuristics (mode B) choose for `graph`, at most `most` and
-// the best first; empty if they choose none.
+// Returns the best `most` configurations that the heuristics (mode B) choose for `graph`, the best
+// first; empty if they choose none.
 std::vector<BackendDescriptor> ChosenConfigurations(const Functions& functions,
                                                     const PlanDevice& device,
                                                     cudnnBackendDescriptor_t graph, int64_t most);

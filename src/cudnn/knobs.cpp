@@ -6,7 +6,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Indexed by number, from 0. Numbers are part of cuDNN's ABI: they never change.
+// Indexed by the knob's number, from 0. Numbers are part of cuDNN's ABI and never change.
 constexpr std::array<std::string_view, 44> kKnobs = {
     "SPLIT_K",
     "SWIZZLE",

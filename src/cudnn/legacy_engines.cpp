@@ -12,7 +12,7 @@ namespace {
 
 using Ranking = std::vector<AlgorithmPerformance>;
 
-// Returns the math types with which the library says that it runs `algorithm`.
+// Returns the math types with which `ranking` lists `algorithm`.
 std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   std::set<MathType> types;
   for (const AlgorithmPerformance& ranked : ranking) {
@@ -22,7 +22,7 @@ std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   return types;
 }
 
-// Descriptors of one problem, by math type. They never change, so pieces share them.
+// Descriptors of one problem with different math types. They never change, so pieces share them.
 class DescriptorsByMath {
  public:
   DescriptorsByMath(const Functions& functions, const ConvolutionProblem& problem)
@@ -90,12 +90,12 @@ class LegacyList {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
-      // Callers that set the math type in the answer run `listed`; other callers run the problem's
-      // own.
+      // A caller that sets the math type in the library's answer runs `listed`. A caller that does
+      // not runs the algorithm with the problem's own math type, so both are listed.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);
-        // The heuristics' values belong to the other math type.
+        // The heuristics stated the workspace for the other math type.
         as_asked.workspace_bytes = 0;
         UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> own, ChoiceOf(as_asked));
         if (own && listed) {
@@ -128,7 +128,7 @@ class LegacyList {
     return Status::Ok();
   }
 
-  // Returns the library's answer to a descriptor with `math`.
+  // Returns the heuristics' answer for a descriptor with `math`.
   Result<Ranking> Rank(MathType math) {
     Ranking ranking;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
@@ -138,13 +138,13 @@ class LegacyList {
     return ranking;
   }
 
-  // Returns the engine of that algorithm and math type; none if the library does not tell its
+  // Returns the engine of this algorithm and math type; none if the library does not state its
   // workspace.
   Result<std::optional<EngineChoice>> ChoiceOf(const AlgorithmPerformance& ranked) {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
     if (math != part_.math) engine.math = math;
-    // Execution checks this size, not only the heuristics'.
+    // Execution checks this size, which may exceed the one that the heuristics state.
     size_t bytes = 0;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,
@@ -158,9 +158,9 @@ class LegacyList {
                                         {}});
   }
 
-  // Returns whether the library lists the algorithm with the same math types, `types`, for a
+  // Returns whether the library lists the algorithm with the single math type of `types` both for a
   // descriptor with the problem's math type and for one with the math type of `listed`. `others`
-  // caches its answers for the latter.
+  // caches the library's answers by math type.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

@@ -12,17 +12,17 @@
 
 namespace ucudnn::cudnn {
 
-// Returns an undivided engine of the legacy API in the form in which cuDNN's queries report it.
+// Returns `micro`, an undivided legacy engine, in the form in which cuDNN's queries report it.
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
 
 class LegacyEngines : public Engines {
  public:
-  // The caller owns `handle` and keeps it alive; making pieces needs none.
+  // The caller owns `handle` and keeps it alive. MakePiece and MakeSum do not use it.
   LegacyEngines(const Functions& functions, cudnnHandle_t handle)
       : functions_(functions), handle_(handle) {}
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // REQUIRES: `engine` has the problem's own math type, because the math type of the call's
-  // convolution descriptor counts.
+  // REQUIRES: `engine` has the problem's own math type, because a call runs with the math type of
+  // its convolution descriptor.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;
@@ -35,8 +35,8 @@ class LegacyEngines : public Engines {
   cudnnHandle_t handle_;
 };
 
-// The workspace that cuDNN demands for legacy engines of `problem` at any mini-batch, as execution
-// checks it.
+// The workspace that cuDNN demands for legacy engines of `problem`, at any mini-batch, when they
+// run.
 class LegacyNeeds {
  public:
   // The caller owns `handle` and keeps it alive; its stream is not used.

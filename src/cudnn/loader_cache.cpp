@@ -26,13 +26,14 @@ std::string_view TextAt(std::string_view bytes, uint32_t offset) {
   return end == std::string_view::npos ? std::string_view() : bytes.substr(offset, end - offset);
 }
 
-// Returns the part of the file in the new format, whose string offsets count from its start.
+// Returns the part of the file that is in the new format; its string offsets count from the
+// beginning of this part.
 std::string_view NewPart(std::string_view bytes) {
   if (bytes.starts_with(kMagic)) return bytes;
   if (!bytes.starts_with(kOldMagic) || bytes.size() < kOldHeaderBytes) return {};
   const size_t entries = Word(bytes, kOldHeaderBytes - sizeof(uint32_t));
   if (entries > (bytes.size() - kOldHeaderBytes) / kOldEntryBytes) return {};
-  // The new header is aligned for its 64-bit fields.
+  // The new header is aligned to 8 bytes, because it has 64-bit fields.
   const size_t start = (kOldHeaderBytes + entries * kOldEntryBytes + 7) / 8 * 8;
   if (start >= bytes.size() || !bytes.substr(start).starts_with(kMagic)) return {};
   return bytes.substr(start);

@@ -22,7 +22,7 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // If no plan serves the part, only legacy engines do; if its paddings are uneven, only plans do.
+  // A part that no plan serves has legacy engines only; a part with uneven paddings has plans only.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

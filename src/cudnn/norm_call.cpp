@@ -29,7 +29,7 @@ cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call,
       spaces.reserve, spaces.reserve_bytes);
 }
 
-// Without an activation neither y nor the bias is read.
+// y and the bias are null, because the gradient reads them only with an activation.
 cudnnStatus_t Normalize(const Functions& functions, const NormGradient& call,
                         const NormSpaces& spaces) {
   return functions.cudnnBatchNormalizationBackwardEx(

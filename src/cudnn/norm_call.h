@@ -1,5 +1,5 @@
-// A call of batch normalisation with one mean for each channel, as a program makes it: training
-// forward, and the gradient. Plain values; the functions are thread-safe as far as cuDNN is.
+// A program's call of batch normalisation with one mean for each channel: training forward, or the
+// gradient. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::cudnn {
 
-// cudnnBatchNormalizationForwardTraining, or its Ex without an activation.
+// Arguments of cudnnBatchNormalizationForwardTraining, or of its Ex form without an activation.
 struct NormTraining {
   cudnnHandle_t handle = nullptr;
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
@@ -30,7 +30,7 @@ struct NormTraining {
   void* saved_inverse = nullptr;
 };
 
-// cudnnBatchNormalizationBackward, or its Ex without an activation.
+// Arguments of cudnnBatchNormalizationBackward, or of its Ex form without an activation.
 struct NormGradient {
   cudnnHandle_t handle = nullptr;
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
@@ -49,16 +49,17 @@ struct NormGradient {
   void* dscale = nullptr;
   void* dbias = nullptr;
   double epsilon = 0;
-  const void* saved_mean = nullptr;  // null, as is the inverse: both are computed from x again
+  // Null together with saved_inverse: both are computed from x again.
+  const void* saved_mean = nullptr;
   const void* saved_inverse = nullptr;
 };
 
-// Further arguments of an Ex call. Without an activation only the workspace and the reserve space
-// are read and written.
+// Further arguments of an Ex call. Without an activation, only the workspace and the reserve space
+// are used.
 struct NormSpaces {
   cudnnBatchNormOps_t operations = CUDNN_BATCHNORM_OPS_BN;
   cudnnActivationDescriptor_t activation = nullptr;
-  cudnnTensorDescriptor_t z_layout = nullptr;  // also of dz
+  cudnnTensorDescriptor_t z_layout = nullptr;  // also the layout of dz
   void* z = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
@@ -66,15 +67,15 @@ struct NormSpaces {
   size_t reserve_bytes = 0;
 };
 
-// Reads a call as a problem of one tap for each channel: x is x of a forward call and dx of a
-// gradient; y is y and dy. Returns null on success, else why ucudnn leaves such a call alone
-// (static text). Allocates nothing.
+// Reads a call as a problem with one tap for each channel: the problem's x is x of a forward call
+// and dx of a gradient; its y is y and dy. Returns null on success, else why ucudnn passes such a
+// call on unchanged (static text). Allocates nothing.
 const char* ReadNorm(const Functions& functions, const NormTraining& call,
                      ConvolutionProblem& problem);
 const char* ReadNorm(const Functions& functions, const NormGradient& call,
                      ConvolutionProblem& problem);
 
-// Both call the real functions. REQUIRES: the library has them.
+// Call the real functions. REQUIRES: the library has them.
 cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call);
 cudnnStatus_t Normalize(const Functions& functions, const NormGradient& call);
 cudnnStatus_t Normalize(const Functions& functions, const NormTraining& call,

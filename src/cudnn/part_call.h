@@ -1,4 +1,4 @@
-// A part of a convolution as a call: the whole call with its pointers moved. Plain values.
+// A part of a convolution as a call: the whole call with moved pointers. Plain values.
 #pragma once
 
 #include <array>
@@ -15,37 +15,38 @@
 
 namespace ucudnn::cudnn {
 
-// Where a part begins, in bytes from the first elements of the whole tensors.
+// Where a part begins: bytes from the beginning of each whole tensor.
 struct Offsets {
   size_t x = 0, w = 0, y = 0;
   std::array<size_t, kMostFusedOperands> fused = {};  // in the order of the call's operands
 };
 
-// Returns the offsets of the first element behind the first `images` images of `problem`, whose
-// fused operations read `fused`. All images share the filter.
+// Returns the offsets of image `images` of `problem`, counted from 0, where `fused` are the
+// operands of fused operations. All images share the filter.
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
 
-// Returns the offsets of a tile of `whole`. Tensors that the tile packs are moved to their copies
-// separately (execution/tile_packing.h).
+// Returns the offsets of a tile of `whole`. Tensors that the tile packs get their copies' addresses
+// in execution/tile_packing.h.
 Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
                const Tile& tile);
 
-// Fails if the tiles of `kind`, which write packed copies of their results, would read tensors that
-// lie like the whole output; the error names the first one.
+// Fails if the tiles of `kind` write packed copies of their results and a fused operand is batched:
+// it is laid out like the whole output and is not packed. The error names the first such operand.
 Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused);
 
-// Refers to the whole call; neither copied nor moved, since the part's call points into it.
+// The call of a part of `whole`, to which it refers. Neither copied nor moved, because the part's
+// call points into this object.
 class PartCall {
  public:
-  // Begins with the part that begins where the whole does.
+  // The first part begins where the whole does.
   explicit PartCall(const ConvolutionCall& whole);
   PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;
   PartCall& operator=(const PartCall&) = delete;
 
-  // Sets the pointers to the beginning of the part at `at`, whatever they were. z moves with y, and
-  // the tensors of a pooling with x and y. A bias stays where it is.
+  // Sets all pointers to the beginning of the part at `at`. z moves with y, and the tensors of a
+  // pooling move with x and y. A bias does not move.
   void MoveTo(const Offsets& at) {
     call_.x = static_cast<char*>(whole_.x) + at.x;
     call_.w = static_cast<char*>(whole_.w) + at.w;

@@ -9,7 +9,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The number of the heuristics' choices that are looked at, since many may be coarser.
+// How many of the heuristics' choices are tried: many may round worse than the plan.
 constexpr int64_t kChoicesLookedAt = 16;
 
 // Returns `own` with the engine of `plan`, which is a plan of a part of `own`.
@@ -39,7 +39,7 @@ std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanD
   for (const BackendDescriptor& configuration :
        ChosenConfigurations(functions, device, graph->get(), kChoicesLookedAt)) {
     if (engines.size() == most) break;
-    // Notes are read before the plan is built, which may take long.
+    // Notes are read before the plan is built, because building may take long.
     const auto notes = ConfigurationNotes(functions, configuration.get());
     if (!notes.ok() || !RoundsNoWorse(*notes, own.notes) || FallsToTf32(*notes, own)) continue;
     const auto plan = MakePlan(functions, device, configuration.get());
@@ -48,7 +48,7 @@ std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanD
     if (!read.ok() || read->convolution.compiled != convolution.compiled) continue;
     auto other = WithEngineOf(*read, own);
     if (!other.ok()) continue;
-    // The edited plan must equal the one that the library itself built for the part.
+    // The plan edited for the part must equal the plan that the library itself built for it.
     const auto edited =
         EditPlan(other->json, other->convolution, {part, convolution.alpha, convolution.beta});
     if (!edited.ok()) continue;

@@ -32,7 +32,8 @@ Result<std::unique_ptr<PartialSum>> PartialSum::Create(const Functions& function
   return made;
 }
 
-// Filters are packed in every layout, so any order of their elements will do.
+// Creates the descriptors. Filters are packed in every layout, and a sum does not depend on the
+// order of the elements, so one order serves all layouts.
 Status PartialSum::Describe(const ConvolutionProblem& problem) {
   std::array<int, kMaxSpatial + 2> extents = {problem.k, problem.c / problem.groups};
   const int rank = problem.spatial_rank + 2;
@@ -68,8 +69,8 @@ void* PartialSum::Partial(void* workspace) const { return Advance(workspace, acc
 
 void* PartialSum::EngineWorkspace(void* workspace) const { return Advance(workspace, bytes_); }
 
-// cudnnOpTensor takes two inputs. Adding half of the input twice is exact, and keeps infinities;
-// adding 0 times the input would turn them into NaN.
+// cudnnOpTensor adds two inputs. Half of the partial twice is exact and keeps infinities; the
+// partial plus 0 times the partial would turn infinities into NaN.
 cudnnStatus_t PartialSum::Add(cudnnHandle_t handle, void* workspace, bool first) const {
   const void* const partial = Partial(workspace);
   return functions_.cudnnOpTensor(handle, add_, &kHalf, partial_, partial, &kHalf, partial_,

@@ -1,6 +1,6 @@
-// Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor. NVIDIA documents it
-// for fp16 and bf16 inputs with an fp32 output, and for the reverse, computed in fp32. Immutable,
-// and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
+// Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor. NVIDIA documents
+// this function for fp16 and bf16 inputs with an fp32 output and for the reverse, computed in fp32.
+// Immutable, and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,23 @@ namespace ucudnn::cudnn {
 
 class PartialSum {
  public:
-  // Fails if the library lacks the functions.
+  // Fails if the library lacks the functions of UCUDNN_CUDNN_OP_TENSOR_FUNCTIONS.
   static Result<std::unique_ptr<PartialSum>> Create(const Functions& functions,
                                                     const ConvolutionProblem& problem);
   PartialSum(const PartialSum&) = delete;
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // Addresses in `workspace`, which begins with PartialSumBytes. A piece writes its gradient to
-  // Partial(), with alpha = 1 and beta = 0; its engine may use the memory from EngineWorkspace().
+  // Return addresses in `workspace`, which begins with PartialSumBytes. A piece writes its gradient
+  // to Partial(), with alpha = 1 and beta = 0; its engine may use the memory from EngineWorkspace()
+  // on.
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 
-  // Adds the partial to the sum; with `first` the partial replaces it.
+  // Adds the partial to the sum, or, if `first`, sets the sum to the partial.
   cudnnStatus_t Add(cudnnHandle_t handle, void* workspace, bool first) const;
   // Computes output = alpha sum + beta output in the partials' type. `alpha` and `beta` point to
-  // floats.
+  // floats in host memory.
   cudnnStatus_t Store(cudnnHandle_t handle, void* workspace, const void* alpha, const void* beta,
                       void* output) const;
 

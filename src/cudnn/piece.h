@@ -1,6 +1,6 @@
-// A piece of a plan: one engine for one part of a convolution, of either API, ready to be enqueued
-// any number of times. Immutable and thread-safe as far as cuDNN is; running a piece allocates
-// nothing in ucudnn.
+// A piece of a plan: one engine for one part of a convolution, of the legacy or the graph API,
+// ready to be enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running a
+// piece allocates nothing in ucudnn.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace ucudnn::cudnn {
 class Piece {
  public:
   virtual ~Piece() = default;
-  // Enqueues the piece on call.handle's stream. The call's pointers are the part's own, and its
-  // workspace is the memory that the piece may use. If the call lacks a descriptor that the piece
-  // needs, the piece uses its own. With `adds` it adds to the output, whatever the call's beta is.
+  // Enqueues the piece on the stream of call.handle. The pointers are the part's own, and the
+  // workspace is the memory that the piece may use. Descriptors that the call lacks are the piece's
+  // own. With `adds` the piece adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 
-  // Makes `graph` hold the work that Run would enqueue, or updates its operands.
-  // CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
+  // Populate makes `graph` hold the work that Run would enqueue; Update replaces its operands. Both
+  // return CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
   virtual cudnnStatus_t Populate(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -28,7 +28,7 @@ class Piece {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
 
-  // Returns the bytes of workspace that Run uses at most.
+  // Returns the most bytes of workspace that Run uses.
   virtual size_t workspace_bytes() const = 0;
   // Returns the alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }

@@ -32,7 +32,8 @@ size_t NumberEnd(std::string_view text, size_t from) {
   return text.find_first_not_of("+-.0123456789eE", from);
 }
 
-// Formats with a point or an exponent, because cuDNN refuses integers as real numbers.
+// Formats with a point or an exponent, because cuDNN refuses real numbers that are written as
+// integers.
 std::string NumberText(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -50,7 +51,7 @@ std::string Text(const NumberList& numbers) {
   return text;
 }
 
-// A text in which pieces are replaced, each known by its place in the original.
+// A text, and replacements for pieces of the text that are given by their positions.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
@@ -70,12 +71,12 @@ class Splice {
 
  private:
   const std::string_view text_;
-  // By begin: the end, and the replacement.
+  // The begin of each piece, with its end and its replacement.
   std::map<size_t, std::pair<size_t, std::string>> pieces_;
 };
 
-// An object of the JSON that contains no objects, such as a tensor or an operation. A member is
-// named with all characters before its value, which is a number or a list of numbers.
+// An object of the JSON that contains no objects, such as a tensor or an operation. Members are
+// named with all characters before the value ("\"dim\":["), which is a number or a list of numbers.
 class FlatObject {
  public:
   FlatObject(std::string_view text, size_t begin)
@@ -83,16 +84,16 @@ class FlatObject {
 
   bool ok() const { return end_ < text_.size(); }
   size_t end() const { return end_; }
-  // Returns the begin of the value; npos if there is no such member.
+  // Returns the position of the value; npos if there is no such member.
   size_t Find(std::string_view name) const {
     const size_t at = Behind(text_, name, begin_);
     return at < end_ ? at : std::string_view::npos;
   }
-  // Returns the end of the value that begins at `at`; for a list, its closing bracket.
+  // Returns the end of the value at `at`; the end of a list is its closing bracket.
   size_t ValueEnd(size_t at) const {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
-  // Returns the value's numbers; none if one of them is not whole.
+  // Returns the member's numbers; none if one of them is not whole.
   NumberList Read(std::string_view name) const {
     const size_t at = Find(name);
     if (at >= end_) return {};
@@ -141,7 +142,8 @@ ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& 
   return whole;
 }
 
-// Makes one edit of one plan. It also collects what reading the edited plan must give.
+// Makes one edit of one plan, and collects the values that the edited plan must have when it is
+// read back.
 class PlanEditor {
  public:
   PlanEditor(std::string_view json, const FusedConvolution& convolution, const PlanEdit& edit)
@@ -155,13 +157,14 @@ class PlanEditor {
   }
 
   Result<std::string> Edit() {
-    // The JSON describes this part already.
+    // The plan describes this part already.
     if (expected_ == convolution_) return std::string(json_);
     UCUDNN_RETURN_IF_ERROR(EditTensors());
     UCUDNN_RETURN_IF_ERROR(EditConvolution());
     std::string edited = splice_.Finish();
     UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected_));
-    // The engine's text contains the extents of tensors that all images share.
+    // The engine's text contains the extents of tensors that all images share, which the edit may
+    // have changed.
     if (IsSameEngine(read.engine)) expected_.engine = read.engine;
     if (read != expected_) return Unfamiliar("it does not say what was written");
     return edited;
@@ -221,7 +224,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Gives a tensor of the whole plan the extents and strides that it has in the part.
+  // Gives a tensor the extents and strides that it has in the part.
   void Shrink(Tensor& tensor, bool is_batched) const {
     if (tensor.uid == convolution_.w_uid) {
       tensor.dims[0] = edit_.problem.k;
@@ -244,9 +247,9 @@ class PlanEditor {
     }
   }
 
-  // Returns the alignment of a fused operand: its elements, of its own type, correspond to the
-  // output's elements. A value for each channel begins at a multiple of the part's channels if all
-  // parts have equally many.
+  // Returns the alignment of a fused operand. Its elements correspond to those of the output, so
+  // its alignment in elements is that of the output. A value for each channel begins at a multiple
+  // of the part's channels if all parts have equally many.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -261,7 +264,7 @@ class PlanEditor {
     return std::gcd(tensor.alignment, step * element);
   }
 
-  // The convolution is the first node.
+  // Edits the convolution, which is the first node.
   Status EditConvolution() {
     const FlatObject node(json_, Behind(json_, "\"nodes\":[", tensors_end_));
     if (!node.ok()) return Unfamiliar("no nodes");
@@ -271,7 +274,7 @@ class PlanEditor {
     return SetGroups(node);
   }
 
-  // Scales that do not change keep cuDNN's text.
+  // Replaces a scale if its value changes. An unchanged scale keeps cuDNN's text.
   Status SetScale(const FlatObject& node, const char* name, double before, double value) {
     if (value == before) return Status::Ok();
     const size_t at = node.Find(name);
@@ -280,7 +283,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Padding that is the same on both sides is one member; otherwise it is two members, side by
+  // Replaces the padding: one member if it is the same on both sides, otherwise two members side by
   // side.
   Status SetPads(const FlatObject& node) {
     const ConvolutionProblem& whole = convolution_.problem;
@@ -310,7 +313,7 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // cuDNN writes no member for a single group.
+  // Replaces the number of groups, or removes the member for a single group as cuDNN does.
   Status SetGroups(const FlatObject& node) {
     if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
     constexpr std::string_view kGroups = ",\"groupCount\":";
@@ -350,7 +353,7 @@ Result<std::string> EditPlan(std::string_view json, const FusedConvolution& conv
                              const PlanEdit& edit) {
   ConvolutionProblem same = WithPart(convolution.problem, edit.problem);
   same.alignment = edit.problem.alignment;
-  same.math = edit.problem.math;  // only the legacy API has a math type
+  same.math = edit.problem.math;  // only the legacy API has a math type, so it need not be the same
   if (same != edit.problem) {
     return Status::Error("a plan of another operation graph: " + Describe(edit.problem));
   }

@@ -1,6 +1,6 @@
 // Edits an execution plan for a part of its convolution, for other scales or for another engine, by
-// replacing single values of cuDNN's plan JSON. The result is read back and must say exactly what
-// was wanted; the rest of the text stays the same byte for byte. Pure functions.
+// replacing single values of cuDNN's plan JSON. The edited text is read back and must say exactly
+// what was requested; all other values stay the same byte for byte. Pure functions.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct PlanEdit {
   double alpha = 1, beta = 0;
 };
 
-// Returns `json`, whose content is `convolution`, edited by `edit`, with the same engine and knobs.
-// A tensor whose extents change may begin anywhere that problem.alignment allows, so its declared
-// alignment is at most that; all others keep their alignment. Fused operations read the part of
-// each of their tensors that belongs to the part of the output. Fails if one tensor has several
-// uses whose parts differ.
+// Returns `json`, whose content is `convolution`, edited by `edit`; engine and knobs stay the same.
+// A tensor whose extents change may begin wherever problem.alignment allows, so its declared
+// alignment becomes at most that; other tensors keep theirs. Fused operations read the part of
+// their tensors that belongs to the part of the output. Fails if a tensor has several uses whose
+// parts differ.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 
@@ -31,8 +31,8 @@ struct EditedPlan {
   FusedConvolution convolution;  // the content of `json`, by ReadFusedConvolution
 };
 
-// Returns `json` with `engine`, which is unfused, and everything else unchanged. Knobs that the
-// engine does not name are left at their default.
+// Returns `json` with `engine`, which names no fused operations, and everything else unchanged.
+// Knobs that `engine` does not name have their default.
 Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
                               const EngineId& engine);
 

@@ -1,5 +1,5 @@
-// Members and tensors of cuDNN's plan JSON. Every name and value must be known; an error says what
-// is unfamiliar. Pure functions.
+// Reads members and tensors of cuDNN's plan JSON. Every name and value must be known; the error
+// says which one is not. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace ucudnn::cudnn::plan_json {
 
-// Convolutions in practice have smaller extents. With these bounds all numbers that are computed
-// from shapes, including products of filter extents, fit int.
+// Convolutions in practice have smaller extents. Within these bounds, numbers that are computed in
+// int from shapes fit, such as the extent of a dilated filter, at most 2^14 * 2^14.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);
@@ -30,32 +30,31 @@ Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name)
 Result<DataType> Type(const JsonValue& object, const char* name);
 Result<double> Number(const JsonValue& object, const char* name);
 
-// Fails unless the member has this value, as in every familiar plan.
+// Fails unless the member has the value that it has in all known plans.
 Status Fixed(const JsonValue& object, const char* name, std::string_view value);
 Status Fixed(const JsonValue& object, const char* name, int64_t value);
 
 struct Tensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
-  std::vector<int64_t> dims, strides;  // n, c, then the spatial axes; as many of both
+  std::vector<int64_t> dims, strides;  // n, c, then the spatial axes; both have the same size
   bool is_virtual = false;
   int64_t alignment = 1;  // bytes
 };
 
 Result<Tensor> ReadTensor(const JsonValue& value);
 
-// Returns the layout in which the filter is packed; fails if it is packed in neither.
+// Returns the layout in which the filter is packed; fails if it is packed in no layout.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
-// Returns whether the batch is the tensor's leading extent in memory, so that images lie one behind
-// the other.
+// Returns whether the batch has the largest stride, so that images lie one behind the other.
 bool IsBatchLeading(const Tensor& tensor);
 
-// Returns the strides of a tensor of rank 4 or 5 in ConvolutionProblem's form.
+// Returns the strides of a tensor of rank 4 or 5 as ConvolutionProblem has them.
 Strides Widen(const Tensor& tensor);
 
-// Reads the values of one spatial attribute into `to`; axes that a 2-D convolution lacks stay as
-// they are.
+// Reads the values of one spatial attribute into `to`; in 2-D the first element of `to` stays as it
+// is.
 Status ReadSpatial(const JsonValue& node, const char* name, int rank, int64_t least, int64_t most,
                    Spatial& to);
 

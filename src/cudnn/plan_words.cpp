@@ -10,7 +10,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-// Longer lists are cut off, because a message is one line.
+// A message is one line, so longer lists are cut off.
 constexpr size_t kMostOperations = 12;
 
 const JsonValue* Text(const JsonValue& object, const char* name) {
@@ -28,7 +28,7 @@ std::string Word(std::string_view name, std::string_view prefix, std::string_vie
   return word;
 }
 
-// Returns the tensor that `node` names as one of `roles`; null if there is none.
+// Returns the tensor that `node` names in the first of `roles` that it has; null if there is none.
 const JsonValue* TensorOf(const JsonValue& tensors, const JsonValue& node,
                           std::initializer_list<const char*> roles) {
   for (const char* role : roles) {

@@ -1,5 +1,5 @@
-// The pointwise operations that may stand behind a convolution which is divided: each element of
-// the output depends on the operands' elements at its own place alone. Pure functions.
+// The pointwise operations that may follow a convolution in a plan that is divided: each element of
+// the output depends only on the operands' elements at its own position. Pure functions.
 #pragma once
 
 #include <cudnn.h>
@@ -18,7 +18,7 @@ struct PointwiseMode {
   Arity arity;
 };
 
-// Returns null if the operation is none of these.
+// Returns null if no operation has this name.
 const PointwiseMode* FindPointwiseMode(std::string_view name);
 
 // The tensors that an operation reads and writes, as plan JSON calls them.
@@ -29,14 +29,14 @@ struct PointwiseRoles {
 };
 PointwiseRoles RolesOf(Arity arity);
 
-// A number that an operation may have beside its operands.
+// A number that an operation may have besides its operands.
 struct PointwiseNumber {
   const char* name;  // in cuDNN's plan JSON
   double usual;      // the value if a program sets none
 };
 std::span<const PointwiseNumber> PointwiseNumbers();
 
-// The attribute that sets `number` of an operation; none if the mode lacks it.
+// The attribute of an operation that sets `number`.
 struct PointwiseAttribute {
   cudnnPointwiseMode_t forward, backward;
   const char* number;

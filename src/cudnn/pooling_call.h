@@ -1,5 +1,5 @@
-// Poolings of the legacy API, seen as forward and backward_data of a convolution in which each
-// channel has a window of its own. Plain values; the functions are thread-safe as far as cuDNN is.
+// Poolings of the legacy API as forward and backward_data of a convolution in which each channel
+// has a window of its own. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -11,7 +11,7 @@ namespace ucudnn::cudnn {
 
 struct ConvolutionCall;
 
-// The kind of a pooling: how it computes the result of a window.
+// How a pooling computes the result of a window.
 struct PoolingKind {
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
   cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
@@ -25,28 +25,29 @@ const char* PoolingName(const PoolingKind& kind);  // "max pooling", say
 
 struct PoolingDescriptors {
   cudnnPoolingDescriptor_t pooling = nullptr;
-  cudnnTensorDescriptor_t x = nullptr;  // also of dx
-  cudnnTensorDescriptor_t y = nullptr;  // also of dy
+  cudnnTensorDescriptor_t x = nullptr;  // also the descriptor of dx
+  cudnnTensorDescriptor_t y = nullptr;  // also the descriptor of dy
 };
 
-// The tensors that the gradient of a pooling reads beside dy: the pooling's own.
+// The tensors that the gradient of a pooling reads besides dy: input and output of the forward
+// pooling.
 struct PoolingOperands {
   const void* x = nullptr;
   const void* y = nullptr;
 };
 
 // Reads `descriptors` as a problem: k = c = groups, and w is the window. Returns null on success,
-// else why ucudnn leaves such a call alone (static text). Allocates nothing.
+// else why ucudnn passes such a call on unchanged (static text). Allocates nothing.
 const char* ReadPooling(const Functions& functions, Operation operation,
                         const PoolingDescriptors& descriptors, ConvolutionProblem& problem,
                         PoolingKind& kind);
 
-// Calls the real pooling with the handle, scales and tensors of `call`: x and y forward; dx (as x),
-// dy (as y) and `call.pooling` for the gradient.
+// Calls the real pooling with the handle, scales and tensors of `call`: forward with x and y; the
+// gradient with dx (as x), dy (as y) and `call.pooling`.
 cudnnStatus_t Pool(const Functions& functions, const PoolingDescriptors& descriptors,
                    const ConvolutionCall& call);
 
-// Descriptors of a pooling that ucudnn owns, destroyed through the real library.
+// Descriptors of a pooling that ucudnn owns. Destroyed through the real library.
 class OwnedPooling {
  public:
   explicit OwnedPooling(const Functions& functions) : functions_(functions) {}
@@ -54,7 +55,8 @@ class OwnedPooling {
   OwnedPooling(const OwnedPooling&) = delete;
   OwnedPooling& operator=(const OwnedPooling&) = delete;
 
-  // Creates the descriptors of a problem as ReadPooling makes it, with its strides. Call it once.
+  // Creates the descriptors of a problem that ReadPooling made, with its strides. To be called at
+  // most once.
   Status Create(const ConvolutionProblem& problem, const PoolingKind& kind);
   const PoolingDescriptors& get() const { return descriptors_; }
 

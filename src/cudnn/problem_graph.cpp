@@ -8,13 +8,12 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The number of entries of the heuristics' list that are looked at, since many of their engines may
-// not serve.
+// How many of the heuristics' choices are tried: many of their engines may not serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 
 struct TensorShape {
-  int64_t images;  // for a filter, its output channels
+  int64_t images;  // number of images; for a filter, of output channels
   int64_t channels;
   Spatial extents;
   Strides strides;
@@ -49,7 +48,7 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
   switch (static_cast<cudnnBackendNumericalNote_t>(numerical_note)) {
-    // These notes determine the numeric class and determinism, which planning reads.
+    // Planning reads these notes as numeric class and determinism, and decides by them.
     case CUDNN_NUMERICAL_NOTE_FFT:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
@@ -92,14 +91,14 @@ Result<ProblemGraph> ProblemGraph::Create(const Functions& functions, const Plan
 }
 
 Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configuration) const {
-  // Notes are read before the plan is built, which may take long.
+  // Notes are read before the plan is built, because building may take long.
   UCUDNN_ASSIGN_OR_RETURN(const EngineNotes notes, ConfigurationNotes(*functions_, configuration));
   if (!MayServe(notes, problem_))
     return Status::Error("an engine of other arithmetic or behaviour");
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor plan,
                           MakePlan(*functions_, device_, configuration));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
-  // The graph API has no math type; MayServe has enforced the caller's.
+  // The graph API has no math type. MayServe has checked the caller's.
   read.convolution.problem.math = problem_.math;
   if (read.convolution.problem != problem_) {
     return Status::Error("the graph of " + Describe(problem_) + " reads back as " +

@@ -1,5 +1,5 @@
-// The operation graph of one convolution of the legacy API. Engines of the graph API may serve it
-// in place of the legacy algorithms. Thread-compatible.
+// The operation graph of one convolution of the legacy API, whose engines may serve calls of the
+// legacy API in place of the legacy algorithms. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -12,25 +12,25 @@
 namespace ucudnn::cudnn {
 
 // Returns whether an engine with these notes may serve a legacy call of `problem`, whose math type
-// says which arithmetic the caller allows. It must not sum in lower precision. For fp32, tensor
-// cores convert to TF32; under the default math type only the legacy engines know whether the
-// device may do that. An engine that is compiled at run time for every plan is refused, because
-// every process would compile it for every size.
+// says which arithmetic the caller allows. The engine must not sum in lower precision. In fp32 its
+// tensor cores convert to TF32; under the default math type only cuDNN's legacy functions know
+// whether that is allowed. An engine that is compiled at run time for every plan is refused,
+// because every process would compile it for every size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
  public:
-  // Returns a graph with alpha = 1 and beta = 0. The caller owns `device`'s handle or descriptor
-  // and keeps it alive.
+  // Returns a graph with alpha = 1 and beta = 0. The caller owns what `device` refers to and keeps
+  // it alive.
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
   // Returns at most `most` of the heuristics' choices that may serve the problem, the best first.
-  // The first one is built in any case, further ones only while `in_time` returns true.
+  // The first one is built in any case, each further one only if `in_time` returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
-  // Returns the template of an unfused engine of the graph API; fails if it may not serve the
-  // problem.
+  // Returns the template of an engine of the graph API, which names no fused operations. Fails if
+  // the engine may not serve the problem.
   Result<GraphTemplate> Named(const EngineId& engine) const;
 
  private:

@@ -1,5 +1,5 @@
-// The real cuDNN, opened once per process and never closed. Thread-safe, also in a child that
-// was forked while another thread was opening it.
+// The real cuDNN, opened once per process and never closed. Thread-safe, also in a child that was
+// forked while another thread opened it.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct RealLibrary {
   std::optional<SharedLibrary> library;  // none: no real cuDNN 9 was found
 };
 
-// Opens the library at the first call, whose arguments (see FindReal) determine it; later calls
-// return the same library.
+// Opens the library at the first call, for whose arguments see FindReal. Later calls return the
+// same library, whatever their arguments are.
 const RealLibrary& OpenReal(const char* configured, const void* self);
 
 }  // namespace ucudnn::cudnn

@@ -22,7 +22,8 @@ namespace ucudnn::cudnn {
 namespace {
 
 constexpr char kSoname[] = "libcudnn.so.9";
-constexpr char kOwnSoname[] = "libucudnn.so.1";  // only ucudnn's drop-in needs it
+// Needed by ucudnn's drop-in, and by no other library.
+constexpr char kOwnSoname[] = "libucudnn.so.1";
 constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -35,10 +36,11 @@ std::string CanonicalPath(const std::string& path) {
   return real != nullptr ? std::string(real.get()) : std::string();
 }
 
-// cuDNN 9 is a small library that opens its parts by name from its own folder. A library that opens
-// a part carries that part's name; one that carries none (a static build, a stand-in) needs none.
+// Returns the sub-libraries that `path` opens by name but that are not in its folder. The cuDNN 9
+// library itself is small and contains the names of its sub-libraries; a static build or a stand-in
+// contains none, and needs none.
 std::vector<std::string> MissingParts(const std::string& path) {
-  constexpr off_t kSmall = 4 << 20;  // the splitting library of 9.19 has 129 KB
+  constexpr off_t kSmall = 4 << 20;  // the small library of 9.19 has 129 KB
   std::vector<std::string> missing;
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || status.st_size > kSmall) return missing;
@@ -67,8 +69,8 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// The loader's own folders end the list of folders that it searches; the folders of LD_LIBRARY_PATH
-// come before them.
+// Returns whether `directory` is one of the loader's default directories, which it searches last,
+// behind the directories of LD_LIBRARY_PATH.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",
@@ -83,15 +85,15 @@ class Search {
  public:
   Search(const void* self, const AcceptReal& accept) : self_(self), accept_(accept) {}
 
-  // True when the search is over: `path` is the real library.
+  // Returns true when the search is over: result_.path is the real library.
   bool Take(const std::string& path) {
     if (!result_.path.empty()) return true;
     if (!seen_.insert(path).second) return false;
     const std::string canonical = CanonicalPath(path);
     if (canonical.empty()) return Refuse(path, "no such file");
-    // The canonical path is tried first, so that no name that the loader already knows stands for
-    // another file. If each file is a link into a store, only the links' folder holds all the
-    // parts.
+    // The canonical path is tried first, because the loader may know the given name already for
+    // another file. It may fail where each file is a link into a store: only the folder of the
+    // links has all sub-libraries.
     Status status = CheckReal(canonical, self_);
     std::string chosen = canonical;
     if (!status.ok() && path.starts_with('/') && canonical != path && CheckReal(path, self_).ok()) {
@@ -130,8 +132,8 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
       if (search.Take(object.path)) return true;
     }
   }
-  // A sub-library that is loaded already decides the version: cuDNN refuses a second version beside
-  // it.
+  // If a sub-library is loaded already, its folder decides: cuDNN refuses sub-libraries of two
+  // versions.
   for (const LoadedObject& object : objects) {
     if (object.dynamic.soname.starts_with("libcudnn_") &&
         object.dynamic.soname.ends_with(".so.9")) {
@@ -146,7 +148,7 @@ bool TakeFromRunPaths(Search& search, const std::vector<LoadedObject>& objects,
   for (const bool needs_cudnn : {true, false}) {
     for (const LoadedObject& object : objects) {
       if (object.dynamic.Needs(kSoname) != needs_cudnn) continue;
-      // The loader ignores DT_RPATH if there is a DT_RUNPATH.
+      // The loader ignores the DT_RPATH of an object with a DT_RUNPATH.
       if (kind == &DynamicSection::rpath && !object.dynamic.runpath.empty()) continue;
       if (search.TakeFrom(ExpandRunPath(object.dynamic.*kind, object.path))) return true;
     }

@@ -1,5 +1,6 @@
 // Finds the real cuDNN 9 behind the drop-in with the same name: the file that the loader would have
-// found without ucudnn, never ucudnn itself. Thread-safe. Loads nothing unless `accept` does.
+// found without ucudnn. Never finds a file of ucudnn. Thread-safe. Loads nothing unless `accept`
+// does.
 #pragma once
 
 #include <functional>
@@ -13,24 +14,24 @@ namespace ucudnn::cudnn {
 struct RealSearch {
   std::string path;                  // absolute; empty: none was found
   std::vector<std::string> tried;    // "PATH: why not", in the order of the search
-  std::vector<std::string> ignored;  // what the user asked for and did not get, with the reason
+  std::vector<std::string> ignored;  // choices of the user that were not taken, with the reason
 };
 
-// Decides whether a library that looks right is taken (loading may still fail).
+// Called with a library that looks right; an error refuses it, as loading may.
 using AcceptReal = std::function<Status(const std::string& path)>;
 
 // Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
 // loaded, DT_RPATH of loaded objects, LD_LIBRARY_PATH and the program's own run path, DT_RUNPATH of
-// loaded objects, ld.so.cache, default directories. Objects that need cuDNN come before others.
-// `self` is an address inside the drop-in, or null.
+// loaded objects, ld.so.cache, default directories. Run paths of objects that need cuDNN precede
+// run paths of other objects. `self` is an address inside the drop-in, or null.
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
-// Returns Ok if the file can be the real library: it is a cuDNN 9, is no drop-in of ucudnn's, and
-// has its sub-libraries beside it. The error says what it is instead.
+// Returns Ok if the file can be the real library: it is a cuDNN 9, it is no drop-in of ucudnn, and
+// its sub-libraries are beside it. Otherwise the error says what it is.
 Status CheckReal(const std::string& path, const void* self);
 
 // Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at
-// `object`); $LIB becomes each of the folders that distributions use for it.
+// `object`). $LIB becomes each of the folders that distributions use for it.
 std::vector<std::string> ExpandRunPath(const std::string& paths, const std::string& object);
 
 }  // namespace ucudnn::cudnn

@@ -15,7 +15,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// Partials are aligned to kPartialSumAlignment.
+// Fails if an engine needs partials that are more aligned than kPartialSumAlignment, by which they
+// are laid out.
 Status CheckPartialAlignment(size_t needed) {
   if (needed > 0 && kPartialSumAlignment % needed == 0) return Status::Ok();
   return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
@@ -133,8 +134,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
                      void* workspace)
     : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  // The caller's descriptors describe the whole; the filter's and the convolution's serve any
-  // number of images.
+  // The caller's descriptors describe the whole. Its descriptors of filter and convolution serve
+  // any number of images, its tensor descriptors do not.
   if (schedule.parts_.size() > 1) {
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;
@@ -146,7 +147,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
   }
 }
 
-// A plan of the graph API has its own beta, which is not known here.
+// Without plain scales, a plan of the graph API has its own beta, which the schedule cannot see,
+// and may keep the output.
 bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
 }
@@ -168,7 +170,7 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
 }
 
 // Returns whether the undivided engine may run after pieces have changed the output: only if it
-// neither reads that output nor reads inputs from its memory.
+// neither reads the output nor has inputs that share the output's memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);

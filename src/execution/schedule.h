@@ -1,7 +1,7 @@
 // One convolution as the pieces that compute it, one after the other in one workspace: where each
-// part lies in the tensors, whether it adds, which copies pack tiles and which sums add partials.
-// Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs all use these steps; nothing
-// else does. Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
+// part lies in the tensors, whether it adds to the output, which copies pack tiles, and which sums
+// add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs run exactly these
+// steps. Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ namespace ucudnn::execution {
 
 enum class Outcome {
   kPlanned,    // every step was enqueued
-  kUndivided,  // the undivided engine replaced the pieces; the status is its own
-  // A piece failed after others had changed the output, which a rerun would read; the status is the
-  // real error.
+  kUndivided,  // the undivided engine ran instead of the pieces; the status is its status
+  // A piece failed after others had changed the output, which a rerun would read. The status is the
+  // error of the piece.
   kFailed,
-  // The output was not touched, because the workspace is missing or too small; or a piece failed
-  // that no undivided engine replaces, the status is its error, and the next attempt may write all
-  // of the output again.
+  // Either the workspace is missing or too small, and nothing was enqueued; the status is success.
+  // Or a piece failed that no undivided engine can replace; the status is its error, and a further
+  // attempt may write all of the output again.
   kNotAttempted,
 };
 
@@ -35,35 +35,35 @@ struct Part {
   const cudnn::Piece* piece = nullptr;
   size_t workspace_bytes = 0;  // the piece's share of the workspace
   size_t run = 0;              // index of a run of the configuration
-  int number = 0;              // in the order of the configuration, from 0
+  int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
-  // The number of the first part with the same output, to which the others add; the part's own
+  // The number of the first part with the same output, to which later parts add; the part's own
   // number if no other part has its output.
   int result = 0;
-  const TilePacking* packing = nullptr;  // null: the part is computed without packing
+  const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
 
 struct Step {
   enum class Kind {
     kPack,    // copies the tensors that a part reads into the workspace
     kPiece,   // computes a part
-    kUnpack,  // copies its result back to the output
+    kUnpack,  // copies a part's result back to the output
     kSum,     // adds a piece's partial to the sum
     kStore,   // rounds the sum into the output
   };
   Kind kind = Kind::kPiece;
-  const Part* part = nullptr;  // null: kStore
-  bool adds = false;  // the result is added to the output, or to the sum, instead of replacing it
+  const Part* part = nullptr;  // null for kStore
+  bool adds = false;  // the step adds to the output, or to the sum, instead of replacing it
 };
 
-// The values that a schedule is made of.
+// What a schedule is made from.
 struct Ingredients {
   const ConvolutionProblem& problem;
-  const Division& division;             // without runs: `undivided` always runs
-  const MicroConfiguration& undivided;  // an empty engine: nothing replaces the pieces
+  const Division& division;             // if it has no runs, `undivided` always runs
+  const MicroConfiguration& undivided;  // if its engine is empty, nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
-  cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may always add
-  Copier copier = {};              // needed if tiles are packed
+  cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may add in any case
+  Copier copier = {};              // must be set if tiles are packed
 };
 
 class Schedule {
@@ -72,16 +72,17 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Uses at
-  // most the larger of both workspaces, within the caller's. Runs the undivided engine instead if
-  // Suits() is false, or if a piece fails and the output is unchanged or may be written again.
-  // Pieces whose partials are summed do not touch the output until the end.
+  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Needs the
+  // larger of the workspaces of pieces and undivided engine, and uses no more of the caller's
+  // workspace. Runs the undivided engine instead if Suits() is false or a part cannot read the bias
+  // of a legacy call in place, and also if a piece fails while the output is unchanged or may be
+  // written again. Pieces whose partials are summed do not touch the output until the end.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
-  // Enqueues the undivided engine alone, in the same workspace.
+  // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
 
-  // Calls visit(step) for each step in their order, the piece `first` before all others, until one
-  // returns false. Returns whether all were visited.
+  // Calls visit(step) for each step in order, except that the part `first` comes before all others,
+  // until one call returns false. Returns whether all steps were visited.
   template <typename Visit>
   bool ForEach(Visit visit, size_t first = 0) const {
     using Kind = Step::Kind;
@@ -97,9 +98,9 @@ class Schedule {
     }
     return !sums || visit(Step{Kind::kStore});
   }
-  // False if partials or copies in `workspace` would not be aligned as engines expect.
+  // Returns false if partials or copies in `workspace` would be less aligned than engines expect.
   bool Suits(const void* workspace) const;
-  // Returns the number of steps in a call.
+  // Returns the number of steps that a call enqueues.
   int Steps() const {
     int steps = 0;
     ForEach([&](const Step&) {
@@ -115,8 +116,8 @@ class Schedule {
 
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
-  // Returns whether `part` must add to its output because an earlier part has written to it:
-  // `first`, or an earlier part of the configuration.
+  // Returns whether `part`, which runs after `first`, must add to its output because `first` or an
+  // earlier part of the configuration has written it.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }
@@ -126,15 +127,15 @@ class Schedule {
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
   // Returns whether pieces of `call` may read the old content of their output.
   bool MayKeepOutput(const cudnn::ConvolutionCall& call) const;
-  // Ends a call whose piece failed with `status`, by the undivided engine if that may run, else
-  // with the error. `untouched` is true if no piece has changed the output.
+  // Ends a call whose piece failed with `status`: runs the undivided engine if that is allowed,
+  // else returns `status`. `untouched` is true if no piece has changed the output.
   cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
                              bool untouched, Outcome& outcome) const;
 
   const ConvolutionProblem problem_;
   bool plain_scales_ = false;
   bool has_tiles_ = false;
-  // True if every part could read the bias and z of a legacy call in place.
+  // True if every part can read the bias and z of a legacy call in place.
   bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
   std::vector<TilePacking> packings_;                  // by run; empty if no tile is packed
@@ -145,11 +146,11 @@ class Schedule {
   std::unique_ptr<cudnn::Piece> undivided_;
 };
 
-// The execution of a schedule on one call of the whole problem, to which it refers.
+// One execution of a schedule, on a call of the whole problem. Refers to both.
 class Schedule::Work {
  public:
-  // `sums` has PartialSumBytes if partials are summed (convolution/partial_sums.h); copies of tiles
-  // and engines use `workspace`.
+  // `sums` holds PartialSumBytes if partials are summed (convolution/partial_sums.h). `workspace`
+  // is for copies of tiles and engines.
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.
@@ -165,9 +166,10 @@ class Schedule::Work {
   }
 
  private:
-  // Enqueues a step that is no piece: a copy or a sum.
+  // Enqueues a copy or a sum.
   cudnnStatus_t EnqueueBeside(const Step& step);
-  // Returns the call of a part in place, not on its copies.
+  // Returns the call of a part on the whole tensors, before its packed tensors are replaced by
+  // copies.
   cudnn::ConvolutionCall& InPlace(const Part& part) {
     part_.MoveTo(part.at);
     cudnn::ConvolutionCall& call = part_.get();

@@ -1,6 +1,6 @@
-// Packed copies of the tensors of a tile whose views engines do not accept. The copies lie in the
-// workspace, in front of the engine's own workspace. Immutable and thread-safe as far as the driver
-// is; a call allocates nothing.
+// Packed copies of a tile's tensors, for tiles whose views engines do not accept. The copies are in
+// the workspace, in front of the engine's own. Immutable and thread-safe as far as the driver is; a
+// call allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace ucudnn::execution {
 
-// The driver and the stream lookup that enqueue copies. The caller owns both and keeps them alive.
+// What enqueues copies: the driver, and cuDNN's functions, which tell a handle's stream. The caller
+// owns both and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -23,19 +24,20 @@ struct Copier {
 class TilePacking {
  public:
   TilePacking() = default;  // for tiles that are views
-  // Fails if the driver lacks functions that copy.
+  // Fails if the driver lacks functions for copies.
   static Result<TilePacking> Make(const ConvolutionProblem& whole, const TileKind& kind,
                                   const Copier& copier);
 
   bool packs() const { return bytes_ > 0; }
   bool unpacks() const { return unpack_.copies() > 0; }
 
-  // Copies the tensors that the engine reads, and the old content of the output if `keeps_output`.
-  // `call` is the tile's call with its pointers at its views; its workspace begins with bytes().
+  // Copies the tensors that the engine reads and, if `keeps_output`, the old content of the output.
+  // `call` is the tile's call with its pointers at its views, whose workspace begins with the
+  // memory for the copies.
   cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
-  // Copies a packed output back.
+  // Copies the packed output back to its view.
   cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;
-  // Moves the call to the copies, and its workspace behind them.
+  // Replaces the call's pointers by the copies, and moves its workspace behind them.
   void MoveToCopies(cudnn::ConvolutionCall& call) const;
 
  private:

@@ -1,7 +1,7 @@
 // The application's calls of cuDNN: the parts that a process shares, and the two APIs on top of
-// them. Every function answers like the real one; if anything fails inside, the real behaviour
-// results, within the promises. Thread-safe. Only memory exhaustion throws; the C entry points in
-// shim/ catch it.
+// them. Every function answers as the real one does. If anything fails inside ucudnn, calls behave
+// as without ucudnn, within the promises. Thread-safe. Only memory exhaustion throws; the C entry
+// points in shim/ catch it.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace ucudnn::interposer {
 class Interposer {
  public:
   // `driver` may be null (no CUDA); then every call is forwarded. `store` may be null; then
-  // measurements live as long as the process. `hosts_share_store` says whether processes of other
-  // hosts write to it too. The caller owns all arguments and keeps them alive.
+  // measurements are lost when the process ends. `hosts_share_store` says whether processes of
+  // other hosts write to the store, too. The caller owns all arguments and keeps them alive.
   Interposer(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
              planning::MeasurementStore* store, bool hosts_share_store = true)
       : process_(options, functions, driver, store, hosts_share_store),

@@ -17,8 +17,9 @@ const char* ModeName(Mode mode) {
   return "";
 }
 
-// In a job, each rank runs on one of the host's devices. Measuring on another device would disturb
-// that device's rank, and its work would distort the measurements.
+// Returns the devices that help to measure: none in a job, because there each device of the host
+// has a rank of its own, which measuring would disturb and whose work would distort the
+// measurements.
 BenchmarkDevices HelpersOf(const Options& options) {
   if (!options.benchmark_devices.parallel() || options.rank < 0) return options.benchmark_devices;
   WarnOnce("benchmark devices", "UCUDNN_BENCHMARK_DEVICES is ignored in rank " +

@@ -1,5 +1,5 @@
-// The parts that both APIs share, one object for each process. It owns and joins them, and decides
-// nothing. shim/ makes it and never destroys it. Thread-safe.
+// The parts that both APIs share, one object for each process. It owns them and connects them, and
+// decides nothing. shim/ makes it and never destroys it. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@
 namespace ucudnn::interposer {
 
 struct Process {
-  // The arguments are those of Interposer's constructor.
+  // For the arguments see Interposer's constructor.
   Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
           planning::MeasurementStore* store, bool hosts_share_store);
 
-  // Returns whether the user wants reports of every kernel, even of those for which nothing can be
-  // done.
+  // Returns whether the user wants reports of every kernel, even of those that ucudnn cannot
+  // change.
   bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
   SplitContext split_context() { return {functions, driver, sessions, splitter}; }
   std::string ReportText();
-  // Rewrites the report file, if the user named one and this process called a convolution.
+  // Rewrites the report file, if the user named one and this process has called a convolution.
   void WriteReport();
-  // To be called at the end of the process. Tells the user what it measured.
+  // To be called at the end of the process. Tells the user how much was measured.
   void TellMeasured();
 
   const Options& options;
   const cudnn::Functions& functions;
-  const cuda::Driver* const driver;  // null without CUDA; every call is then forwarded
+  const cuda::Driver* const driver;  // null without CUDA: then every call is forwarded
   MeasuringLine measuring;
   tuning::MeasuredKernels kernels;
   FollowedPlan followed_plan;
@@ -51,12 +51,12 @@ struct Process {
   Budgets budgets;
   Sessions sessions;
   Splitter splitter;
-  // A convolution whose images span more elements is vast (planning::IsVast). Tests set it before
-  // the first call.
+  // A convolution is vast (planning::IsVast) if its images span more elements than this. Tests set
+  // it before the first call.
   int64_t most_span = kMostViewSpan;
 
  private:
-  Mutex report_mutex_;  // one writer of the file at a time
+  Mutex report_mutex_;  // held by the thread that writes the report file
 };
 
 }  // namespace ucudnn::interposer

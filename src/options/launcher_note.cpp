@@ -13,7 +13,8 @@
 namespace ucudnn {
 namespace {
 
-// A datagram consists of one of these marks, the rank as one byte (255: none), and the line.
+// The first byte of a datagram is one of these marks; the rank follows in one byte (255: none),
+// then the line.
 constexpr char kFailedMark = 'F', kUnequalMark = 'U';
 constexpr int kNoRank = 255;
 
@@ -41,7 +42,7 @@ void TellLauncher(const std::string& socket, LauncherNote note, int rank,
   const int sender = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (sender < 0) return;
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket.size());
-  // A launcher that is gone cannot be told.
+  // If the launcher has ended, the note is lost.
   [[maybe_unused]] const ssize_t sent = sendto(sender, datagram, 2 + length, MSG_NOSIGNAL,
                                                reinterpret_cast<const sockaddr*>(&address), size);
   close(sender);

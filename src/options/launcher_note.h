@@ -1,5 +1,6 @@
-// Notes of a rank to the `ucudnn run --ranks` that started it, so that the job ends with exit code
-// 1: the library itself never ends a process. Thread-safe; never throws, never waits.
+// Notes that a rank sends to the `ucudnn run --ranks` that started it. The launcher then ends the
+// job with exit code 1, because the library itself never ends a process. Thread-safe; never throws,
+// never waits.
 #pragma once
 
 #include <optional>
@@ -8,28 +9,28 @@
 
 namespace ucudnn {
 
-// The name of an abstract socket. `ucudnn run --ranks` sets the variable for its ranks alone.
+// The variable that `ucudnn run --ranks` sets for its ranks: the name of its abstract socket.
 inline constexpr const char* kLauncherSocketVariable = "UCUDNN_LAUNCHER";
 inline constexpr size_t kLongestLauncherNote = 1024;
 
 enum class LauncherNote {
-  kFailed,   // the job cannot go on: its ranks are ended
-  kUnequal,  // the job went wrong, but its ranks end by themselves
+  kFailed,   // the job cannot go on, so the launcher ends its ranks
+  kUnequal,  // the job went wrong, but its ranks go on and end by themselves
 };
 
 // Sends a note to the launcher. Does nothing in a process that no `ucudnn run --ranks` started.
 // `line` is cut to kLongestLauncherNote bytes.
 void TellLauncher(LauncherNote note, std::string_view line) noexcept;
 
-// Sends the note to the launcher that listens on this socket.
+// Sends the note of `rank` to the launcher that listens on `socket`.
 void TellLauncher(const std::string& socket, LauncherNote note, int rank,
                   std::string_view line) noexcept;
 
-// A note that the launcher received. Its datagram may have any content.
+// A note that the launcher received.
 struct ReceivedNote {
   LauncherNote note = LauncherNote::kFailed;
   int rank = -1;
-  std::string line;  // printable
+  std::string line;  // with unprintable bytes replaced
 };
 std::optional<ReceivedNote> ReadLauncherNote(std::string_view datagram);
 

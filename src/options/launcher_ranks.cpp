@@ -11,13 +11,13 @@
 namespace ucudnn {
 namespace {
 
-// The variables of one launcher. If a field has several names, the first one that is set counts.
+// The variables of one launcher. If a field has several names, the first one that is set is used.
 struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // The variable for the number of the job's processes on this host, and the variables for its
-  // number of hosts; null: the launcher sets none.
+  // The variable for the number of the job's processes on this host (null: the launcher sets none),
+  // and the variables for its number of hosts.
   const char* local_size;
   std::vector<const char*> hosts;
 };
@@ -62,7 +62,7 @@ std::string ShownVariable(const char* name, const std::string& value) {
   return std::string(name) + "=" + Quoted(value);
 }
 
-// Returns "gpu07" for SLURM's "gpu[07-09,12],login1".
+// Returns the first host of a SLURM node list: "gpu07" for "gpu[07-09,12],login1".
 std::string FirstOfNodeList(const std::string& list) {
   const size_t bracket = list.find_first_of("[,");
   if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
@@ -74,8 +74,8 @@ std::string FirstOfNodeList(const std::string& list) {
          rest.substr(0, rest.find_first_of("[,"));
 }
 
-// Returns a port outside the range that systems give to outgoing connections. It is never
-// `not_this`.
+// Returns a port from 20000 to 32000, below the range from which Linux takes ports of outgoing
+// connections (32768 up). It depends on `job` alone, but is never `not_this`.
 int PortOf(const std::string& job, int not_this) {
   constexpr uint32_t kFirst = 20000, kPorts = 12000;
   uint32_t hash = 2166136261u;  // FNV-1a
@@ -105,9 +105,9 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
   ranks.meeting_port = PortOf(job, master_port);
 }
 
-// Returns whether this process is a batch script, which SLURM starts as process 0 beside the tasks
-// that srun starts with numbers of their own: srun or another launcher tells the script's processes
-// their ranks. A step of one task looks the same.
+// Returns whether this process may be a batch script rather than a task of srun. SLURM starts the
+// script as process 0; srun, or another launcher in the script, tells the script's own processes
+// their ranks. A step of a single task has the same variables and counts as a script, too.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
   const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");
@@ -115,7 +115,7 @@ bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int ran
 }
 
 // Describes what is wrong with the launcher's variables; empty if nothing is. `unreadable` is the
-// first rank that is set and no number, as "RANK='two'"; empty: none.
+// first rank variable whose value is no number, as "RANK='two'"; empty: none.
 std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
                     const std::string& local_rank, const std::string& unreadable) {
   if (!unreadable.empty()) return unreadable + " is no rank: expected a number from 0";

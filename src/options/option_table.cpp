@@ -1,5 +1,5 @@
-// The table of variables: the values that each accepts, and how it changes the options. Pure
-// functions.
+// The table of variables: which values each variable accepts, and how a value changes the options.
+// Pure functions.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace ucudnn {
 namespace {
 
-// Parses one of `names` (any case) and sets the value at its position.
+// Sets `out` to the value at the position of the name that `text` is, in any case.
 template <typename T, size_t N>
 Status ParseChoice(std::string_view text, const char* const (&names)[N], const T (&values)[N],
                    T& out) {
@@ -192,8 +192,8 @@ Status ApplyRealCudnn(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-// Returns the middle of a grid parser's message, without the value in front and the expected form
-// behind: callers add both.
+// Returns the middle of SpatialGrid::Parse's message, without the value before it and the expected
+// form behind it, because callers add both.
 std::string WhyNoGrid(const std::string& message) {
   constexpr std::string_view kBefore = " is not a spatial grid: ", kBehind = "; expected ";
   const size_t before = message.find(kBefore), behind = message.rfind(kBehind);

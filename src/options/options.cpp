@@ -13,7 +13,8 @@
 namespace ucudnn {
 namespace {
 
-// $XDG_CACHE_HOME/ucudnn or ~/.cache/ucudnn; empty when there is no home.
+// Returns $XDG_CACHE_HOME/ucudnn/measurements.db, else ~/.cache/ucudnn/measurements.db; empty
+// without a home.
 std::string DefaultStore(const VariableLookup& lookup) {
   const char* cache = lookup("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/ucudnn/measurements.db";
@@ -33,8 +34,8 @@ bool RewritesLines(const char* terminal) {
   return terminal != nullptr && terminal[0] != '\0' && std::string_view(terminal) != "dumb";
 }
 
-// `auto` looks for the sizes that are best under one limit, but a budget needs rows for every
-// possible share.
+// The policy `auto` measures the micro-batches that are best under one limit, but a budget needs
+// measurements for every possible share.
 void FitPolicyToBudget(Use use, Options& options) {
   const bool shares = use == Use::kRunning && options.total_workspace;
   if (shares && options.policy == BatchSizePolicy::kAuto) {
@@ -54,7 +55,7 @@ const char* LeavesCallsAlone(Mode mode) {
   return nullptr;
 }
 
-// Sets options that follow from several others together.
+// Sets options that depend on several variables.
 void Conclude(Use use, Options& options) {
   FitPolicyToBudget(use, options);
   ConcludeSpatial(LeavesCallsAlone(options.mode), options.spatial);
@@ -71,7 +72,8 @@ void AddUnreadable(const char* name, const std::string& value, const std::string
   options.spatial.faults.push_back(name + shown + ": " + why + accepted);
 }
 
-// Values that were replaced are never freed, because callers hold references to them.
+// The options of the process, and the ones that they replaced. These are never freed, because
+// callers hold references to them.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;
@@ -161,7 +163,8 @@ Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use) {
 }
 
 const Options& ProcessOptions() {
-  // No lock is held while reading, because a child forked meanwhile would wait for it for ever.
+  // No lock is held while the environment is read: a child that is forked meanwhile would wait for
+  // the lock for ever.
   if (const auto* const values = process_values.load(std::memory_order_acquire)) {
     return values->options;
   }

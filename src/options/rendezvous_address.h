@@ -9,14 +9,14 @@
 
 namespace ucudnn {
 
-// A port of a host, or a file that all ranks can read, in which rank 0 writes the place where it
+// Either a port of a host, or a file that all ranks can read, into which rank 0 writes where it
 // listens.
 struct RendezvousAddress {
-  std::string host;  // a name or an address, IPv6 without brackets; empty: a file
+  std::string host;  // a name or an address, IPv6 without brackets; empty: `path` is set
   uint16_t port = 0;
-  std::string path;  // absolute, since ranks may have different working folders
+  std::string path;  // absolute, because ranks may have different working folders
 
-  // "tcp://HOST:PORT" (1 to 65535; tcp://[::1]:1 for IPv6) or "file:PATH".
+  // Parses "tcp://HOST:PORT" (ports 1 to 65535; "tcp://[::1]:1" for IPv6) or "file:PATH".
   static Result<RendezvousAddress> Parse(std::string_view text);
   std::string Text() const;
   bool in_file() const { return !path.empty(); }

@@ -5,7 +5,7 @@ namespace {
 
 std::string InRanks(int ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
 
-// Says why the ranks of the grid cannot be had; empty: they can.
+// Returns why this process cannot be one of the ranks of the grid; empty if it can.
 std::string RefuseRanks(const SpatialOptions& spatial) {
   const LauncherRanks& launcher = spatial.launcher;
   const std::string grid =
@@ -65,7 +65,7 @@ bool IsSpatialVariable(std::string_view name) {
 }
 
 bool IsSecretVariable(std::string_view name) {
-  // This includes misspelt names of UCUDNN_RENDEZVOUS_TOKEN.
+  // Any other name may be a misspelt UCUDNN_RENDEZVOUS_TOKEN.
   return name.starts_with("UCUDNN_RENDEZVOUS") && name != "UCUDNN_RENDEZVOUS";
 }
 

@@ -1,5 +1,5 @@
 // Finds names in the environment that look like variables of ucudnn but are none: mostly misspelt
-// ones, which would silently change nothing. Pure functions.
+// names, whose values would silently have no effect. Pure functions.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,19 @@
 namespace ucudnn {
 
 struct UnknownVariable {
-  std::string what;    // what is wrong with it
-  std::string advice;  // what would be right
+  std::string what;    // what is wrong with the name
+  std::string advice;  // which name would be right
 };
 
-// Returns none if `name` is a variable of ucudnn, of its tests or tools, or of something else.
+// Returns none if `name` is a variable of ucudnn or of its tests and tools, or does not look like
+// one.
 std::optional<UnknownVariable> CheckVariableName(std::string_view name);
 
-// Returns one line for each unknown variable of `environment` ("NAME=value", null at its end, as
-// environ; itself null if empty); of many variables, lines for the first ones and their number.
-// Empty values count as unset. UnknownSpatialVariables returns the variables about splitting
-// (IsSpatialVariable), with which nothing may run; UnknownVariables returns the others.
+// Both return one line for each unknown variable of `environment` (an array like environ:
+// "NAME=value" and null at its end; may be null itself); if there are many, lines for the first
+// ones and their number. Empty values count as unset. UnknownSpatialVariables returns the variables
+// about splitting (IsSpatialVariable), with which nothing may run; UnknownVariables returns the
+// others.
 std::vector<std::string> UnknownVariables(const char* const* environment);
 std::vector<std::string> UnknownSpatialVariables(const char* const* environment);
 

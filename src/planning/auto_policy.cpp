@@ -14,28 +14,27 @@
 namespace ucudnn::planning {
 namespace {
 
-// While refining, an expected time counts as this share longer, because a smaller gain is not worth
-// a measurement.
+// While refining, an expected time counts as longer by this share, because a smaller gain is not
+// worth a measurement.
 constexpr double kDoubt = 0.005;
-// While exploring, an expected time counts as this share shorter in the middle of a gap that spans
-// a factor of 4 or more, and proportionally less near measured sizes: curves have valleys that a
-// straight line passes over.
+// While exploring, an expected time counts as shorter by this share in the middle of a gap that
+// spans a factor of 4 or more, and by less, in proportion, near measured sizes: the true curve may
+// have a valley below the interpolating line.
 constexpr double kHope = 0.05;
-// An expected time counts as this share longer if the parts are not equal, because equal parts need
-// fewer measurements.
+// An expected time counts as longer by this share if the parts are not equal, because equal parts
+// need fewer measurements.
 constexpr double kUnequal = 0.001;
-// A mini-batch with more steps than this is considered in at most this many equal parts, and in
-// sizes below the smallest of these.
+// A mini-batch of more steps than this is divided into at most this many equal parts, or into
+// pieces that are smaller than such parts.
 constexpr int kEveryPart = 256;
-// No real workspace is larger. Other programs may have written the store, so its rows may hold
-// anything.
+// No real workspace is larger. Rows of a store may hold any number, because other programs may have
+// written it.
 constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
-// Returns the sizes that a piece may have: multiples of the step and, for the last piece, what a
-// multiple leaves of n. The value tells whether pieces of this size, as equal as they can be, make
-// up n.
+// Returns the sizes that a piece may have: multiples of the step and, for the last piece, multiples
+// plus the rest of n. The value says whether pieces of this size, as equal as possible, make up n.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
   std::map<int, bool> sizes = {{n, true}};
@@ -52,8 +51,8 @@ std::map<int, bool> LegalSizes(int n, int step) {
   return sizes;
 }
 
-// Returns n, a quarter and a sixteenth of it: two points make a line, and a third one shows whether
-// it is straight.
+// Returns n, a quarter and a sixteenth of n: two points give a line, and the third one shows
+// whether the curve is straight.
 Sizes FirstSizes(int n, int step) {
   Sizes sizes = {n};
   for (const int parts : {4, 16}) sizes.insert(std::max(n / parts / step, 1) * step);
@@ -65,7 +64,7 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// One engine: its measured sizes, and its expected time and workspace between and beyond them.
+// One engine: its measured sizes, and the time and workspace that it is expected to take at others.
 class Engine {
  public:
   explicit Engine(const Candidate& sample) : sample_(sample) {}
@@ -75,8 +74,8 @@ class Engine {
                         Point{micro.time_ms, static_cast<double>(micro.workspace_bytes)});
   }
 
-  // Interpolates time and workspace at `size`, which is not in `measured`, the sizes at which any
-  // engine is known to run. Returns none if this engine runs at neither neighbour.
+  // Interpolates time and workspace at `size`, which is not in `measured`, the sizes at which some
+  // engine is known to run. Returns none if this engine runs at neither neighbour of `size`.
   std::optional<Candidate> Expect(int size, const Sizes& measured) const {
     const auto above = measured.upper_bound(size);
     const Position high = above != measured.end() ? points_.find(*above) : points_.end();
@@ -86,7 +85,7 @@ class Engine {
     if (low != points_.end() && high != points_.end()) {
       point = OnLine(low, high, size);
     } else if (high != points_.end()) {
-      // Smaller pieces do not become cheaper per image.
+      // Smaller pieces are not expected to take less time per image.
       point = Proportional(high, size);
       if (std::next(high) != points_.end()) {
         const Point line = OnLine(high, std::next(high), size);
@@ -125,7 +124,7 @@ class Engine {
   std::map<int, Point> points_;
 };
 
-// Everything that is known after some rounds.
+// The rows that are known after some rounds.
 class Knowledge {
  public:
   Knowledge(std::span<const Candidate> measured, const Sizes& asked) {
@@ -135,8 +134,8 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // The order of rows decides between equal times, so it must not depend on which process
-    // measured first.
+    // The first of two rows of equal time wins, so the order of rows must not depend on which
+    // process measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
         const MicroConfiguration& micro = row.micro;
@@ -152,8 +151,8 @@ class Knowledge {
   }
 
   enum class Mood { kDoubtful, kHopeful };
-  // Returns the measured rows and, for sizes of `legal` that were not asked for yet, expected ones:
-  // slower by a doubt, or faster by a hope.
+  // Returns the measured rows and expected rows at the sizes of `legal` that were not asked for
+  // yet. Expected times are longer by kDoubt or shorter by up to kHope.
   std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
                               Mood mood) const {
     std::vector<Candidate> rows = rows_;
@@ -186,8 +185,8 @@ class Knowledge {
   Sizes measured_;
 };
 
-// Adds whole parts of n at which `engine` holds its workspace in the L2 cache, or in half of it, if
-// the undivided call does not.
+// Adds, for the L2 cache and for half of it, the whole part of n whose workspace with `engine`
+// fits, unless the undivided call's workspace fits, too.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
@@ -206,8 +205,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that were not asked for yet. Stops when `most` sizes are asked
-// for in all.
+// Returns the elements of `sizes` that were not asked for yet, as many as are left of `most` after
+// the sizes in `asked`.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),
@@ -232,7 +231,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
-  // If steps are powers of two, as many sizes as policy powerOfTwo has, or one less.
+  // If all sizes of policy powerOfTwo are multiples of the step, this is their number, or one less.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;

@@ -1,5 +1,5 @@
-// Compositions: the fastest ways to make up numbers of images from pieces, which are admitted one
-// after the other. Workspace Reuse and desirable sets are built on them. Thread-compatible.
+// Compositions: the fastest ways to make up numbers of images from pieces, which the user admits
+// one after the other. Workspace Reuse and desirable sets are built on them. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,36 @@
 
 namespace ucudnn::planning {
 
-// Time of a number of images that no pieces make up.
+// Time of a number of images that no pieces add up to.
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-// Time (ms), then number of pieces: among equal times, fewer pieces are better.
+// Time (ms) and number of pieces, compared in this order: of equal times the one with fewer pieces
+// is less.
 using Cost = std::pair<double, int>;
 
 inline Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.second + b.second}; }
 
 class Compositions {
  public:
-  // Serves up to `n` images. Every piece but the last must be a multiple of `step`. REQUIRES: both
-  // >= 1.
+  // Composes up to `n` images. Every piece but the last must be a multiple of `step`. REQUIRES: n
+  // >= 1 and step >= 1.
   Compositions(int n, int step);
 
-  // Admits `row` as a piece of its size, in any order of sizes. The caller owns it and keeps it
-  // alive. Returns false if it makes nothing faster. REQUIRES: 1 <= row.micro_batch <= n, and a
-  // finite time >= 0.
+  // Admits `row` as a piece of its size; sizes may come in any order. The caller owns `row` and
+  // keeps it alive. Returns false if no composition becomes faster. REQUIRES: 1 <= row.micro_batch
+  // <= n, and a finite time >= 0.
   bool Admit(const MicroConfiguration& row);
 
   // Returns the cost of the fastest composition of `images`; its time is infinite if there is none.
   // REQUIRES: 0 <= images <= n.
   Cost Of(int images) const;
 
-  // Returns the composition that Of(images) costs: the largest pieces first, then the piece that is
-  // no multiple of the step. REQUIRES: there is a composition.
+  // Returns the composition whose cost is Of(images): the largest pieces come first, a piece that
+  // is no multiple of the step comes last. REQUIRES: there is a composition.
   Configuration Divide(int images) const;
 
  private:
-  // Returns the fastest composition of `images`: its cost, and its last piece if that is no
-  // multiple of the step (else 0).
+  // Returns the cost of the fastest composition of `images`, and the size of its last piece if that
+  // is no multiple of the step, else 0.
   std::pair<Cost, int> Best(int images) const;
 
   const int step_;

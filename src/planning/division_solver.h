@@ -1,6 +1,6 @@
 // Solvers of Workspace Division's optimisation problem, a multiple-choice knapsack (mu-cuDNN,
-// equations 1 to 4). The exact solver here and plug-ins implement the interface. Implementations
-// are thread-compatible and never throw.
+// equations 1 to 4). The exact solver and plug-ins implement this interface. Implementations are
+// thread-compatible and never throw.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ struct Choice {
 using Choices = std::vector<Choice>;
 
 struct Selection {
-  std::vector<size_t> chosen;  // for each kernel, a position in its choices
-  bool optimal = true;         // proven to be the fastest
-  double gap_ms = 0;           // no selection is faster by more; 0 when optimal
+  std::vector<size_t> chosen;  // for each kernel, an index into its choices
+  bool optimal = true;         // proven to be the fastest within the budget
+  double gap_ms = 0;           // no selection is faster than this one by more; 0 when optimal
 };
 
 class DivisionSolver {
@@ -30,7 +30,7 @@ class DivisionSolver {
 
   virtual const char* Name() const = 0;
 
-  // Selects one choice for each kernel, of at most `budget_bytes` in total, in the least total
+  // Selects one choice for each kernel, together of at most `budget_bytes`, with the least total
   // time. Fails if no selection fits, if a time is negative or not finite, or if the sizes exceed
   // what the solver can count.
   virtual Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) = 0;

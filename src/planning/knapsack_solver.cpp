@@ -20,14 +20,15 @@ constexpr size_t kNone = ~size_t{0};
 struct Item {
   int64_t bytes;
   int64_t ticks;
-  size_t choice;  // position in the kernel's choices
+  size_t choice;  // index into the kernel's choices
 };
 
-// The kernels' choices without those that another choice beats, in ascending order of bytes and
+// The kernels' choices that no other choice of the kernel beats, in ascending order of bytes and
 // descending order of ticks.
 struct Kernels {
   std::vector<Item> items;
-  std::vector<size_t> first;  // the position of each kernel's first item, and of the end
+  // Index of each kernel's first item, and the number of items at the end.
+  std::vector<size_t> first;
 
   size_t count() const { return first.size() - 1; }
 };
@@ -86,10 +87,11 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
 struct Step {
   Rate rate;      // ticks saved for bytes spent
   size_t kernel;  // kernel that the hull belongs to
-  size_t item;    // the item that it leads to
+  size_t item;    // the item at the end of the step
 };
 
-// Sorts by descending rate. Rates fall along each hull, so a kernel's steps stay in their order.
+// Returns the steps of all kernels by descending rate. Rates descend along each hull, so a kernel's
+// steps stay in their order.
 std::vector<Step> HullSteps(const Kernels& kernels) {
   std::vector<Step> steps;
   std::vector<size_t> hull;
@@ -116,15 +118,15 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
   return steps;
 }
 
-// The optimum of the linear relaxation, without the one kernel that it would split. It takes whole
-// steps, and `price` is the rate at which the split step would fill the `slack` bytes left. This
-// bounds every selection: a choice that differs from its kernel's pick by (ticks, bytes) costs
-// ticks + price * bytes >= 0, and none saves more than price * slack over the picks.
+// The optimum of the linear relaxation without the fraction of the one step that does not fit
+// whole. `price` is the rate of that step, which would use the `slack` bytes that are left. This
+// bounds every selection: a choice that differs from its kernel's pick by (bytes, ticks) costs
+// ticks + price * bytes >= 0, so no selection saves more ticks than price * slack over the picks.
 struct Relaxation {
-  std::vector<size_t> pick;  // item of each kernel
+  std::vector<size_t> pick;  // index of each kernel's item
   int64_t slack = 0;
-  Rate price = {0, 1};         // 0: every kernel has its fastest item
-  std::vector<size_t> greedy;  // the picks, and every later step that still fits
+  Rate price = {0, 1};         // 0 ticks: every kernel has its fastest item
+  std::vector<size_t> greedy;  // the picks after every later step that still fits
 };
 
 Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t slack) {
@@ -151,44 +153,44 @@ Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t
   return relaxation;
 }
 
-// The changes in bytes and ticks when one kernel's pick is replaced by another item.
+// The change in bytes and ticks if an item replaces a kernel's pick.
 struct Change {
   int64_t bytes;
   int64_t ticks;
   size_t item;
 };
 
-// A kernel with changes that the optimum may contain.
+// A kernel, with the changes of its pick that the optimum may contain.
 struct Core {
-  double distance;  // of its change closest to the price, in ticks per byte
+  double distance;  // the least cost of a change at the price, in ticks per byte of the change
   size_t kernel;
   std::vector<Change> changes;
 };
 
-// Bounds on the kernels still to come: the most ticks that one more byte saves, and the fewest
-// ticks that one byte less costs.
+// Bounds on the kernels that are not searched yet: the most ticks that each further byte saves, and
+// the fewest ticks that each byte less costs.
 struct Prospects {
   Rate saves = {0, 1};
-  Rate costs = {1, 0};  // infinity: none can use fewer
+  Rate costs = {1, 0};  // infinite: no kernel can use fewer bytes
 };
 
-// A selection that differs from the picks only in kernels looked at so far.
+// A selection in which only kernels that were searched already may differ from their picks.
 struct State {
-  int64_t bytes;  // more than the picks take
+  int64_t bytes;  // bytes and ticks beyond those of the picks
   int64_t ticks;
-  size_t made;          // its latest change before `item`; kNone: none
-  size_t item = kNone;  // this kernel's item, if it is changed; else kNone
+  size_t made;          // index in made_ of its latest change, without `item`; kNone: none
+  size_t item = kNone;  // the changed item of the kernel that is being searched; kNone: unchanged
 };
 
 struct Made {
-  size_t before;  // the change made before it; kNone: none
+  size_t before;  // index in made_ of the change before; kNone: none
   size_t kernel;
   size_t item;
 };
 
-// Searches the core's kernels one after the other, those closest to the price first. Drops states
-// that another beats in bytes and ticks, and those that cannot beat the best selection so far. When
-// no state is left, or the end is reached, the best selection is proven optimal.
+// Searches the kernels of the core in ascending order of `distance`. Drops states that another
+// state beats in bytes and ticks, and states that cannot beat the best selection so far. When no
+// state is left, or all kernels are searched, the best selection is proven optimal.
 class Search {
  public:
   Search(const Kernels& kernels, const Relaxation& relaxation)
@@ -201,7 +203,7 @@ class Search {
     }
   }
 
-  // Returns false when there were too many states.
+  // Returns false if there were too many states to finish.
   bool Run(size_t most_states) {
     const std::vector<Core> cores = FindCores();
     const std::vector<Prospects> prospects = FindProspects(cores);
@@ -224,7 +226,8 @@ class Search {
     return items;
   }
 
-  // Returns the most by which the best selection may exceed the relaxation's bound.
+  // Returns the time by which the best selection exceeds the relaxation's bound: no selection is
+  // faster than the best one by more.
   double GapMs() const {
     const Rate& price = relaxation_.price;
     return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
@@ -234,12 +237,12 @@ class Search {
   }
 
  private:
-  // Returns the cost of the change at the price, in ticks times price.bytes.
+  // Returns the cost of a change at the price, in ticks times price.bytes.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
 
-  // Returns whether no selection with this change comes near the best one.
+  // Returns whether every selection with this change is slower than the best one.
   bool IsHopeless(const Change& change) const {
     return CostOf(change.bytes, change.ticks) > CostOf(relaxation_.slack, best_.ticks);
   }
@@ -266,7 +269,7 @@ class Search {
     return cores;
   }
 
-  // Returns the prospects of the cores from each position on.
+  // Returns, for each position in `cores`, the prospects of the cores from there on.
   static std::vector<Prospects> FindProspects(const std::vector<Core>& cores) {
     std::vector<Prospects> prospects(cores.size() + 1);
     for (size_t at = cores.size(); at-- > 0;) {
@@ -283,22 +286,22 @@ class Search {
     return prospects;
   }
 
-  // Returns whether kernels still to come can save `ticks` (negative: can spare them) with `bytes`
-  // left (negative: missing).
+  // Returns whether the kernels that are not searched yet can save `ticks` (negative: can lose at
+  // most that many) with `bytes` more (negative: while giving up that many).
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;
   }
 
-  // Returns whether kernels still to come could make of the state a selection that is faster than
-  // the best, or as fast with fewer bytes.
+  // Returns whether changes of the kernels that are not searched yet could turn the state into a
+  // selection that is faster than the best one, or as fast with fewer bytes.
   bool MayImprove(const State& state, const Prospects& to_come) const {
     const int64_t behind = state.ticks - best_.ticks;
     return MayReach(behind + 1, relaxation_.slack - state.bytes, to_come) ||
            MayReach(behind, best_.bytes - 1 - state.bytes, to_come);
   }
 
-  // Merges two lists that are sorted by bytes, without states that another one beats.
+  // Merges two lists that are sorted by bytes, and drops states that another state beats.
   void Merge(const std::vector<State>& a, const std::vector<State>& b,
              std::vector<State>& merged) const {
     merged.clear();

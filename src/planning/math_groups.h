@@ -1,4 +1,4 @@
-// Legacy engines by the math type that they were measured with. Pure functions.
+// Groups legacy engines by the math type that they were measured with. Pure functions.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,16 @@
 
 namespace ucudnn::planning {
 
-// Candidates of one math type. Only such candidates may share a plan, because the caller sets one
-// math type for all.
+// Candidates of one math type. Only these may share a plan, because the caller sets one math type
+// for all pieces.
 struct MathGroup {
   MathType math;
-  // Engines have the names that they have in a problem of this math type.
+  // Engines are named as in a problem of this math type.
   std::vector<Candidate> candidates;
 };
 
-// Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
+// Returns the measurements of `problem`'s legacy engines by math type. Rows of other engines are
+// left out.
 std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
                                    const std::vector<MicroConfiguration>& measured);
 // Returns the candidates of the problem's own math type.

@@ -1,4 +1,4 @@
-// The micro-batch sizes that a policy considers. Pure functions. Source: mu-cuDNN, section III-D
+// The micro-batch sizes that a policy considers. Pure function. Source: mu-cuDNN, section III-D
 // (policies undivided, powerOfTwo, all).
 #pragma once
 
@@ -10,8 +10,8 @@ namespace ucudnn::planning {
 
 // Returns the sizes to measure, ascending, for a mini-batch of `n` that may be divided at multiples
 // of `step`. undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are
-// no multiple of `step` are left out, except n and the remainder n mod step, which only a last
-// piece may have.
+// no multiple of `step` are left out, except n and n mod step, the rest that only a last piece may
+// have.
 std::vector<int> MicroBatchSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

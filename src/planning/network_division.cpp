@@ -10,7 +10,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Kernels for which one size is chosen, on all their lanes.
+// Kernels that get one size together, on all lanes on which one of them runs.
 struct Group {
   std::vector<size_t> kernels;
   std::vector<int> lanes;  // each once
@@ -24,7 +24,7 @@ std::vector<Group> OneEach(std::span<const NetworkKernel> kernels) {
   return groups;
 }
 
-// Groups lanes that share kernels: each group has one lane that represents it.
+// Groups the lanes that have kernels in common; one lane represents each group.
 class JoinedLanes {
  public:
   int Find(int lane) {
@@ -40,7 +40,7 @@ class JoinedLanes {
   std::unordered_map<int, int> next_;
 };
 
-// Returns a group for each set of joined lanes, with all their kernels.
+// Returns a group for each set of joined lanes, with all kernels on these lanes.
 std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
   JoinedLanes joined;
   for (const NetworkKernel& kernel : kernels) {
@@ -68,15 +68,15 @@ size_t Least(const NetworkKernel& kernel) {
   return kernel.choices[0].WorkspaceBytes();
 }
 
-// Returns the least workspace with which every kernel of a group can run.
+// Returns the smallest workspace with which every kernel of a group can run.
 size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
   size_t bytes = 0;
   for (const size_t kernel : group.kernels) bytes = std::max(bytes, Least(kernels[kernel]));
   return bytes;
 }
 
-// Returns the number of bytes by which the budget is less than the least that all groups need on
-// all their lanes.
+// Returns how many bytes the budget lacks to give every group its smallest workspace on each of its
+// lanes.
 size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
                size_t budget_bytes) {
   size_t left = budget_bytes, missing = 0;
@@ -99,13 +99,13 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Returns the sizes to choose from for a group, ascending: the least, and every larger one within
-// the budget that makes one of its kernels faster. Bytes are summed over all lanes, times over all
-// kernels.
+// Returns the sizes to choose from for a group, ascending: the smallest, and every larger one
+// within the budget that makes one of its kernels faster. Bytes are summed over the group's lanes,
+// times over its kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
-  std::vector<std::pair<size_t, double>> savings;  // one lane's size, and the time that it saves
+  std::vector<std::pair<size_t, double>> savings;  // a size on one lane, and the time that it saves
   for (const size_t number : group.kernels) {
     const NetworkKernel& kernel = kernels[number];
     double slower_ms = kernel.choices[0].TimeMs();
@@ -122,7 +122,7 @@ Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, si
   std::sort(savings.begin(), savings.end());
   Choices choices = {{Least(group, kernels) * group.lanes.size(), time_ms}};
   for (const auto& [bytes, saved_ms] : savings) {
-    // Rounding may leave a little less than zero.
+    // Rounding may make the difference slightly negative.
     time_ms = std::max(0.0, time_ms - saved_ms);
     const size_t all_lanes = bytes * group.lanes.size();
     if (choices.back().workspace_bytes < all_lanes) choices.push_back({all_lanes, time_ms});
@@ -199,8 +199,9 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   if (Missing(groups, kernels, budget_bytes) > 0) return by_kernel();
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
-  // A single lane never takes more than its kernels' slots together. Several lanes of one size may:
-  // some lanes then have more than their kernels can use, because another lane needs that size.
+  // A slot for one lane is never larger than the slots of its kernels together. Joined lanes of one
+  // size may need more: a lane has more than its own kernels can use if another lane needs that
+  // size.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

@@ -13,7 +13,7 @@ using Candidates = std::vector<const Candidate*>;
 enum class Whose { kAny, kNative };
 
 // Returns the fastest candidate that takes the whole mini-batch within `workspace_bytes`; null if
-// there is none.
+// no candidate does.
 const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace_bytes,
                               Whose whose) {
   const Candidate* fastest = nullptr;
@@ -30,7 +30,7 @@ bool Gains(double time_ms, const Candidate* over) {
   return over == nullptr || time_ms < (1 - kHysteresis) * over->micro.time_ms;
 }
 
-// Returns the fastest tiles in every workspace that the request allows.
+// Returns the fastest tiles in every workspace that the request allows, by ascending workspace.
 std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
                                             PromiseRequest request) {
   std::set<size_t> sizes;

@@ -1,5 +1,5 @@
 // Promises that need nothing of the caller's workspace. ucudnn brings the workspace that the plan
-// needs; if it has no memory to bring, an engine that needs none runs instead. Pure functions over
+// needs; if it has none, an engine that needs no workspace runs instead. Pure functions over
 // measurements (docs/design.md, invariants 2 and 7).
 #pragma once
 
@@ -13,32 +13,32 @@
 namespace ucudnn::planning {
 
 // Returns the configurations that Workspace Division may choose from, in ascending order of
-// workspace and descending order of time; the first needs no workspace. They are undivided ones,
-// and those of the desirable set and of `tilings` that are faster by kHysteresis than every
-// undivided one in as much workspace. Empty if no engine of the caller's API runs undivided without
-// workspace.
+// workspace and descending order of time. The first needs no workspace. The others are undivided,
+// or are divisions (of the desirable set or of `tilings`) that are faster by kHysteresis than every
+// undivided configuration in as much workspace. Empty if no engine of the caller's API runs
+// undivided without workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// Returns the fastest of OwnedChoices as a promise: workspace_bytes is 0, and owned_bytes is the
-// workspace of the plan, at most the request's limit. `reported` is the undivided engine, with the
-// plan's time.
+// Returns the fastest of OwnedChoices as a promise: workspace_bytes is 0, owned_bytes is the
+// workspace of the plan, at most the request's limit. `reported` is the engine without workspace,
+// with the plan's time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// Makes an owned promise for a given plan, whose pieces are among `measured`.
+// Makes an owned promise for the plan `configuration`, whose pieces are among `measured`.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// Reduces a promise to its undivided engine, which needs none of ucudnn's workspace.
+// Reduces a promise to its undivided engine, which needs no workspace of ucudnn.
 Promise UndividedAlone(Promise promise);
 
-// Reduces a promise to Promise::alone, pieces of the reported algorithm, for calls that only this
-// algorithm serves. ucudnn brings the workspace that exceeds the caller's. REQUIRES: the promise
-// has such pieces.
+// Reduces a promise to its `alone`, for calls that only the reported algorithm serves. ucudnn
+// brings workspace if `alone` needs more than the promise has of the caller's. REQUIRES: `alone`
+// has runs.
 Promise Alone(Promise promise);
 
 }  // namespace ucudnn::planning

@@ -11,7 +11,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Held while any plug-in solves: two plug-ins may share the library beneath them.
+// Held while any plug-in solves, because two plug-ins may use the same library, which need not be
+// thread-safe.
 Mutex solving;
 
 class PluginSolver : public DivisionSolver {

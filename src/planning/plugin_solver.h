@@ -1,6 +1,6 @@
-// Solvers of Workspace Division in libraries that are opened at run time; solver_plugin.h declares
-// what they export. Only one plug-in of a process solves at a time; others wait, even if they are
-// in different libraries.
+// Solvers of Workspace Division in libraries that are opened at run time. solver_plugin.h declares
+// what such a library exports. At most one plug-in of the process solves at a time; others wait,
+// even if they are in different libraries.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,9 @@
 
 namespace ucudnn::planning {
 
-// Opens the library at `path` and never closes it. `name` is the solver's name. After `most_time`
-// the solver returns the best selection so far. The error says why there is no solver.
+// Opens the library at `path`, which is never closed. `name` is what Name() returns. After
+// `most_time` the solver returns the best selection that it has found. The error says why there is
+// no solver.
 Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path, const char* name,
                                                          std::chrono::milliseconds most_time);
 

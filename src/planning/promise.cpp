@@ -33,7 +33,7 @@ NumericClass ClassOf(const Candidates& candidates, const MicroConfiguration& mic
 }
 
 // Returns whether every piece is at least as exact and as deterministic as the largest one, whose
-// engine is reported.
+// engine is reported to the caller.
 bool LargestIsLeast(const Configuration& configuration, const Candidates& allowed) {
   const NumericClass reported = ClassOf(allowed, configuration.Largest());
   return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
@@ -43,9 +43,9 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
 }
 
 // Returns the fastest division whose largest piece `may_be_largest` accepts and for which
-// LargestIsLeast holds; none if none takes less than `below_ms`. Solves Workspace Reuse once for
-// each numeric class and determinism that the largest piece may have, with only those pieces that
-// may follow such a piece. Among equal times the more exact one wins, then the deterministic one.
+// LargestIsLeast holds; none if no such division takes less than `below_ms`. Solves Workspace Reuse
+// once for each numeric class and determinism of the largest piece, with the pieces that are
+// allowed beside it. Of equally fast divisions the more exact one wins, then the deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
                                           double below_ms, MayBeLargest may_be_largest) {
@@ -92,14 +92,14 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 }
 
 // Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
-// is `largest`: it must be at least as exact, and what is reported must not be more exact than the
-// plan.
+// is `largest`: the engine must be at least as exact as the plan, and the reported engine must not
+// be more exact than the plan.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
 
-// Tells whether a plan with a given largest piece can be promised: some undivided engine of the
-// caller's API must be allowed to replace it.
+// Tells whether a plan with a given largest piece can be promised: an undivided engine of the
+// caller's API must be able to replace it.
 class Promisable {
  public:
   Promisable(const Candidates& allowed, int n) {
@@ -119,7 +119,7 @@ class Promisable {
   std::set<NumericClass> undivided_;
 };
 
-// Returns the fastest promisable undivided engine that the caller's API does not have.
+// Returns the fastest undivided engine that can be promised although the caller's API lacks it.
 const Candidate* FastestForeign(const Candidates& allowed, int n) {
   const Promisable promisable(allowed, n);
   return Fastest(allowed, n, [&](const Candidate& candidate) {
@@ -139,8 +139,8 @@ Baselines BaselinesOf(const Candidates& allowed, int n) {
   return fastest;
 }
 
-// Returns the fastest division into several pieces that can be promised; none if none takes less
-// than `below_ms`.
+// Returns the fastest division into several pieces that can be promised; none if no such division
+// takes less than `below_ms`.
 std::optional<Configuration> BestDivided(const Candidates& allowed, const PromiseRequest& request,
                                          double below_ms) {
   const Promisable promisable(allowed, request.n);
@@ -149,8 +149,8 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
   });
 }
 
-// Returns the candidate that replaces a plan which needs `plan_bytes`: the fastest undivided engine
-// within those bytes, else the one that exceeds them least. Null if `serves` accepts none.
+// Returns the candidate that replaces a plan of `plan_bytes`: the fastest undivided engine within
+// these bytes, else the one that exceeds them least. Returns null if `serves` accepts none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
@@ -168,10 +168,10 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// Returns the promise of `configuration`, whose largest piece is given, with its own workspace or,
-// if no undivided engine fits that, with a little more. A deterministic plan that only a
-// non-deterministic engine can replace is promised as not deterministic. None if no undivided
-// engine within the limit is as exact as the plan.
+// Returns the promise of `configuration`, whose largest piece is given. Its workspace is the plan's
+// own or, if no undivided engine fits that, the least one that an undivided engine fits. A
+// deterministic plan is promised as not deterministic if only such an engine can replace it.
+// Returns none if no undivided engine within the limit is as exact as the plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {
@@ -200,7 +200,7 @@ std::optional<Promise> PromiseOf(const Configuration& configuration,
   return promise;
 }
 
-// Returns the promise of `configuration`, whose runs are all among `allowed`.
+// Returns the promise of `configuration`, whose pieces are all among `allowed`.
 std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
                                  const PromiseRequest& request) {
   const Candidate* const largest = Find(allowed, configuration.Largest());
@@ -208,8 +208,8 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`. The
-// order of the candidates does not matter.
+// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`,
+// whatever the order of the candidates.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
   const auto costs = [](const MicroConfiguration& micro) {
@@ -223,13 +223,13 @@ const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& reque
   return fastest;
 }
 
-// Returns the promise of the fastest tiles none of which is coarser than `coarsest`.
+// Returns the promise of the fastest tiles that are no coarser than `coarsest`.
 std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Candidates& allowed,
                                       const PromiseRequest& request, NumericClass coarsest) {
   auto configuration = FastestTiles(tilings, request, coarsest);
   if (!configuration) return std::nullopt;
-  // A program asks the library about the reported engine. The library knows neither tiles nor
-  // engines that the program's API lacks.
+  // The largest piece is passed as not native: the program will ask the library about the reported
+  // engine, and the library knows neither tiles nor engines that the program's API lacks.
   return PromiseOf(*configuration, {configuration->Largest(), coarsest, false}, allowed, request);
 }
 
@@ -239,7 +239,7 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
                                                 const PromiseRequest& request) {
   Candidates allowed;
   for (const Candidate& candidate : measured) {
-    // Others may have written the store, and a time that is not finite cannot be compared.
+    // Another program may have written the store. A time that is not finite cannot be compared.
     if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
     if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !candidate.micro.deterministic) continue;
@@ -264,9 +264,9 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
-  // A division must gain enough over the best undivided engine. That engine, if the caller's API
-  // lacks it, must gain enough over the best engine of the API. All three are the best that can be
-  // promised, so that an engine that cannot be promised does not hide the next.
+  // A division must gain enough over the best undivided engine, and that engine, if the caller's
+  // API lacks it, over the best engine of the API. All three are the best that can be promised, so
+  // that an engine that cannot be promised does not hide the next best.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;
@@ -367,7 +367,7 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
-    // A workspace plan may name tiles, which are not whole images.
+    // A workspace plan may contain tiles, which are no pieces of whole images.
     const bool images = candidate->micro.tile == TileLengths{};
     if (candidate->micro.engine == engine && images) usable.push_back(candidate->micro);
   }

@@ -19,7 +19,7 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
   const auto sum = std::find_if(measured.begin(), measured.end(),
                                 [](const auto& row) { return row.engine.is_partial_sum(); });
   const size_t packed_bytes = PackedBytes(tiles.kinds[kind]);
-  // Another tensor of a tile like this may be the packed one.
+  // A tile of the same problem may pack its other tensor, which needs other bytes.
   const auto pack = std::find_if(measured.begin(), measured.end(), [&](const auto& row) {
     return row.engine.is_packing() && row.workspace_bytes == packed_bytes;
   });

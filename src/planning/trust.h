@@ -1,34 +1,35 @@
-// Says whether a plan may run, and on which proof. Plain values.
+// Whether a plan may run, and which proof that takes. Plain values.
 #pragma once
 
 #include <string>
 
 namespace ucudnn::planning {
 
-// The comparisons that count as proof.
+// Which comparison is required, and whether it may be made now.
 enum class Proof {
-  kKnown,      // an earlier comparison by any process; none may be made now
-  kKnownHere,  // an earlier comparison in this process; none may be made now
-  kOnce,       // one comparison on this platform, by any process
-  kHere,       // a comparison in this process, so that its pieces have run here
+  kKnown,      // an earlier comparison by any process; no new one may be made
+  kKnownHere,  // an earlier comparison in this process; no new one may be made
+  kOnce,       // one comparison on this platform, by any process; made now if there is none
+  // A comparison in this process, so that the pieces have run here; made now if there is none.
+  kHere,
 };
 
 constexpr bool IsHere(Proof proof) { return proof == Proof::kHere || proof == Proof::kKnownHere; }
 constexpr bool MayCompare(Proof proof) { return proof == Proof::kOnce || proof == Proof::kHere; }
-// Returns the proof that counts instead of `proof` while no comparison may be made.
+// Returns the proof to ask for in place of `proof` when no comparison may be made.
 constexpr Proof WithoutComparing(Proof proof) {
   return IsHere(proof) ? Proof::kKnownHere : Proof::kKnown;
 }
 
 struct Trust {
   enum class Kind {
-    kTrusted,  // each of its pieces was compared once with the undivided output
-    kUnknown,  // not compared, and not now: a later call may try again
-    kWrong,    // compared and found wrong: its pieces are never planned with again
-    kSlower,   // equal, but not faster than Compare::faster_than where both were timed in place
+    kTrusted,  // each of the plan's pieces was compared once with the undivided output
+    kUnknown,  // not compared, and not possible now: a later call may try again
+    kWrong,    // compared and found wrong: the plan's pieces are never used again
+    kSlower,   // equal, but not faster in place than Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
-  std::string message;  // why not
+  std::string message;  // why the plan is not trusted
 
   bool operator==(const Trust&) const = default;
 };

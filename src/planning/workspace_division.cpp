@@ -8,7 +8,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Sizes come from files too, so a sum may not fit.
+// Sizes may come from files, so their sum may exceed size_t.
 size_t SaturatingSum(size_t a, size_t b) {
   return a > std::numeric_limits<size_t>::max() - b ? std::numeric_limits<size_t>::max() : a + b;
 }
@@ -40,7 +40,8 @@ Result<Selection> Solve(std::span<const DesirableConfigurations> kernels,
   return solver.Solve(choices, budget_bytes);
 }
 
-// In one shared segment each kernel is as fast as the whole budget allows it to be.
+// In one shared segment each kernel can use the whole budget, so each takes its fastest
+// configuration within it.
 Selection FastestWithin(std::span<const DesirableConfigurations> kernels, size_t budget_bytes) {
   Selection selection;
   for (const DesirableConfigurations& kernel : kernels) {

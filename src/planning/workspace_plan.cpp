@@ -19,18 +19,21 @@ namespace {
 
 // No file of kMostPlanKernels kernels is larger.
 constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
-// The most runs of one plan: no plan that ucudnn composes has as many.
+// The most runs of one plan. Plans that ucudnn composes have fewer.
 constexpr size_t kMostRuns = 64;
 constexpr const char* kFormat = "ucudnn-workspace-plan";
-constexpr size_t kLongestEngine = 1000;  // knobs and fusions make it long
+// Engines with many knobs and fused operations have long texts.
+constexpr size_t kLongestEngine = 1000;
 
-// A call follows the file's kernel whatever alignment the file's pieces were measured with.
+// Returns the key of a problem in the file: a call follows the file's kernel whatever alignment its
+// pieces were measured with.
 ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   problem.alignment = 1;
   return problem;
 }
 
-// Returns whether there is a division of this name; none is named: it stays.
+// Sets `found` to the division of this name; for an empty name leaves it as it is. Returns false if
+// there is no division of this name.
 bool FindDivision(const std::string& name, WorkspaceDivision& found) {
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
@@ -57,13 +60,13 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem. A kept entry comes after another kept one only if each
-// entry of its problem comes after each entry of the other's problem.
+// Keeps the first entry of each problem. Its order_after keeps another problem only if all entries
+// of this problem say that they come after all entries of that other problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();
   std::vector<int> positions, entries;
-  std::vector<std::vector<int>> after;  // by entry of the file
+  std::vector<std::vector<int>> after;  // for each entry of the file
   for (WorkspacePlanKernel& kernel : all) {
     auto& known = kernel.api == Api::kLegacy ? plan.legacy_positions : plan.graph_positions;
     const auto [entry, fresh] =
@@ -91,7 +94,7 @@ void KeepFirstOfEach(WorkspacePlan& plan) {
   }
 }
 
-// Numbers the segments from 0.
+// Collects the kernels of each of the file's segments, and numbers the segments from 0.
 Status FindSegments(WorkspacePlan& plan) {
   if (!plan.total_bytes) return Status::Ok();
   std::map<int, std::vector<int>> of_segment;
@@ -214,7 +217,7 @@ Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
 
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path) {
   std::error_code error;
-  // Reading a pipe or a device may never end, or never begin.
+  // Only a regular file is read: opening or reading a pipe or a device may block for ever.
   if (!std::filesystem::is_regular_file(path, error)) {
     return Status::Error(path + ": " + (error ? error.message() : "is no regular file"));
   }

@@ -1,7 +1,6 @@
-// Workspace plans (`ucudnn-workspace-plan`, as `ucudnn workspace -o` writes them): which
-// configuration each kernel runs, and which kernels share a workspace. Plain values. Other programs
-// may have written a file, so every value is checked here; only what the real library knows is
-// checked later.
+// Workspace plans (`ucudnn-workspace-plan`, written by `ucudnn workspace -o`): which configuration
+// each kernel runs, and which kernels share a workspace. Plain values. Other programs may have
+// written a file, so every value is checked here, except for what only the real library can check.
 #pragma once
 
 #include <optional>
@@ -27,36 +26,37 @@ constexpr size_t kMostPlanLanes = 4096;
 
 struct WorkspacePlanKernel {
   ConvolutionProblem problem;   // with its mini-batch
-  Api api = Api::kLegacy;       // the API that it is called through
-  Configuration configuration;  // of n images, or of the tiles of its grid
-  // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
+  Api api = Api::kLegacy;       // the API through which it is called
+  Configuration configuration;  // for n images, or for the tiles of its grid
+  // An index into WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  // Number of lanes on which kernels of its segment run, as far as this entry knows.
+  // Number of lanes on which kernels of its segment run, as this entry of the file states it.
   size_t lanes = 1;
-  // Positions in WorkspacePlan::kernels, ascending, possibly its own. The program promises that a
-  // call of this kernel begins on the device only after the latest call of each of those kernels
-  // has ended, whatever their lanes.
+  // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
+  // program promises that a call of this kernel begins on the device only after the latest calls of
+  // these kernels have ended, whichever lanes they are on.
   std::vector<int> order_after;
 
-  // `has_total`: the file has total_bytes; `kernels` is their number.
+  // `has_total` says that the file has total_bytes; `kernels` is the number of its kernels.
   void Members(json::Object& member, bool has_total, size_t kernels);
 };
 
 // A part of ucudnn's own workspace that several kernels share.
 struct WorkspacePlanSegment {
-  size_t bytes = 0;  // need of the largest kernel of the segment
-  // Each kernel of the segment comes after every other one and after itself, so all lanes may use
-  // the same bytes.
+  size_t bytes = 0;  // the largest workspace of its kernels
+  // True if each kernel of the segment comes after every other one and after itself, so that all
+  // lanes may use the same bytes.
   bool ordered = false;
-  // Number of lanes of the kernel that has most lanes; 1 for an ordered segment.
+  // The largest number of lanes among its kernels; 1 for an ordered segment.
   size_t copies = 1;
 };
 
 struct WorkspacePlan {
   std::string device;                 // as the driver names it
   int cudnn = 0;                      // cudnnGetVersion(); 0: unknown
-  std::optional<size_t> limit_bytes;  // of each kernel's workspace; none: no limit
-  std::optional<size_t> total_bytes;  // one budget for all kernels; none: each uses its caller's
+  std::optional<size_t> limit_bytes;  // ceiling of each kernel's workspace; none: no limit
+  // One budget for all kernels; none: each kernel uses its caller's workspace.
+  std::optional<size_t> total_bytes;
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   std::vector<WorkspacePlanKernel> kernels;  // one for each problem and API
   std::vector<WorkspacePlanSegment> segments;
@@ -65,11 +65,11 @@ struct WorkspacePlan {
   // Lists the members of the file, which `ucudnn workspace -o` writes.
   void Members(json::Object& member);
 
-  // Returns the position of the kernel that calls of this problem and API follow, whatever its
-  // alignment; -1: none. Plans of the graph API follow the legacy API's kernel if they have none of
-  // their own.
+  // Returns the index of the kernel that calls of this problem and API follow, whatever alignment
+  // the problem has; -1: none. Plans of the graph API follow the legacy kernel if there is none for
+  // their own API.
   int Find(const ConvolutionProblem& problem, Api api) const;
-  // Returns the mini-batch sizes, ascending, for which calls of this problem and API have a kernel
+  // Returns the mini-batch sizes, ascending, at which calls of this problem and API have a kernel
   // to follow.
   std::vector<int> BatchesOf(const ConvolutionProblem& problem, Api api) const;
 
@@ -80,10 +80,10 @@ struct WorkspacePlan {
 };
 
 // Parses a file's text. An error names the place of the wrong value and what was expected. If a
-// problem has several entries, as layers of one shape do, the first counts, because a call does not
-// tell its layer.
+// problem has several entries, as layers of one shape do, the first one is used, because a call
+// does not tell its layer.
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json);
-// Reads and parses a file, which must be a regular one; errors begin with its name.
+// Reads and parses a file, which must be a regular file. Errors begin with its path.
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path);
 
 }  // namespace ucudnn::planning

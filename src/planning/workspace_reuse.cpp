@@ -9,7 +9,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// T1 of the paper: the fastest micro-configuration of each size up to `n`; null if there is none.
+// T1 of mu-cuDNN's section III-B: the fastest micro-configuration of each size up to `n`; null if a
+// size has none.
 class FastestOfEachSize {
  public:
   explicit FastestOfEachSize(int n) : of_(static_cast<size_t>(n) + 1, nullptr) {}
@@ -45,8 +46,8 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   for (const MicroConfiguration& micro : measured) {
     if (micro.workspace_bytes <= limit_bytes) fastest.Add(micro);
   }
-  // Sizes rise, so a row that is no faster than a sum of smaller pieces is dropped before anything
-  // is built on it.
+  // Sizes ascend, so a row that is no faster than smaller pieces together is dropped before larger
+  // compositions are built from it.
   Compositions compositions(n, step);
   AdmitUpTo(n, n, step, fastest, compositions);
   if (!std::isfinite(compositions.Of(n).first)) return std::nullopt;
@@ -62,8 +63,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
     fastest.Add(*piece.micro);
     if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // When all pieces of up to some size are admitted, any of them may follow a largest piece of that
-  // size, and nothing larger may.
+  // When all pieces up to a size are admitted, these are the pieces that may follow a largest piece
+  // of that size.
   Compositions admitted(n, step);
   const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};
@@ -81,8 +82,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
   const int size = largest->micro_batch;
   Compositions others(n, step);
   AdmitUpTo(size - 1, n, step, fastest, others);
-  // If the largest piece is as fast as the fastest engine of its size, it is repeated, so that no
-  // third engine appears.
+  // If the largest piece is as fast as the fastest engine of its size, the largest piece is
+  // repeated, so that the division does not get a further engine.
   others.Admit(largest->time_ms <= fastest[size]->time_ms ? *largest : *fastest[size]);
   Configuration configuration = others.Divide(n - size);
   std::vector<Run>& runs = configuration.runs;

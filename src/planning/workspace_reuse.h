@@ -11,23 +11,24 @@
 namespace ucudnn::planning {
 
 // Returns the configuration of `n` images with at most `limit_bytes` of workspace that takes the
-// least total time (ms); among equal times, one with fewer pieces. `measured` is any set of
-// micro-configurations, in any order, of any sizes, with several engines for a size. Every
-// micro-batch but the last is a multiple of `step`. None if `n` cannot be composed. Exact: no
-// pruning loses the optimum.
+// least total time (ms); of equally fast ones, one with the fewest pieces. `measured` holds
+// micro-configurations in any order, of any sizes, and of any number of engines for a size. Every
+// micro-batch but the last is a multiple of `step`. Returns none if `n` cannot be composed. The
+// result is exact: no pruning loses the optimum.
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
 
-// A micro-configuration, and whether it may be a division's Largest(), whose engine is reported to
-// the caller.
+// A micro-configuration, and whether it may be the Largest() piece of a division, whose engine is
+// reported to the caller.
 struct Piece {
   const MicroConfiguration* micro = nullptr;
   bool may_be_largest = false;
 };
 
-// Runs OptimizeWorkspaceReuse on configurations whose largest piece may be Largest(), whatever
-// workspace they need. None if none takes less than `below_ms`. If a faster piece of the same size
-// may not be the largest, it is repeated behind the one that is. This function is exact too.
+// Like OptimizeWorkspaceReuse, but the Largest() piece must be one that `may_be_largest`, and there
+// is no limit of workspace. Returns none if no such division takes less than `below_ms`. If a
+// faster piece has the size of the largest one but may not be reported, it may be repeated behind
+// the reported one. The result is exact.
 std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
                                                              int step, double below_ms);
 

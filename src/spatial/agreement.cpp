@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<char, kMaxSpatial> kLetters = {'d', 'h', 'w'};
 constexpr std::string_view kClaimFormat = "ucudnn claim 2";
 
-// Appends a field of text: its length, a colon, its bytes.
+// Appends a text field: its length, a colon, and its bytes.
 void Append(std::string& text, std::string_view field) {
   text += std::to_string(field.size()) + ':';
   text += field;
@@ -37,13 +37,14 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// Names a rank of the job; `first` is the job's rank that is number 0 of the group.
+// Returns the name of number `rank` of the group as a rank of the job; `first` is the job's rank
+// that is number 0.
 std::string RankName(size_t rank, int first) {
   return "rank " + std::to_string(static_cast<size_t>(first) + rank);
 }
 
-// Returns "rank 0 has A, rank 2 has B" for the first rank that differs from rank 0; empty if none
-// does.
+// Returns "rank 0 has A, rank 2 has B" for the first rank that differs from the group's number 0;
+// empty if none does.
 std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;
@@ -122,8 +123,8 @@ std::string NameOf(const CallForm& form) {
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
-  // Members that the local extents change are not common; strides follow from the extents, or are a
-  // rank's own.
+  // Leaves out members that depend on the rank's own extents. Strides are left out, too: they
+  // follow from the extents, or are a rank's private matter.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
@@ -255,7 +256,8 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                                  std::optional<SpatialOnes> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // A pooling of two axes that is to be cut along d is refused by its stripes.
+    // Axes that the problem lacks are skipped here: Stripes::Make refuses a 2-D pooling that is to
+    // be cut along d.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;
     }

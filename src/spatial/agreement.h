@@ -1,5 +1,5 @@
 // The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
-// each rank computes from all claims. Each computes the same function of the same texts, so all
+// each rank computes from them. Every rank computes the same function of the same texts, so all
 // ranks act alike. Pure functions over plain values.
 #pragma once
 
@@ -19,90 +19,95 @@
 
 namespace ucudnn::spatial {
 
-// The window of a pooling, which may differ between ranks: a program that pools its whole image has
-// a window of its stripe's extents. Along axes that are not cut, all ranks have the same.
+// The window of a pooling, which may differ between ranks: if a program pools its whole image, each
+// rank's window has the extents of its stripe. Along axes that are not cut, all ranks have the same
+// window.
 struct OwnWindow {
   Spatial extents = {1, 1, 1};
   Spatial stride = {1, 1, 1};
-  Layout layout = Layout::kNchw;  // of its tensors; tensors are exchanged in the first rank's
+  // Layout of the rank's tensors; all ranks exchange them in the first rank's.
+  Layout layout = Layout::kNchw;
 
   bool operator==(const OwnWindow&) const = default;
 };
 
-// The claim of one rank.
+// What one rank tells the others of a kernel.
 struct Claim {
-  std::string options;  // ucudnn's version, grid, and all options that ranks must share, as text
-  std::string kernel;   // see KernelText
-  Spatial extents = {1, 1, 1};  // of the rank's own x, in every operation
-  OwnWindow window;             // for a pooling
+  // Ucudnn's version, the grid, and all options that ranks must share, as text.
+  std::string options;
+  std::string kernel;           // KernelText
+  Spatial extents = {1, 1, 1};  // extents of the rank's own x, whatever the operation is
+  OwnWindow window;             // set for a pooling
   uint64_t sequence = 0;        // number of the call, from 1
   uint64_t input_hash = 0;      // hash of the exchanged tensor's bits; 0: not computed
-  // ExtentsHash of every set of extents for which the rank has made the kernel before.
+  // The ExtentsHash of each set of extents for which the rank has made the kernel already.
   std::vector<uint64_t> prepared;
-  // Empty if the rank's own call ran on scratch memory; otherwise why it could not.
+  // Why the rank's own call could not run on scratch memory; empty: it could.
   std::string not_ready;
 };
 
 std::string EncodeClaim(const Claim& claim);
-// Fails for the text of another release, or of a stranger.
+// Fails if `text` is from another release, or is no claim.
 Result<Claim> DecodeClaim(std::string_view text);
 
-// Names the computation of a call, with a colon behind it; empty for a convolution.
+// Returns the name of what a call computes, followed by a colon; empty for a convolution.
 std::string NameOf(const CallForm& form);
 
-// Formats everything that ranks must have in common: the problem without the extents of x along the
-// axes that `grid` cuts, and without values that follow from them.
+// Formats everything that all ranks must have in common: the problem without the extents of x along
+// the axes that `grid` cuts, and without values that follow from these extents.
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid);
 
-// FNV-1a hash.
+// Returns the FNV-1a hash.
 uint64_t HashOf(std::string_view bytes);
-// Hash of the extents of every rank's x, and of every rank's window.
+// Returns a hash of all ranks' extents of x and all ranks' windows.
 uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
-// The agreement of the ranks.
+// What the ranks have agreed on.
 struct Agreed {
-  std::vector<Spatial> extents;    // of every rank's x, by its number in the group
-  std::vector<OwnWindow> windows;  // likewise
-  // Empty, or the reason why all ranks refuse the kernel; they go on with other kernels.
+  std::vector<Spatial> extents;    // extents of each rank's x, by its number in the group
+  std::vector<OwnWindow> windows;  // each rank's window, by its number in the group
+  // The reason why all ranks refuse the kernel (they go on with other kernels); empty: they do not.
   std::string refusal;
-  bool is_prepared = false;   // all ranks have made the kernel for these extents before
-  bool equal_inputs = false;  // all ranks hold the same bits: perhaps copies instead of stripes
+  bool is_prepared = false;  // all ranks have made the kernel for these extents already
+  // All ranks' inputs have the same bits, so they may be copies instead of stripes.
+  bool equal_inputs = false;
 };
 
-// Returns the verdict on the ranks' claims, which are ordered by number in the group. Fails if the
-// ranks do not make the same call, so that they cannot go on together; the error names a rank and
-// the values that differ. `first` is the job's rank that is number 0 of the group.
+// Returns what follows from the ranks' claims, which are in the order of numbers in the group.
+// Fails if the ranks do not make the same call, so that they cannot go on together; the error names
+// a rank and the values that differ. `first` is the rank of the job that is number 0 of the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
-// Decodes gathered claims and returns the verdict of Agree.
+// Decodes gathered claims and calls Agree.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
-// Encodes the next text that ranks exchange: a rank's numbers, or the reason why its part cannot be
-// made.
+// Encodes what ranks exchange after the claims: a rank's numbers, or the reason why its part of the
+// kernel cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// Decodes `count` numbers of each rank. Returns the error of the first rank that has one.
+// Decodes `count` numbers of each rank. If ranks have sent a reason instead, fails with that of the
+// first one.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
-// Returns whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or
-// copies.
+// Returns whether `grid` cuts the axis and every rank's extent along it is 1. Such tensors may be
+// stripes or copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
-// Returns the cut axes along which all ranks have copies instead of stripes, as `extents`, the
-// extents of each rank, show. `declared` is the user's statement about extents of 1. If it is none,
-// either meaning is accepted if it makes no difference; otherwise the error says what differs.
+// Returns the cut axes along which all ranks have copies instead of stripes, judging by `extents`,
+// the extents of each rank. `declared` is what the user says about extents of 1. Without it either
+// meaning is accepted if it makes no difference; otherwise the error says what differs.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// How the cut axes of a pooling are read.
+// How a pooling treats the cut axes.
 struct PooledAxes {
-  std::array<bool, kMaxSpatial> copied = {};  // see CopiedAxes
-  // Every rank's window covers its whole stripe, and the results are copies: the image is pooled to
-  // one element.
+  std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
+  // True if every rank's window covers its whole stripe and the results are copies: the image is
+  // pooled to one element.
   std::array<bool, kMaxSpatial> pooled = {};
 };
 Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,

@@ -1,4 +1,4 @@
-// The properties of a call beside its convolution on which splitting it depends. Plain values.
+// The properties of a call, besides its convolution, on which splitting depends. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace ucudnn::spatial {
 
-// The computation of a split call, if it only looks like a convolution.
+// What a split call computes. The kinds other than kConvolution are described in the form of a
+// convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
-  kBiasGradient,  // computed as a filter gradient with a filter of one tap, over an image of ones
-  kRows,          // nothing is computed: the rows beside the stripe are the result
+  kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones
+  kRows,          // computes nothing: the result is the stripe with the rows beside it
   kPooling,       // forward and backward_data with one window for each channel
   kNorm,          // batch normalisation in training; its gradient counts as backward_data
 };
@@ -25,20 +26,20 @@ inline bool HasParameterGradient(Operation operation, SplitWork work) {
 
 struct CallForm {
   SplitWork work = SplitWork::kConvolution;
-  // True if the call runs an execution plan of the graph API, whose scales are part of it.
+  // True if the call runs an execution plan of the graph API, which contains its scales.
   bool is_plan = false;
-  // The call is cudnnConvolutionBiasActivationForward, or a plan with operations behind its
-  // convolution.
+  // True if the call is cudnnConvolutionBiasActivationForward, or a plan with operations fused
+  // behind its convolution.
   bool is_fused = false;
-  bool is_identity = false;    // its activation does nothing
-  bool hides_nan = false;      // a fused operation, or a maximum, may turn NaN into a number
-  bool reads_result = false;   // beta is not 0, or z is y
-  bool is_replicated = false;  // all ranks have the same whole tensors: each makes its own call
-  bool recomputes = false;     // a norm's gradient without saved statistics
-  // Hash of the operations fused behind a plan's convolution, and of its scale; for a norm, of its
+  bool is_identity = false;    // the fused activation is the identity
+  bool hides_nan = false;      // a fused operation or a maximum may turn NaN into a number
+  bool reads_result = false;   // the call reads its old output: beta is not 0, or z is y
+  bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
+  bool recomputes = false;     // a norm's gradient that is given no saved statistics
+  // A hash of the operations fused behind a plan's convolution and of its alpha; for a norm, of its
   // epsilon.
   uint64_t operations = 0;
-  cudnn::PoolingKind pooling;  // for kPooling
+  cudnn::PoolingKind pooling;  // set for kPooling
 
   bool operator==(const CallForm&) const = default;
   uint64_t Hash() const {

@@ -1,8 +1,8 @@
-// Watches whether the other ranks of a group, and this rank's device, make progress in a series of
-// calls: the calls that hosts make, or the calls that devices begin. Each series has its own
-// numbers, and its own records, which all ranks post and compare.
+// Watches whether the other ranks of a group and this rank's device make progress in a series of
+// calls: either the calls that hosts make, or the calls that devices begin. Each series has its own
+// numbers and its own records, which all ranks post and compare.
 //
-// Thread-safe, except the Look functions, which one thread calls.
+// Thread-safe, except for the Look functions, which one thread calls.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,15 @@ namespace ucudnn::spatial {
 
 class CallWatch {
  public:
-  // A rank, and the last call of it that this rank knows.
+  // A rank, and its last call that this rank knows of.
   struct Slowest {
     int rank = 0;
     uint64_t last = 0;
     bool operator==(const Slowest&) const = default;
   };
 
-  // `rank` and `ranks` count within the group; `first` is the job's number of rank 0 of the group.
+  // `rank` and `ranks` count within the group. `first` is the job's rank that is number 0 of the
+  // group.
   CallWatch(int rank, int ranks, int first, const Patience& patience)
       : rank_(rank),
         records_(rank, ranks, first),
@@ -33,26 +34,26 @@ class CallWatch {
 
   CallRecords& records() { return records_; }
   const CallRecords& records() const { return records_; }
-  // The last call of this rank that needs the other ranks.
+  // The number of this rank's last call that needs the other ranks.
   uint64_t waiting() const { return waiting_.load(); }
   void set_waiting(uint64_t call) { waiting_.store(call); }
 
   // Notes that another rank has ended after `calls` calls.
   void HearLeave(int rank, uint64_t calls) { left_[static_cast<size_t>(rank)].calls.store(calls); }
-  // Returns a rank that ended before the call in which this rank waits, with its last call, or
-  // none. HearLeave and set_waiting write different words: whoever writes second and then calls
-  // this function sees the other's write.
+  // Returns a rank that ended before the call in which this rank waits, with that rank's last call;
+  // none if there is none. HearLeave and set_waiting write different words and may run at once: the
+  // thread that writes second sees the other's write when it calls this function.
   std::optional<Slowest> LeftBehind() const;
-  // Returns the rank that has made the fewest calls, among this rank and those that have not ended.
+  // Returns the rank with the fewest calls among this rank and the ranks that have not ended.
   Slowest SlowestPresent() const;
 
-  // Judges whether the other ranks come to the call in which this rank waits.
+  // Judges whether the other ranks make progress towards the call in which this rank waits.
   Patience::Verdict LookAtRanks(Patience::Clock::time_point now);
-  // What the last LookAtRanks saw.
+  // What the last LookAtRanks saw: the slowest rank, and the call that was awaited.
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
-  // Judges the device, which must move (`moves`) once all ranks have come.
+  // Judges whether the device makes progress (`moves`), as it must when all ranks have come.
   Patience::Verdict LookAtDevice(bool moves, Patience::Clock::time_point now) {
     return device_wait_.Look(!all_came() || moves, now);
   }

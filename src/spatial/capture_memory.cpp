@@ -47,7 +47,8 @@ Result<ExchangeResources*> CaptureMemory::Take(const cuda::Capture& capture, CUs
     held->hold = cuda::CaptureHold(outside.driver, capture);
     UCUDNN_RETURN_IF_ERROR(held->device.EnterCapture(origin));
     if (former != nullptr) {
-      // Exchanges keep one order, whatever streams the calls are on.
+      // The exchanges on the new stream follow those on the former one, so that the capture's
+      // exchanges keep the order of its calls.
       UCUDNN_RETURN_IF_ERROR(former->device.entered.Record(former->device.stream.get()));
       UCUDNN_RETURN_IF_ERROR(former->device.entered.HoldBack(held->device.stream.get()));
     }

@@ -1,7 +1,7 @@
 // The device resources of split calls inside CUDA graph captures. A graph may run at any time while
-// it exists, beside any other call, so each capture has its own stream, events and buffer until no
-// graph of it can run any more. Then the next capture takes them; they are freed if the limit
-// leaves no room for others. Not thread-safe: a rank makes one call at a time.
+// it exists, beside any other call, so each capture has a stream, events and a buffer of its own
+// until none of its graphs can run any more. Then another capture takes them, or they are freed if
+// the limit leaves no room. Not thread-safe: a rank makes one call at a time.
 #pragma once
 
 #include <list>
@@ -15,18 +15,17 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // The needs of a call.
+  // What a call needs.
   struct Need {
-    // What was compiled for the call. A graph may launch it, so it lives as long as the capture's
-    // graphs.
+    // The kernel of the call, which is kept as long as a graph of the capture may launch its parts.
     std::shared_ptr<const void> kernel;
-    size_t bytes = 0;        // of the buffer
-    size_t most_bytes = 0;   // the limit of all memory that the rank owns on the device
-    size_t other_bytes = 0;  // other memory of the rank, including what the call adds
+    size_t bytes = 0;        // size of the buffer
+    size_t most_bytes = 0;   // the limit for all memory that the rank owns on the device
+    size_t other_bytes = 0;  // the rank's other memory, including what this call adds
   };
 
-  // Returns the resources for a call on `origin`, which is in `capture`. Earlier calls of the
-  // capture keep the resources with which they were recorded, and run before this one. `outside`
+  // Returns the resources for a call on `origin`, which is in `capture`. If an earlier call of the
+  // capture had a smaller buffer, it keeps its own resources, and runs before this one. `outside`
   // are the resources of calls that are not captured.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
@@ -40,10 +39,10 @@ class CaptureMemory {
     std::set<std::shared_ptr<const void>> kernels;
     ExchangeResources device;
   };
-  // Returns resources with a buffer of at least `bytes`: free ones, or new ones within the limit.
+  // Returns free resources with a buffer of at least `bytes`, or makes new ones within the limit.
   Result<Held*> FreeOrNew(size_t bytes, const Need& need, const ExchangeResources& outside);
 
-  std::list<Held> held_;  // in the order of their creation
+  std::list<Held> held_;  // in the order in which they were made
 };
 
 }  // namespace ucudnn::spatial

@@ -1,6 +1,6 @@
 // Arithmetic on one number for each channel, in device memory, by cuDNN's own functions. Numbers
-// are packed, fp64 beside fp64 tensors and fp32 else. A call allocates nothing and enqueues one
-// kernel on the handle's stream. Not thread-safe.
+// are packed; they are fp64 if the tensors are, else fp32. A call allocates nothing and enqueues
+// one kernel on the handle's stream. Not thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -15,28 +15,29 @@ namespace ucudnn::spatial {
 
 class ChannelNumbers {
  public:
-  // `type` is the numbers' type. Fails if the library lacks a function.
+  // `type` is the type of the numbers. Fails if the library lacks a function.
   static Result<std::unique_ptr<ChannelNumbers>> Make(const cudnn::Functions& functions,
                                                       DataType type, int channels);
   ~ChannelNumbers();
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  // Returns the bytes of all channels' numbers, rounded up so that any kernel of cuDNN may read
-  // numbers that begin behind them.
+  // Returns the bytes of all channels' numbers, rounded up so that what follows them is aligned for
+  // any kernel of cuDNN.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;
-  // to = alpha from + beta to. If beta is 0, here and below, `to` is not read.
+  // Computes to = alpha from + beta to. If beta is 0, here and below, `to` is not read.
   Status Add(cudnnHandle_t handle, double alpha, CUdeviceptr from, double beta,
              CUdeviceptr to) const;
-  // to = a_scale a + b_scale b. `to` may be a.
+  // Computes to = a_scale a + b_scale b. `to` may be `a`.
   Status Sum(cudnnHandle_t handle, double a_scale, CUdeviceptr a, double b_scale, CUdeviceptr b,
              CUdeviceptr to) const;
-  // to = scale a b + beta to. `to` may be a.
+  // Computes to = scale a b + beta to. `to` may be `a`.
   Status Multiply(cudnnHandle_t handle, double scale, CUdeviceptr a, CUdeviceptr b, double beta,
                   CUdeviceptr to) const;
-  // to = 1 / sqrt(variance + epsilon). The numbers at `zeros` and `ones` must be 0 and 1.
+  // Computes to = 1 / sqrt(variance + epsilon). The numbers at `zeros` must be 0, and the numbers
+  // at `ones` must be 1.
   Status InverseDeviation(cudnnHandle_t handle, double epsilon, CUdeviceptr variance,
                           CUdeviceptr zeros, CUdeviceptr ones, CUdeviceptr to) const;
 

@@ -108,7 +108,7 @@ Status ConvolutionSlice::PlanTerms(const PlanContext& context, const Stripes& st
   return Status::Ok();
 }
 
-// Packs some taps of the filter.
+// Plans a packed copy of the taps of `term`, unless they are the whole filter.
 void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& step) const {
   const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
                             problem_.w[2]};
@@ -135,8 +135,7 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& ste
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
                                          const ConvolutionProblem& problem, Places& places,
                                          Step& step) {
-  // The convolution's workspace is at most as large as the received rows, if an engine manages with
-  // that.
+  // An engine is preferred whose workspace is no larger than the received rows.
   EngineDemand demand = context.demand;
   demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -162,8 +161,8 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   step.is_added = true;
   Places places(received_end_);
 
-  // The received rows in place or, if the term reads only some of them, a packed copy of these
-  // rows.
+  // The convolution reads the received rows in place or, if the term reads only some of them or
+  // they are not aligned, a packed copy.
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);
@@ -255,7 +254,8 @@ void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& 
         .push_back({Source::kFused, operand, BoxCopy(extents, strides, packed, element),
                     first * static_cast<int64_t>(element), place});
   };
-  if (context.demand.fused_plan == nullptr) return add(0, problem_.type);  // z
+  // z of cudnnConvolutionBiasActivationForward
+  if (context.demand.fused_plan == nullptr) return add(0, problem_.type);
   const std::vector<cudnn::FusedOperand>& operands =
       context.demand.fused_plan->convolution.operands;
   for (size_t i = 0; i < operands.size(); ++i) {

@@ -1,6 +1,6 @@
-// A slice of a split convolution, and of calls that look like one. Received rows are added by small
-// convolutions, or boundary rows are computed anew from own and received rows together, or received
-// rows are copied into the result.
+// The plan of a slice of a split convolution, or of a call in the form of one. Received rows are
+// added by small convolutions, or rows at the cuts are computed anew from own and received rows
+// together, or received rows are copied into the result.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace ucudnn::spatial {
 
 // How received rows become part of the result.
 enum class Correction {
-  kAdded,       // their contribution is added to the result of the caller's own call
-  kRecomputed,  // results that they touch are computed anew and overwritten
-  kPlaced,      // they are copied into the result
+  kAdded,       // the rows' contribution is added to the result of the caller's own call
+  kRecomputed,  // results that depend on them are computed anew and overwritten
+  kPlaced,      // the rows are copied into the result
 };
 
-// Linear calls in 32 and 64 bits are corrected by adding. Filter gradients always are, because
-// their sums have at least 32 bits.
+// Returns kAdded for linear calls in 32 and 64 bits, and for all filter gradients, which are summed
+// in at least 32 bits.
 Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
 
 class ConvolutionSlice : public SlicePlan {
@@ -35,38 +35,40 @@ class ConvolutionSlice : public SlicePlan {
 
  private:
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
-  // Elements of an operand that are packed at `to`: in the buffer before a small convolution, or in
-  // the kept memory before the caller's own call.
+  // Elements of an operand that are copied to place `to` in packed form: into the buffer before a
+  // small convolution, or into the kept memory before the caller's own call.
   struct Fetch {
     Source source = Source::kReceived;
-    size_t operand = 0;  // number of the fused operand, for kFused
+    size_t operand = 0;  // index of the fused operand, for kFused
     BoxCopy copy;
     int64_t from = 0;  // bytes into the source
     size_t to = 0;
   };
   struct Step {
     std::unique_ptr<SmallConvolution> convolution;
-    size_t zero_place = 0, zero_bytes = 0;  // set to 0 before the fetches
+    // Set to 0 before the fetches, because padding is not fetched.
+    size_t zero_place = 0, zero_bytes = 0;
     std::vector<Fetch> fetches;
-    size_t exchanged = 0, image = 0, workspace = 0;  // places of its operands
-    // A fused operand that is laid out like the result, with as many elements.
+    size_t exchanged = 0, image = 0, workspace = 0;  // places of the convolution's operands
+    // A fused operand that has one element for each element of the result, in the same layout.
     struct Fused {
       size_t operand = 0, place = 0;
     };
     std::vector<Fused> fused;
     bool keeps_fused = false;      // fused operands are in the kept memory
-    std::vector<Fetch> kept;       // Keep fetches these
-    std::optional<size_t> filter;  // none: the caller's filter
-    // Place of the result's box in the buffer or in the kept memory. Without a place, the result is
-    // the whole filter gradient in place.
+    std::vector<Fetch> kept;       // what Keep fetches
+    std::optional<size_t> filter;  // place of the packed taps; none: the caller's whole filter
+    // Place of the result's box, in the buffer or in the kept memory. None if the result is the
+    // whole filter gradient in the caller's memory.
     std::optional<size_t> result;
     BoxCopy fetch_result, store_result;
-    int64_t result_at = 0;  // bytes into the result
+    int64_t result_at = 0;  // offset of the box in bytes within the caller's result
     size_t result_count = 0;
-    // Places of the arrival numbers of the messages that it reads; these are added to the result.
+    // Places of the arrival numbers of the messages that the step reads, which are added to its
+    // result.
     std::vector<size_t> arrivals;
-    bool is_kept = false;   // the result is in the kept memory
-    bool is_added = false;  // it is added to the old result
+    bool is_kept = false;   // `result` is a place in the kept memory
+    bool is_added = false;  // the step adds to the old result
   };
 
   ConvolutionSlice(const PlanContext& context, const GroupStripes& group, const CallForm& form)
@@ -84,16 +86,16 @@ class ConvolutionSlice : public SlicePlan {
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                          Places& places, Step& step);
   void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
-  // Plans the copies of old results, and of fused operands, that a region's result of `extents`
+  // Plans the copies of the old result and of fused operands that a recomputed box of `extents`
   // needs.
   void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
                   Step& step);
-  // The following private functions, and the public functions that run, are in
+  // The private functions from here on, and the public functions that run a plan, are in
   // convolution_slice_run.cpp.
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
-  // The call of a step's convolution, with its operands in the buffer.
+  // A call of a step's convolution, and what the call points to.
   struct StepCall {
     cudnn::ConvolutionCall call;
     cudnn::BiasActivation bias;
@@ -109,7 +111,7 @@ class ConvolutionSlice : public SlicePlan {
   struct Placed {
     BoxCopy copy;
     size_t place = 0;
-    int64_t to = 0;  // bytes into the result
+    int64_t to = 0;  // offset in bytes within the result
   };
   std::vector<Placed> placed_;
 };

@@ -1,4 +1,4 @@
-// Runs the plan of a convolution's slice, call by call.
+// Runs the plan of a convolution's slice for each call.
 #include "cuda/resources.h"
 #include "spatial/convolution_slice.h"
 #include "spatial/scales.h"
@@ -131,8 +131,8 @@ Status ConvolutionSlice::RunStep(const Step& step, const SliceCall& slice) const
   return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
 }
 
-// For a 16-bit gradient, the term's contribution becomes a partial, with 0 where the term
-// contributes nothing.
+// Runs a term of a 16-bit gradient: its contribution becomes a partial that is 0 for taps of which
+// the term has none.
 Status ConvolutionSlice::RunSummed(const Step& step, const SliceCall& slice,
                                    cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;

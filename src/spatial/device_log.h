@@ -1,9 +1,9 @@
-// A log of the split calls in CUDA graphs that the device begins and ends. A graph that is launched
-// again makes no call of cuDNN, so two host functions around each call log it. Once a rank has
-// captured a split call, its other split calls are logged too: all of them have one order, which
-// ranks compare.
+// A log of the split calls that the device begins and ends. A graph that is launched again makes no
+// call of cuDNN, so two host functions around each call, which are captured with it, write the log.
+// Once a rank has captured a split call, its other split calls are logged, too: the log has all of
+// them in one order, which ranks compare.
 //
-// Thread-safe. Lives as long as the process, because a graph may be launched as long as it exists.
+// Thread-safe. Never destroyed, because a graph may be launched as long as it exists.
 #pragma once
 
 #include <cuda.h>
@@ -18,11 +18,11 @@
 
 namespace ucudnn::spatial {
 
-// A split call as the device runs it.
+// A split call that the device runs.
 struct DeviceCall {
-  uint64_t call = 0;    // the number of the call that was made or captured
+  uint64_t call = 0;    // number of the call when it was made or captured
   uint64_t kernel = 0;  // hash of the properties that all ranks share
-  int log_number = 0;   // the kernel's number in the KernelLog
+  int log_number = 0;   // number of the kernel in the KernelLog
   uint64_t exchanged_bytes = 0;
   bool is_captured = false;
   bool needs_others = false;
@@ -30,31 +30,32 @@ struct DeviceCall {
 
 class DeviceLog {
  public:
-  // The caller keeps the table alive as long as the process.
+  // The caller keeps `driver` alive as long as the process.
   static DeviceLog& Make(const cuda::Driver& driver);
   DeviceLog(const DeviceLog&) = delete;
   DeviceLog& operator=(const DeviceLog&) = delete;
 
-  // The arguments of a call's two host functions.
+  // The arguments of the two host functions of a call.
   struct Point;
-  // Enqueue on `stream`, which may be capturing, host functions for the begin and the end of the
-  // call. After a successful Begin, End must follow on a stream that is ordered behind it, even if
-  // the call failed. Begin allocates if the call is captured.
+  // Enqueue on `stream`, which may be capturing, the host functions for the beginning and the end
+  // of the call. After each successful Begin, End must follow, on a stream that is ordered behind
+  // it, even if the call has failed. Begin allocates if the call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 
-  // Returns the oldest call that has begun and was not returned yet.
+  // Removes and returns the oldest call that has begun; none if there is none.
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;
-  // Stops keeping begun calls, because no rank will ask for them.
+  // Stops keeping calls that begin, because NextBegun will not be called any more.
   void Close();
 
  private:
   explicit DeviceLog(const cuda::Driver& driver) : driver_(driver) {}
   static void CUDA_CB RunBegin(void* point);
   static void CUDA_CB RunEnd(void* point);
-  // Takes the point of a call that is not captured. A captured call's point belongs to its graph.
+  // Returns a point for a call that is not captured. The point of a captured call belongs to its
+  // graph.
   Point* Take(const DeviceCall& call);
 
   const cuda::Driver& driver_;

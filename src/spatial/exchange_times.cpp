@@ -6,7 +6,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// The spans of one step: most calls have three to six.
+// Room for 8 spans in each of a step's calls; most calls have three to six.
 constexpr size_t kMostStepSpans = 8 * ExchangeTimes::kMostCalls;
 
 void AddTo(KernelTimes& times, Span span, double ms) {
@@ -174,7 +174,7 @@ void ExchangeTimes::Read(RankFigures& figures) {
   if (context_ != nullptr) {
     const cuda::ContextScope scope(driver_, context_);
     CUcontext current = nullptr;
-    // The program may have destroyed its context.
+    // The program may have destroyed its context; then the events cannot be read.
     if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_) Collect();
   }
   figures.step = whole_.number != 0 ? whole_ : timed_;

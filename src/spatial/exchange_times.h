@@ -1,15 +1,15 @@
 // Times of a rank's split calls on the device, for the report: how long exchanges take, and how
-// long the caller's stream waits for them. Made only if a report is written.
+// long the caller's stream waits for them. Exists only if a report is written.
 //
-// Every kPeriod-th step of the program is timed, beginning with the second one, except for the
-// first call of each kernel. A step begins with each call of the kernel that was called first; if
-// that kernel has not come for kMostCalls calls, it begins with the next call. All ranks make the
-// same calls, so they time the same ones.
+// A step begins with each call of the kernel that was called first; if that kernel is not called
+// for kMostCalls calls, the next call begins a step, and its kernel takes that place. Every
+// kPeriod-th step is timed, from the second one on, without calls that are the first of their
+// kernel. All ranks make the same calls, so they time the same ones.
 //
-// Each timed call records events. They are read when a later call finds them reached, or when the
-// report is written: no thread ever waits for them. A call for which no events are left is not
-// timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread
-// at a time makes calls, and any other reads.
+// Each timed call records events, which are read when a later call finds them reached or when the
+// report is written: no thread waits for them. If no events are left, a call is not timed.
+// Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread at a
+// time makes calls, and any other reads.
 #pragma once
 
 #include <array>
@@ -25,46 +25,49 @@ namespace ucudnn::spatial {
 
 class ExchangeTimes {
  public:
-  static constexpr uint64_t kPeriod = 64;      // steps
-  static constexpr size_t kMostCalls = 1024;   // in a step
-  static constexpr size_t kMostPending = 512;  // calls whose end the device has not reached
-  static constexpr size_t kMostSpans = 40;     // in a call; a call with more spans is not timed
+  static constexpr uint64_t kPeriod = 64;     // steps from one timed step to the next
+  static constexpr size_t kMostCalls = 1024;  // most calls in a step
+  // Most timed calls whose end the device has not reached.
+  static constexpr size_t kMostPending = 512;
+  // Most spans of a timed call; a call with more is dropped.
+  static constexpr size_t kMostSpans = 40;
   static constexpr size_t kEvents = 4096;
 
   explicit ExchangeTimes(const cuda::Driver& driver) : driver_(driver) {}
 
-  // Begins a call of the kernel with this number on `stream`; `is_first` is true for that kernel's
-  // first call. Returns whether the call is timed; it must then be ended with End.
+  // Begins a call of the kernel with number `kernel` on `stream`; `is_first` says that it is that
+  // kernel's first call. Returns whether the call is timed; then End must follow.
   bool Begin(int kernel, bool is_first, CUstream stream);
   void End();
-  // Adds the times that are known by now.
+  // Adds the times that are known by now to `figures`.
   void Read(RankFigures& figures);
 
  private:
   friend class SpanScope;
   struct PendingSpan {
     Span span = Span::kCall;
-    size_t begin = 0, end = 0;  // numbers of events
+    size_t begin = 0, end = 0;  // indices into events_
   };
   struct PendingCall {
     int kernel = 0;
     size_t count = 0;
-    bool is_lost = false;  // an event could not be recorded, or none was left
+    // An event could not be recorded, or none was left, so the call is dropped.
+    bool is_lost = false;
     std::array<PendingSpan, kMostSpans> spans;
   };
 
-  // Returns the span's number in the open call; none if the call is not timed.
+  // Returns the index of the new span in the open call; none if it cannot be timed.
   std::optional<size_t> BeginSpan(Span span, CUstream stream);
   void EndSpan(size_t span, CUstream stream);
 
   void Create() UCUDNN_REQUIRES(mutex_);
-  // Assigns the call to a step. Returns true if it begins one.
+  // Assigns the call to a step. Returns true if the call begins one.
   bool Follow(int kernel) UCUDNN_REQUIRES(mutex_);
   void BeginStep(CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Reads the events of calls whose end the device has reached.
+  // Reads the events of the calls whose end the device has reached.
   void Collect() UCUDNN_REQUIRES(mutex_);
-  // Returns whether the device has reached the end of the call. The call becomes lost if that
-  // cannot be known any more.
+  // Returns whether the device has reached the end of the call. If that cannot be found out any
+  // more, marks the call as lost and returns true.
   bool IsOver(PendingCall& call) const UCUDNN_REQUIRES(mutex_);
   void Add(const PendingCall& call) UCUDNN_REQUIRES(mutex_);
   bool Elapsed(size_t begin, size_t end, float& ms) const UCUDNN_REQUIRES(mutex_);
@@ -76,28 +79,28 @@ class ExchangeTimes {
   mutable Mutex mutex_;
   bool is_created_ UCUDNN_GUARDED_BY(mutex_) = false;
   CUcontext context_ UCUDNN_GUARDED_BY(mutex_) = nullptr;
-  // A ring of events, used in the order of the calls; the event of the step's beginning lies behind
-  // it.
+  // kEvents events that calls use in turn, and behind them one for the beginning of the timed step.
   std::deque<cuda::Event> events_ UCUDNN_GUARDED_BY(mutex_);
   size_t next_event_ UCUDNN_GUARDED_BY(mutex_) = 0, free_events_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // A call is open, in the slot behind the pending ones.
+  // True while a call is open; its slot is the one behind the pending calls.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
-  std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);  // the first kernel of each step
+  // The kernel whose calls begin a step.
+  std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t step_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step
+  size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step so far
   bool is_timed_ UCUDNN_GUARDED_BY(mutex_) = false;
-  bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // all calls of `timed_` have been made
-  // The step that is being timed, and the latest one that was timed completely.
+  bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // all calls of `timed_` were made
+  // The step that is being timed, and the latest step that was timed completely.
   StepTimes timed_ UCUDNN_GUARDED_BY(mutex_), whole_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<KernelTimes> times_ UCUDNN_GUARDED_BY(mutex_);  // by kernel
 };
 
-// Times the work that is enqueued on `stream` during its lifetime, as a span of the open call;
-// `times` is null if that call is not timed.
+// Times the work that is enqueued on `stream` during its lifetime, as a span of the open call.
+// `times` is null if the call is not timed.
 class SpanScope {
  public:
   SpanScope(ExchangeTimes* times, Span span, CUstream stream) : times_(times), stream_(stream) {

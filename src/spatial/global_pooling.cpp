@@ -5,7 +5,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns the extents of a pooling's result.
+// Returns the extents of a pooling's result: n, c, d, h, w.
 BoxExtents ResultExtents(const ConvolutionProblem& problem) {
   const Spatial y = OutputExtents(problem);
   return {problem.n, problem.c, y[0], y[1], y[2]};
@@ -91,7 +91,7 @@ void GlobalPooling::PlanPlaces() {
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
-  // The sum of the stripes' results is then the average over all positions.
+  // With this factor, the sum of the stripes' averages is the average over all positions.
   const Factor alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own]);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;
@@ -201,7 +201,7 @@ Status GlobalPooling::Try(const KernelCall& call, ExchangeResources& device) {
 KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& device,
                                  transport::Channel& channel) {
   if (!exchanges()) {
-    // Each position gets its share of the whole average's gradient.
+    // Each position gets its share of the gradient of the average over all positions.
     const Factor alpha(cudnn::ScaleOf(call.call.alpha, problem_.type) * ranks_.shares[ranks_.own]);
     cudnn::ConvolutionCall own = call.call;
     own.alpha = alpha.Of(problem_.type);
@@ -213,7 +213,7 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
     const SpanScope span(call.times, Span::kOwn, call.stream);
     outcome.exact = PoolStripe(call, device.buffer.address());
   }
-  // Even if that failed, the other ranks must get their message.
+  // Even if pooling the stripe failed, the other ranks must get a message.
   const Status sent = slots_->Run(call, outcome.exact.ok(), device, channel);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.exact.ok()) {

@@ -1,7 +1,7 @@
 // A pooling whose window covers the whole image. Each rank pools its stripe, the ranks exchange the
-// results as a grid, and each rank pools this grid, so that all have the same result. An average is
-// weighted by the extents of the stripes. The gradient of an average needs no exchange; the
-// gradient of a maximum goes to the first rank that has the maximum.
+// results as a grid, and each rank pools this grid, so all have the same result. An average is
+// weighted by the extents of the stripes. The gradient of an average needs no exchange. The
+// gradient of a maximum is given to the first rank that has the maximum.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ucudnn::spatial {
 
 class GlobalPooling : public SplitKernel {
  public:
-  // SplitKernel::Make calls this if `group.pooled` is set.
+  // To be called if `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form);
 
@@ -39,24 +39,24 @@ class GlobalPooling : public SplitKernel {
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
   Status TryAll(const KernelCall& call, ExchangeResources& device) const;
-  // The steps behind the exchange of stripes' results.
+  // Do what remains after the exchange of the stripes' results.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;
 
   const PooledRanks ranks_;
   const Layout layout_;
-  // Poolings of the stripe and of the grid; their results are packed.
+  // The poolings of the stripe and of the grid. Their results are packed.
   cudnn::OwnedPooling stripe_, grid_;
   ConvolutionProblem grid_problem_;
-  // From packed results to the caller's y, and from the caller's y or dy to packed ones.
+  // `store_` copies packed results to the caller's y, `fetch_` the caller's y or dy to packed form.
   BoxCopy store_, fetch_;
-  std::vector<BoxCopy> assemble_;      // from each rank's result to the grid
-  std::vector<size_t> assembled_;      // places of the copies: bytes into the grid
-  BoxCopy own_;                        // this rank's part of the grid's gradient
+  std::vector<BoxCopy> assemble_;      // copies of each rank's result into the grid
+  std::vector<size_t> assembled_;      // offsets in bytes of these copies within the grid
+  BoxCopy own_;                        // copies this rank's part of the grid's gradient
   std::optional<SlotExchange> slots_;  // none: nothing is exchanged
-  // The buffer consists of a slot for each rank, with its stripe's result and its arrival number;
-  // the grid; the grid's result; for a gradient, the gradients of the grid's result, of the grid,
-  // and of this rank's part.
+  // The buffer holds, in this order: a slot for each rank, with its stripe's result and its arrival
+  // number; the grid; the grid's result; and, for a gradient, the gradients of the grid's result,
+  // of the grid, and of this rank's part.
   size_t arrival_ = 0, count_ = 0;
   size_t grid_place_ = 0, result_place_ = 0, dy_place_ = 0, gradient_place_ = 0, part_place_ = 0;
 };

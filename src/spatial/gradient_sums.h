@@ -1,6 +1,6 @@
-// Decides whether the ranks of a group or the program sum the gradients of filters and biases. The
-// program may choose until the first gradient, for all ranks of its process at once. Thread-safe;
-// no call waits for another rank's.
+// Who sums the gradients of filters and biases over the ranks of a group: the ranks or the program.
+// The program may choose until the first gradient, for all ranks of its process at once.
+// Thread-safe; no call waits for another rank's call.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,8 @@ namespace ucudnn::spatial {
 
 class GradientSums {
  public:
-  // True: the ranks sum. None: the API decides.
+  // True: the ranks sum. False: the program does. None: ranks sum for the legacy API; gradients of
+  // the graph API are refused.
   explicit GradientSums(std::optional<bool> sums) : sums_(sums) {}
 
   Status Set(bool sums) {
@@ -25,13 +26,14 @@ class GradientSums {
     return Status::Ok();
   }
 
-  // A rank begins to agree on a gradient: the returned value does not change until End.
+  // To be called when a rank begins to agree on a gradient. Until its End, the returned value does
+  // not change.
   std::optional<bool> Begin() {
     MutexLock lock(mutex_);
     ++agreeing_;
     return sums_;
   }
-  // `runs` is true if the gradient was not refused: then the value does not change any more.
+  // `runs` says that the gradient was not refused; from then on the value never changes.
   void End(bool runs) {
     MutexLock lock(mutex_);
     --agreeing_;
@@ -41,7 +43,7 @@ class GradientSums {
  private:
   Mutex mutex_;
   std::optional<bool> sums_ UCUDNN_GUARDED_BY(mutex_);
-  int agreeing_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of ranks
+  int agreeing_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of ranks between Begin and End
   bool has_run_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 

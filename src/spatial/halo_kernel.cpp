@@ -16,14 +16,15 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// Returns the bytes of scratch memory for a gradient that is not computed in the caller's memory.
+// Returns the bytes of the buffer that hold a gradient if it is not computed in the caller's
+// memory.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
 }
 
-// Returns the bytes that are summed over ranks for a gradient.
+// Returns the bytes of a gradient that are summed over ranks.
 size_t SummedBytes(const ConvolutionProblem& problem) {
   return SumsPartials(problem) ? AccumulatorBytes(problem) : cudnn::FilterBytes(problem);
 }
@@ -33,7 +34,7 @@ bool SumsOverRanks(const GroupStripes& group, bool sums_gradients) {
          group.cuts;
 }
 
-// The caller's call for the images from `image` on.
+// The caller's call without its first `image` images.
 class ImageCall : public cudnn::PartCall {
  public:
   ImageCall(const cudnn::ConvolutionCall& whole, const ConvolutionProblem& problem, int64_t image)
@@ -59,7 +60,7 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
-  // The memory for a slice grows with its number of images.
+  // Halves the number of images until the memory for a slice, which grows with it, fits.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
@@ -86,8 +87,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
   kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
-  // Copies that are not summed stay as they are. In a sum, by the ranks or by the program, only one
-  // copy counts.
+  // If the program sums gradients, or the ranks sum stripes' gradients, only the first copy counts.
+  // Otherwise each copy keeps its own gradient.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice.images;
   if (form.is_replicated) {
@@ -177,8 +178,7 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   ImageCall sliced(own, problem_, image);
-  // The exchange comes behind the work that computed the rows, and behind the slice that used this
-  // room before.
+  // The exchange follows the work that computed the rows, and the slice that used this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   const SpanScope span(call.times, Span::kExchange, stream);
@@ -230,7 +230,7 @@ Status HaloKernel::CorrectAll(const KernelCall& call, const cudnn::ConvolutionCa
     }
     ImageCall sliced(own, problem_, image);
     UCUDNN_RETURN_IF_ERROR(plan.Correct(SliceAt(image, call, sliced.get(), device)));
-    // The next slice uses the same room.
+    // The next slice in this room can be exchanged now.
     const int64_t next = image + static_cast<int64_t>(rooms_) * slice_;
     if (next < problem_.n) {
       UCUDNN_RETURN_IF_ERROR(ExchangeAt(next, call, own, device, channel));
@@ -255,8 +255,8 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
                               transport::Channel& channel) {
   if (form_.is_replicated) return {call.local.Run(call.call), Status::Ok()};
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
-  // The rows of the first slices travel before the rank's own call. If that call fails, the other
-  // ranks get their rows all the same.
+  // The rows of the first slices are exchanged before the rank's own call. If that call fails, the
+  // other ranks still get all rows.
   const int64_t at_once = std::min<int64_t>(problem_.n, static_cast<int64_t>(rooms_) * slice_);
   Status sent;
   for (int64_t image = 0; image < at_once && sent.ok() && !call.has_rows; image += slice_) {
@@ -280,7 +280,7 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
 Status HaloKernel::Leave(const KernelCall& call, ExchangeResources& device) const {
   const CUstream exchanges = device.stream.get();
   if (IsDeferred(call)) {
-    // The exchange stream is ordered behind the caller's.
+    // The stream of exchanges follows the caller's, so the events are recorded there.
     UCUDNN_RETURN_IF_ERROR(device.deferred.Record(exchanges));
     return device.read.Record(exchanges);
   }

@@ -1,6 +1,6 @@
-// A split kernel whose ranks exchange rows at the cuts, one slice of images after the other, while
-// the rank's own call runs. It is a convolution, or a pooling of windows. Gradients of filters are
-// then summed over ranks.
+// A split convolution, or a split pooling of windows, whose ranks exchange rows at the cuts while
+// the rank's own call runs, one slice of images after the other. Gradients of filters are then
+// summed over ranks.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,12 @@ namespace ucudnn::spatial {
 
 class HaloKernel : public SplitKernel {
  public:
-  // The arguments are those of SplitKernel.
+  // As SplitKernel::MakeFitting.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // The number of images that are exchanged at once, and the plan for them, if the caller has made
-  // it.
+  // How many images are exchanged at once, and the plan for them, if it is made already.
   struct Slice {
     int images = 1;
     std::unique_ptr<SlicePlan> plan;
@@ -46,42 +45,44 @@ class HaloKernel : public SplitKernel {
   using SplitKernel::SplitKernel;
   Status MakePlans(const PlanContext& context, const GroupStripes& group);
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
-  // Returns the rank's own call. A gradient that cannot be made in the caller's memory is made in
-  // the buffer, with beta = 0.
+  // Returns the rank's own call. A gradient that must not be computed in the caller's memory is
+  // computed in the buffer, with beta = 0.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // Returns the slice that begins at image `image`; the pointers of `sliced` are at that image.
+  // Returns the slice that begins at image `image`; `sliced` is the call with its pointers at that
+  // image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // Returns the number of the room, and the plan, of the slice that begins at image `image`.
+  // RoomOf returns which room the slice that begins at image `image` uses, PlanAt its plan.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                  ExchangeResources& device);
-  // Runs the rank's own call and, for a gradient, the steps that follow it.
+  // Runs the rank's own call and, for a 16-bit gradient, adds it to the sum.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);
-  // Exchanges and corrects all slices; the first exchanges have been enqueued.
+  // Corrects all slices. Exchanges the rows of the slices whose exchange is not enqueued yet.
   Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                     ExchangeResources& device, transport::Channel& channel);
   Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
                     ExchangeResources& device, transport::Channel& channel);
-  // Sums the rank's gradients over all ranks, and makes the caller's result of the sum.
+  // Sums the rank's gradients over all ranks, and computes the caller's result from the sum.
   Status FinishGradient(const KernelCall& call, ExchangeResources& device,
                         transport::Channel& channel);
   bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
-  // Makes the next call, on whichever stream, overwrite the buffer only behind this one.
+  // Ensures that the next call, on any stream, overwrites the buffer only after this call no longer
+  // uses the buffer.
   Status Leave(const KernelCall& call, ExchangeResources& device) const;
 
   int slice_ = 0;
-  std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining ones
-  // Rooms of the buffer for one slice each, and their size. With two, the next slice's rows travel
-  // while results are corrected with this slice's.
+  std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
+  // How many slices have a room in the buffer, and the size of a room. With two rooms, the rows of
+  // the next slice are exchanged while results are corrected with the rows of the present slice.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
-  bool counts_ = true;                      // this rank's gradient counts in the sum
-  std::unique_ptr<cudnn::PartialSum> sum_;  // for 16-bit gradients
-  // Places in the buffer: kept results lie behind the slices' rooms, and behind them the gradient,
-  // if it is computed here.
+  bool counts_ = true;                      // this rank's gradient counts in a sum over ranks
+  std::unique_ptr<cudnn::PartialSum> sum_;  // set for 16-bit gradients
+  // Places in the buffer: kept results follow the slices' rooms; the gradient, if it is computed in
+  // the buffer, follows them.
   size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0;
 };
 

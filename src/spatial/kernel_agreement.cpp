@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns kNhwc if channels are adjacent in memory and positions are not.
+// Returns kNhwc if the stride of channels is 1 and that of positions is not.
 Layout LayoutOf(const ConvolutionProblem& problem) {
   const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
   return is_nhwc ? Layout::kNhwc : Layout::kNchw;
@@ -25,8 +25,8 @@ std::string NameOf(const SplitCall& call) {
   return NameOf(form) + Describe(call.problem);
 }
 
-// Returns whether equal inputs of all ranks are no sign of copies: behind a global average, all
-// positions of a channel have the same gradient on all ranks.
+// Returns whether equal inputs of all ranks are no sign of copies: the gradient of a global average
+// is the same at all positions of a channel, and so on all ranks.
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;
@@ -68,7 +68,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  const cuda::MemoryPool plain(driver_);  // never created: freeing its memory waits for the device
+  // Never created, so it uses cuMemFree, which waits for the device.
+  const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {
     UCUDNN_RETURN_IF_ERROR(scratch.Reserve(cudnn::ResultBytes(call.problem)));
@@ -175,7 +176,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// Every rank of the group calls this at the same call, and gets the same verdict.
+// All ranks of the group agree at the same call, and get the same verdict.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);
@@ -185,10 +186,11 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathered_kernel_.store(HashOf(TextOf(turn)), std::memory_order_release);
   gathering_.store(turn.sequence, std::memory_order_release);
-  // HearPost compares records that arrive from now on.
+  // HearPost compares records that arrive from now on; this call compares the records that have
+  // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
-  // Opens the channel before ClaimOf tries and measures the rank's own call: a channel takes
-  // memory, and its first messages take time.
+  // The channel is opened before ClaimOf runs the rank's own call: it takes memory, and connecting
+  // takes time.
   if (!OpenFirst(turn)) return {};
   const Claim claim = ClaimOf(turn, kernels);
   const auto gathered = ranks_.Gather(EncodeClaim(claim), "agreeing on " + name);
@@ -212,7 +214,7 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // A kernel is used again only if all ranks have made it, because making one gathers.
+  // An earlier kernel is used again only if all ranks still have it, because making one gathers.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -334,7 +336,7 @@ std::optional<Result<std::vector<std::vector<uint64_t>>>> KernelAgreement::Gathe
   return std::nullopt;
 }
 
-// Every rank gathers as often as the others, whatever happens to its own part.
+// Gathers on every rank equally often, whatever happens to this rank's own part.
 std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
@@ -364,7 +366,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // A call in more slices than this rank asked for takes more memory.
+  // A call in more slices than this rank asked for may take more memory.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
@@ -385,7 +387,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   for (const auto& rank : sizes->value()) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  // Both Open and Reserve gather, and end in the same way on all ranks.
+  // Open and Reserve gather, and end in the same way on all ranks.
   if (const Status opened = device_.Open(settings_.timeout); !opened.ok()) {
     failure_.Fail(failure_.OfChannel(opened));
     return nullptr;

@@ -1,4 +1,4 @@
-// One rank's figures so far, kernel by kernel: plain values for the report.
+// One rank's figures for each kernel, for the report. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ enum class Verdict : uint8_t {
   kRefused,      // an error on all ranks
 };
 
-// Facts about one kernel on which ranks agreed. Bytes are those of one call on this rank.
+// What is known about a kernel on which ranks agreed. Bytes are counted for one call on this rank.
 struct KernelFacts {
   const char* kind = "convolution";  // static text
-  ConvolutionProblem problem;        // the rank's own
+  ConvolutionProblem problem;        // the rank's own problem
   std::string common;                // text of the properties that all ranks share
   Verdict verdict = Verdict::kTransparent;
   std::string refusal;
   std::vector<Spatial> extents;  // of each rank's x
   uint64_t sent_bytes = 0, received_bytes = 0;
-  // The bytes to send and to receive if each position that a rank reads of another were sent once.
+  // Bytes sent and received if each position that a rank reads from another were sent exactly once.
   uint64_t least_sent_bytes = 0, least_received_bytes = 0;
-  uint64_t summed_bytes = 0;  // bytes of gradients that are summed over all ranks
+  uint64_t summed_bytes = 0;  // bytes of a gradient that is summed over all ranks
   int slices = 1;             // number of exchanges in a call, one after the other
-  HaloNeed need;              // has no axes if nothing is split
+  HaloNeed need;              // without axes if nothing is split
 };
 
 // Sums over the timed calls, in milliseconds on the device.
@@ -38,7 +38,7 @@ struct KernelTimes {
   uint64_t calls = 0;
   double call_ms = 0;         // from the call's beginning to its end on the caller's stream
   double own_ms = 0;          // the rank's own call
-  double exchange_ms = 0;     // exchanges of rows, including waits for other ranks
+  double exchange_ms = 0;     // exchanges of rows, including their waits for other ranks
   double exposed_ms = 0;      // part of exchange_ms for which the caller's stream waits
   double sum_ms = 0;          // sums over ranks
   double exposed_sum_ms = 0;  // part of sum_ms for which the caller's stream waits
@@ -47,7 +47,7 @@ struct KernelTimes {
 struct KernelFigures {
   KernelFacts facts;
   uint64_t calls = 0;
-  uint64_t paired_calls = 0;  // calls whose rows the call before received
+  uint64_t paired_calls = 0;  // calls whose rows the previous call received
   KernelTimes times;
 };
 
@@ -59,20 +59,20 @@ struct TimedSpan {
   float length_ms = 0;
 };
 
-// Consecutive calls of a rank, from one call of the network's first kernel to the next.
+// The consecutive calls of a rank from one call of the network's first kernel to the next.
 struct StepTimes {
   struct Call {
-    int kernel = 0;  // its number among the figures
-    size_t end = 0;  // end of its spans, which begin at the end of the preceding call's spans
+    int kernel = 0;  // index into RankFigures::kernels
+    size_t end = 0;  // end of its spans, which begin where the spans of the preceding call end
   };
-  uint64_t number = 0;  // number of the step on this rank, from 1; 0: none was timed
+  uint64_t number = 0;  // number of the step on this rank, from 1; 0: no step was timed
   std::vector<Call> calls;
   std::vector<TimedSpan> spans;
 };
 
 struct RankFigures {
   std::vector<KernelFigures> kernels;
-  uint64_t unlisted_calls = 0;  // calls of kernels beyond the listed ones
+  uint64_t unlisted_calls = 0;  // calls of kernels beyond KernelLog::kMost
   StepTimes step;
 };
 

@@ -1,5 +1,5 @@
-// Counts the calls of each kernel that a rank has agreed on, for the report. Kernels keep their
-// number, even if the rank forgets them and agrees on them again. Thread-safe: the rank's calls
+// Counts the calls of each kernel that a rank has agreed on, for the report. A kernel keeps its
+// number even if the rank forgets the kernel and agrees on it again. Thread-safe: the rank's calls
 // count while another thread reads for the report. Counting allocates nothing.
 #pragma once
 
@@ -17,11 +17,11 @@ class KernelLog {
  public:
   static constexpr int kUnlisted = -1;
 
-  // Returns the kernel's number; kUnlisted beyond kMost kernels.
+  // Returns the number of the kernel; kUnlisted if kMost other kernels have numbers.
   int Add(KernelFacts facts);
-  // Counts a call of the kernel with this number. Returns how many calls came before.
+  // Counts a call of the kernel with number `number`. Returns how many calls it had before.
   uint64_t Count(int number, bool is_paired);
-  // Returns all figures but the times.
+  // Returns all figures except the times.
   RankFigures Read() const;
 
   static constexpr size_t kMost = 4096;
@@ -29,7 +29,7 @@ class KernelLog {
  private:
   mutable Mutex mutex_;
   std::vector<KernelFigures> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  // By KernelFacts::common.
+  // Numbers of the kernels with each KernelFacts::common.
   std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t unlisted_calls_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };

@@ -12,7 +12,7 @@ KernelKey KernelKey::Of(const ConvolutionProblem& problem, const CallForm& form)
 }
 
 SplitKernel* AgreedKernel::For(const ConvolutionProblem& problem) const {
-  // A refusal holds for tensors of any strides.
+  // A refusal holds for tensors of all strides.
   if (!first().refusal().empty()) return &first();
   const auto found = std::find_if(made_.begin(), made_.end(), [&](const auto& kernel) {
     return kernel->problem().x_strides == problem.x_strides &&

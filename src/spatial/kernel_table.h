@@ -1,6 +1,6 @@
 // The kernels on which a rank agreed with the others, by the properties that all ranks share. The
-// table is bounded: all ranks forget the oldest agreement first, and at the same time, since they
-// agree at the same calls. Not thread-safe: a rank makes one call at a time.
+// table is bounded: the oldest agreement is forgotten first, on all ranks at the same time, because
+// they agree at the same calls. Not thread-safe: a rank makes one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace ucudnn::spatial {
 
-// The key of a kernel: the rank's own problem, and the form of the call. The layout of the tensors
-// is a private fact, which may change on one rank alone.
+// The key of a kernel: the rank's own problem and the form of the call. The layout of the tensors
+// is left out, because it may change on one rank alone.
 struct KernelKey {
   ConvolutionProblem problem;  // with packed strides and no alignment
   CallForm form;
@@ -31,8 +31,8 @@ struct KernelKeyHash {
   }
 };
 
-// A kernel as all ranks agreed on it, for the extents of each, in a version for every layout that
-// this rank's own tensors have had.
+// A kernel as all ranks agreed on it for the extents of each rank, in one version for each layout
+// that this rank's tensors have had.
 class AgreedKernel {
  public:
   AgreedKernel(uint64_t number, std::unique_ptr<SplitKernel> kernel) : number_(number) {
@@ -40,11 +40,12 @@ class AgreedKernel {
   }
 
   uint64_t number() const { return number_; }
-  // Returns the version that was agreed on. All versions have its refusal, extents and messages.
+  // Returns the version that was agreed on. All versions have the same refusal, extents and
+  // messages.
   SplitKernel& first() const { return *made_.front(); }
-  // Returns null if the kernel was not made for tensors of these strides.
+  // Returns the version for tensors of these strides; null if there is none.
   SplitKernel* For(const ConvolutionProblem& problem) const;
-  // Adds a version. If there are too many, removes the oldest except the first.
+  // Adds a version. If there are too many, removes the oldest one but the first.
   SplitKernel* Add(std::unique_ptr<SplitKernel> kernel);
 
  private:
@@ -55,19 +56,20 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // One kernel for each set of extents of all ranks; several only if ranks agree at every call.
+  // One kernel for each set of extents of all ranks. There are several only if ranks agree at every
+  // call.
   using Kernels = std::vector<AgreedKernel>;
 
-  // Returns an empty span if nothing was agreed on yet. Valid until the next Add.
+  // Returns the kernels with this key; empty if nothing was agreed on. Valid until the next Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
-  // Adds a kernel, which replaces a kernel of the same extents and windows.
+  // Adds a kernel. It replaces the kernel with the same extents and windows.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
-  // Forgets all kernels with gradients of parameters, so that ranks agree on them again.
+  // Forgets all kernels that compute gradients of parameters, so that ranks agree on them again.
   void ForgetGradients();
   size_t size() const { return order_.size(); }
 
-  static constexpr size_t kMost = 4096;       // in all
-  static constexpr size_t kMostExtents = 64;  // of one convolution whose extents change
+  static constexpr size_t kMost = 4096;       // most kernels in all
+  static constexpr size_t kMostExtents = 64;  // most sets of extents of one key
 
  private:
   void Forget(const KernelKey& key, uint64_t number);

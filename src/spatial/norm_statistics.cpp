@@ -29,8 +29,8 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// The slice's statistics are taken as the running ones of a first call. They are set to 0 before,
-// since it is not documented whether a factor of 1 reads them.
+// The slice's statistics are read as the running statistics after a first call, with a factor of 1.
+// These are set to 0 before, because cuDNN does not document whether a factor of 1 reads them.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {
   const CUdeviceptr mean = First(scratch, slices_.own), variance = Second(scratch, slices_.own);
@@ -51,8 +51,8 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   }
   cudnn::NormTraining own = call;
   if (cudnn::ScaleOf(call.beta, slices_.type) != 0 || call.x == call.y) {
-    // y keeps its content. A constant slice without an epsilon would give NaN, and 0 times NaN is
-    // NaN.
+    // This call must leave y unchanged. Without an epsilon a constant slice would give NaN, and 0
+    // times NaN is NaN.
     own.alpha = ZeroOf(slices_.type);
     own.beta = OneOf(slices_.type);
     if (call.epsilon == 0) own.epsilon = 1;
@@ -60,7 +60,7 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   return WriteOwnStatistics(own, scratch);
 }
 
-// dx keeps its content, because it may be dy, and beta may read it later.
+// dx is left unchanged, because it may be dy, and beta may read it later.
 cudnnStatus_t NormStatistics::RunOwnStatistics(const cudnn::NormGradient& call,
                                                CUdeviceptr scratch) const {
   cudnn::NormTraining own;
@@ -73,7 +73,7 @@ cudnnStatus_t NormStatistics::RunOwnStatistics(const cudnn::NormGradient& call,
   own.y_layout = call.dx_layout;
   own.y = call.dx;
   own.parameters = call.parameters;
-  own.scale = own.bias = call.scale;  // any numbers
+  own.scale = own.bias = call.scale;  // the values do not matter
   own.epsilon = call.epsilon == 0 ? 1 : call.epsilon;
   return WriteOwnStatistics(own, scratch);
 }
@@ -83,7 +83,7 @@ Status NormStatistics::Combine(cudnnHandle_t handle, CUdeviceptr scratch) const 
                     deviation = scratch + Place(kDeviation), variance = scratch + Place(kVariance);
   UCUDNN_RETURN_IF_ERROR(numbers_->Set(handle, 0, shift));
   for (size_t slice = 1; slice < slices_.counts.size(); ++slice) {
-    // From here on relative to the first slice's mean.
+    // The mean becomes relative to the first slice's mean.
     const CUdeviceptr mean = First(scratch, slice);
     UCUDNN_RETURN_IF_ERROR(numbers_->Sum(handle, 1, mean, -1, first, mean));
     UCUDNN_RETURN_IF_ERROR(numbers_->Add(handle, CountOf(slice) / count_, mean, 1, shift));
@@ -96,7 +96,7 @@ Status NormStatistics::Combine(cudnnHandle_t handle, CUdeviceptr scratch) const 
         numbers_->Multiply(handle, CountOf(slice) / count_, deviation, deviation, 1, variance));
   }
   for (size_t slice = 0; slice < slices_.counts.size(); ++slice) {
-    if (slices_.counts[slice] == 1) continue;  // its unbiased variance is 0 / 0
+    if (slices_.counts[slice] == 1) continue;  // the unbiased variance of one element is 0 / 0
     UCUDNN_RETURN_IF_ERROR(
         numbers_->Add(handle, (CountOf(slice) - 1) / count_, Second(scratch, slice), 1, variance));
   }

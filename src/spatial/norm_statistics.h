@@ -1,27 +1,28 @@
 // Batch normalisation, with one mean for each channel, of a tensor of which each rank has a slice:
-// the computations of a rank before and after an exchange of a few numbers of each channel, by
-// which all slices become those of the whole tensor's result. Made once; a call allocates nothing,
-// and enqueues only functions of cuDNN on the stream of its handle. Not thread-safe.
+// what a rank computes before and after an exchange of a few numbers for each channel, so that all
+// slices together become the result for the whole tensor. Made once. A call allocates nothing, and
+// enqueues only functions of cuDNN, on the stream of its handle. Not thread-safe.
 //
-// Let slice r have c_r elements of each channel, c in all, and w_r = c_r / c.
+// Let slice r have c_r elements of each channel, c = sum c_r, and w_r = c_r / c.
 // - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
 //     mean = sum w_r m_r,  variance = sum w_r ((c_r - 1) / c_r u_r + (m_r - mean)^2)
-//   (Chan, Golub and LeVeque, 1983), and inference with these gives y. Means are taken relative to
-//   the first slice's, so that a common part of all means adds no rounding; a channel whose mean is
-//   infinite becomes NaN.
+//   (Chan, Golub and LeVeque, 1983), and inference with these numbers gives y. Means are taken
+//   relative to the first slice's mean, so that a common part of all means adds no rounding; a
+//   channel whose mean is infinite becomes NaN.
 // - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
-//   dscale_r and dbias_r, whose sums are the whole's, and a dx from which the right one differs by
+//   dscale_r and dbias_r, whose sums are those of the whole tensor, and a dx to which
 //     scale inverse ((dbias_r / c_r - dbias / c) + normal (dscale_r / c_r - dscale / c)),
-//   normal = (x - mean) inverse: a scale and a bias for each channel, which inference adds.
-//   16-bit dx is rounded once more than an undivided one.
+//   with normal = (x - mean) inverse, must be added. For each channel this is a scale and a bias of
+//   x, so inference adds it. A 16-bit dx is rounded once more than an undivided one.
 //
 // A call consists of RunOwn; the exchange, in which each rank sends its message to all others; and
-// Finish. A gradient without saved statistics has RunOwnStatistics, an exchange and
-// FinishStatistics before it. Results that ranks share are the same bits on all of them.
+// Finish. For a gradient without saved statistics RunOwnStatistics, an exchange and
+// FinishStatistics come before. Results that several ranks compute have the same bits on all of
+// them.
 //
-// The caller provides the scratch memory, which begins where any kernel of cuDNN may read. It need
-// hold nothing before a call, but must not be changed from a call's first part to its last:
-//   message of slice 0 | ... of the last slice | numbers of this rank's own
+// The caller provides the scratch memory, aligned for any kernel of cuDNN. Its content before a
+// call does not matter, but it must not be changed from a call's first part to its last:
+//   message of slice 0 | ... | message of the last slice | this rank's own numbers
 #pragma once
 
 #include <cuda.h>
@@ -39,12 +40,12 @@
 namespace ucudnn::spatial {
 
 struct NormSlices {
-  DataType type = DataType::kFloat;  // of x, y and their gradients
+  DataType type = DataType::kFloat;  // type of x, y and their gradients
   int channels = 1;
-  std::vector<int64_t> counts;  // elements of each channel, in each slice; at least 1
-  size_t own = 0;               // number of this rank's slice
-  // The dscale and dbias that a gradient gives: the sums over all slices, this rank's part of them,
-  // or none. Its dx is the whole tensor's in any case.
+  std::vector<int64_t> counts;  // elements of each channel in each slice; at least 1
+  size_t own = 0;               // index of this rank's slice
+  // Which dscale and dbias a gradient writes: the sums over all slices, this rank's part of them,
+  // or zeros. dx is always that of the whole tensor.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
@@ -55,32 +56,33 @@ class NormStatistics {
                                                       const NormSlices& slices);
 
   size_t scratch_bytes() const { return Place(kNumbers); }
-  // Size and place of a slice's message in the scratch memory. RunOwn and RunOwnStatistics write
-  // the own message; the others are received there. Finish overwrites them.
+  // Size of a message, and place of a slice's message, in the scratch memory. RunOwn and
+  // RunOwnStatistics write this rank's message; messages of other ranks are received at their
+  // places. Finish overwrites messages.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
-  // Runs the rank's own part of a call. If it fails, its status is the program's answer. It writes
-  // only dx of the program's memory, and y if no later step reads it; Finish completes them. y may
-  // be x; dx may be dy, but not x.
+  // Runs the rank's own part of a call. If it fails, its status is the program's answer. Of the
+  // program's memory it writes only dx, or y if no later step reads the old y; Finish completes the
+  // results. y may be x; dx may be dy, but not x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
-  // To be called behind the exchange.
+  // To be called after the exchange.
   Status Finish(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   Status Finish(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
-  // These serve a gradient without saved statistics. The statistics stay in the scratch memory for
-  // RunOwn and Finish.
+  // For a gradient without saved statistics: the statistics are computed into the scratch memory,
+  // from which RunOwn and Finish read them.
   cudnnStatus_t RunOwnStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   Status FinishStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
  private:
-  // Numbers of this rank, in the order in which they lie in the scratch memory.
+  // This rank's own numbers, in the order in which they are in the scratch memory.
   enum Number {
     kMean,
     kInverse,
     kVariance,
-    kShift,  // the mean minus the first slice's
+    kShift,  // the mean minus the first slice's mean
     kDeviation,
     kZeros,
     kOnes,
@@ -97,7 +99,7 @@ class NormStatistics {
   size_t Place(int number) const {
     return message_place(slices_.counts.size()) + static_cast<size_t>(number) * numbers_->bytes();
   }
-  // A message is a mean and a variance, or a dscale and a dbias.
+  // The two parts of a message: mean and variance, or dscale and dbias.
   CUdeviceptr First(CUdeviceptr scratch, size_t slice) const {
     return scratch + message_place(slice);
   }
@@ -112,16 +114,16 @@ class NormStatistics {
   Status WriteInverse(cudnnHandle_t handle, double epsilon, CUdeviceptr scratch,
                       CUdeviceptr to) const;
   Status WriteRunning(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
-  // Computes the caller's dscale and dbias, and kScaleSum and kBiasSum.
+  // Computes kScaleSum and kBiasSum, and the caller's dscale and dbias.
   Status WriteSums(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
-  // Computes kScaleChange and kBiasChange: the change of dx as a function of x - mean.
+  // Computes kScaleChange and kBiasChange, the correction of dx as a linear function of x - mean.
   Status WriteChanges(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr MeanOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr InverseOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
   const cudnn::Functions& functions_;
   const NormSlices slices_;
-  double count_ = 0;  // elements of each channel, in all slices
+  double count_ = 0;  // elements of each channel in all slices together
   const std::unique_ptr<ChannelNumbers> numbers_;
 };
 

@@ -1,4 +1,4 @@
-// A wait that is reported once, and given up in time. Thread-compatible.
+// A wait that is reported once, and given up after a timeout. Thread-compatible.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ class Patience {
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
   enum Verdict { kWait, kWarn, kGiveUp };
-  // Says what to do now. `moved` is true if the awaited object has advanced since the last look, or
-  // was not awaited then; the wait then begins anew.
+  // Returns what to do now. `moved` is true if what is awaited has advanced since the last look, or
+  // was not awaited; the wait then begins anew.
   Verdict Look(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;

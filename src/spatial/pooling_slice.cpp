@@ -8,7 +8,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns `box` with positions counted from the begin of `from`.
+// Returns `box` with positions counted from the beginning of `from`.
 SpatialBox CountedFrom(const SpatialBox& from, const SpatialBox& box) {
   SpatialBox counted;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
@@ -146,7 +146,7 @@ Status PoolingSlice::PlanStep(const Stripes& stripes, std::span<const PooledMess
   const auto bytes = [&](const SpatialBox& whole) {
     return static_cast<size_t>(Elements(ExtentsOf(problem_.n, problem_.c, whole))) * element;
   };
-  // The gradient of an average does not depend on the image that it is given.
+  // The gradient of an average does not depend on the image, so its memory may hold anything.
   if (reads_image()) {
     step.x = Assemble(Exchange::kImage, stripes, receives, box, places, step);
   } else {

@@ -1,5 +1,5 @@
-// A slice of a split pooling: results of windows at the cuts are pooled anew from own and received
-// rows together, and overwritten.
+// The plan of a slice of a split pooling: results of windows at the cuts are pooled anew from own
+// and received rows together, and overwritten.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ class PoolingSlice : public SlicePlan {
   Status Correct(const SliceCall& slice) const override;
 
  private:
-  // Elements that are copied to place `to` of the buffer, where a tensor is assembled.
+  // Elements that are copied into the buffer, to the place `to`, where a tensor is assembled.
   struct Fetch {
     enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
     BoxCopy copy;
     int64_t from = 0;  // bytes into the source
     size_t to = 0;
   };
-  // An assembled tensor: its place, and whether all of it is fetched.
+  // An assembled tensor: its place and size, and whether all of its elements are fetched.
   struct Assembled {
     size_t place = 0, bytes = 0;
     bool is_complete = false;
@@ -36,17 +36,18 @@ class PoolingSlice : public SlicePlan {
     std::unique_ptr<cudnn::OwnedPooling> pooling;
     std::vector<Fetch> fetches;
     Assembled x, dy;     // dy is for a gradient
-    size_t y = 0;        // for a gradient of maxima: pooled from x
-    size_t result = 0;   // y, or dx
-    size_t count = 0;    // elements of the result; the caller may not need all of them
-    size_t wanted = 0;   // place of the wanted elements in the result
-    BoxCopy store;       // from the wanted elements to the caller's result
-    int64_t stored = 0;  // bytes into the caller's result
-    // If the caller's beta reads the old result: copies that keep it in packed form, and put it
-    // into the result.
+    size_t y = 0;        // for a gradient of maxima: place of the y that is pooled from x
+    size_t result = 0;   // place of y, or of dx
+    size_t count = 0;    // elements of the result, of which the caller may not need all
+    size_t wanted = 0;   // place of the first element that the caller needs
+    BoxCopy store;       // copies the needed elements to the caller's result
+    int64_t stored = 0;  // offset in bytes within the caller's result
+    // If the caller's beta reads the old result: `keep` copies it to place `kept` in packed form,
+    // `put` copies it back.
     BoxCopy keep, put;
     size_t kept = 0;
-    std::vector<size_t> arrivals;  // places of the arrival numbers of the messages that it reads
+    // Places of the arrival numbers of the messages that the step reads.
+    std::vector<size_t> arrivals;
   };
 
   using SlicePlan::SlicePlan;

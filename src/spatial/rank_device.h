@@ -1,6 +1,6 @@
 // What a rank has on its device for split calls: resources and a channel, made when the ranks agree
-// on their first kernel, and the resources of captures. Not thread-safe, except owned_bytes(): a
-// rank makes one call at a time. REQUIRES: the device's context is current.
+// on their first kernel, and the resources of captures. Not thread-safe, except for owned_bytes():
+// a rank makes one call at a time. REQUIRES: the device's context is current.
 #pragma once
 
 #include <atomic>
@@ -23,40 +23,40 @@ class RankDevice {
   using OpenChannel =
       std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
 
-  // All arguments but `open` outlive the object.
+  // All arguments but `open` must outlive the object.
   RankDevice(const cudnn::Functions& functions, const cuda::Driver& driver, transport::Ranks& ranks,
              RankFailure& failure, OpenChannel open);
 
-  // Makes the resources, unless they exist.
+  // Makes the resources unless they exist.
   Status Prepare();
-  // Opens the channel, unless it is open. Gathers, and ends in the same way on all ranks. REQUIRES:
+  // Opens the channel unless it is open. Gathers, and ends in the same way on all ranks. REQUIRES:
   // Prepare has succeeded.
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }
-  // Returns whether the current context differs from the context of the resources.
+  // Returns whether the current context is not the one of the resources.
   bool IsAnother() const;
 
   const cudnn::Functions& functions() const { return functions_; }
   const cuda::Driver& driver() const { return driver_; }
-  // REQUIRE: is_prepared(), and is_open().
+  // REQUIRES: is_prepared(), or is_open().
   ExchangeResources& resources() { return *resources_; }
   transport::Channel& channel() const { return *channel_; }
 
-  // Makes room in the buffer for `made` and tries it. Keeps the buffer's first `kept_bytes`,
-  // because the other ranks would not send them again.
+  // Grows the buffer for `made` and tries it. Keeps the buffer's first `kept_bytes`, because the
+  // other ranks will not send them again.
   Status GrowAndTry(SplitKernel& made, const KernelCall& call, size_t kept_bytes);
-  // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. `most_bytes`
-  // limits all memory that the rank owns.
+  // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. All memory
+  // that the rank owns must stay within `most_bytes`.
   Result<ExchangeResources*> TakeForCapture(const cuda::Capture& capture, CUstream origin,
                                             SplitKernel& kernel, size_t most_bytes);
   size_t captured_bytes() const { return captures_.bytes(); }
-  // Updates owned_bytes(): the memory for exchanges, sums and captures. REQUIRES: is_open().
+  // Updates owned_bytes(), the memory for exchanges, sums and captures. REQUIRES: is_open().
   void CountOwned();
   size_t owned_bytes() const { return owned_bytes_; }
 
  private:
-  // Copies on the stream of exchanges, and waits for it.
+  // Copies on the stream of exchanges, and waits until the copy is done.
   Status CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
   const cudnn::Functions& functions_;

@@ -18,28 +18,29 @@ namespace ucudnn::spatial {
 
 class RankFailure {
  public:
-  // `ranks` outlives the object.
+  // `ranks` must outlive the object.
   RankFailure(transport::Ranks& ranks, const SpatialGrid& grid) : ranks_(ranks), grid_(grid) {}
 
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
-  // Makes all later calls of all ranks fail, with this line.
+  // Makes all later calls of all ranks fail with this line.
   void Fail(const std::string& line);
-  // Fails because of what this rank met in its call number `call`.
+  // Calls Fail with a line that says what happened to this rank in its call number `call`.
   void FailAt(uint64_t call, const std::string& what) {
     Fail(OwnName() + ", call " + std::to_string(call) + ": " + what);
   }
-  // Makes this rank's later calls fail. The line follows in Fail or Hear.
+  // Makes this rank's later calls fail. Fail or Hear provides the line afterwards.
   void FailWithoutLine() { has_failed_.store(true, std::memory_order_release); }
-  // Tells the user that the job has failed with `line`, and this rank's last call from its
-  // `records`. Called once, on the transport's thread.
+  // Tells the user the line of the job's failure, and this rank's last call, which `records` has.
+  // Called once, on the transport's thread.
   void Hear(std::string_view line, const CallRecords& records);
   // Returns whether Hear has written the line.
   bool is_told() const { return is_told_.load(std::memory_order_acquire); }
-  // Waits for is_told(), for a limited time. Without that, a process that ends at the error might
-  // end before the line is written.
+  // Waits, for a limited time, until is_told(), so that a process that ends because of the error
+  // does not end before the line is written.
   void AwaitTold() const;
 
-  // Sets the rank's channel, which is aborted if the job fails. It outlives all calls of Hear.
+  // Sets the rank's channel, which is aborted if the job fails. `channel` must outlive all calls of
+  // Hear.
   void Publish(transport::Channel& channel);
   transport::Channel* channel() const { return channel_.load(std::memory_order_acquire); }
 
@@ -50,7 +51,8 @@ class RankFailure {
     return "rank " + std::to_string(RankOfJob(group_rank));
   }
   std::string OwnName() const { return "rank " + std::to_string(ranks_.membership().rank); }
-  // Returns a channel's message, with a note that its ranks count within the group if they do.
+  // Returns a channel's message. If the ranks in it are numbers within the group that differ from
+  // those of the job, a note says so.
   std::string OfChannel(const Status& status) const;
 
  private:

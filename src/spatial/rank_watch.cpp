@@ -70,7 +70,7 @@ void RankWatch::Watch() {
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     if (!exchanged.ok()) {
       failure_.FailWithoutLine();
-      // The rank that aborted an exchange says why, so this rank waits for that line first.
+      // The rank that aborted an exchange tells why, so this rank waits a little for that line.
       for (int look = 0; look < kLooksForCause && !ends_ && !failure_.is_told(); ++look) {
         ending_.WaitUntil(mutex_, Clock::now() + kLook);
       }
@@ -155,7 +155,7 @@ bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen_.finished = call;
   const DeviceLog* const log = device_log();
-  // Graphs may run before the exchange.
+  // Graphs may run before the exchange, and calls in them count as progress.
   const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
   const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
                      counted != seen_.counted;

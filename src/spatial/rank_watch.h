@@ -1,7 +1,8 @@
-// The thread with which a rank watches its calls. It looks whether exchanges failed after their
-// calls had returned, and whether the other ranks and this rank's device come to the calls that
-// this rank has made and to those that its device has begun in CUDA graphs (device_log.h). It warns
-// of a long wait once, and gives up after the timeout: all ranks' calls fail then. Thread-safe.
+// The thread with which a rank watches its calls. It finds exchanges that failed after their calls
+// had returned. It looks whether the other ranks and this rank's device make progress with the
+// calls that this rank has made, and with the calls that its device has begun in CUDA graphs
+// (device_log.h). It warns of a long wait once, and after the timeout makes all ranks' calls fail.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,32 +22,32 @@ namespace ucudnn::spatial {
 
 class RankWatch {
  public:
-  // `ranks` and `failure` outlive the object. `count` is called for each captured call that the
-  // device begins, on the thread that posts the call's record.
+  // `ranks` and `failure` must outlive the object. `count` is called for each captured call that
+  // the device begins, on the thread that posts that call's record.
   RankWatch(transport::Ranks& ranks, RankFailure& failure, const Patience& patience,
             std::function<void(const DeviceCall&)> count);
   void Start();
-  // Ends the thread. Called once, after Start. From then on the thread does not use the channel of
-  // `failure`.
+  // Ends the thread. Called once, after Start. Afterwards the thread does not use the channel of
+  // `failure` any more.
   void End();
 
   CallWatch& calls() { return calls_; }
   const CallWatch& calls() const { return calls_; }
-  // The calls that devices have begun since they are counted.
+  // The calls that devices have begun since CountOnDevice.
   CallWatch& begun() { return begun_; }
-  // Notes that `call` and all calls before it are on the streams.
+  // Notes that all calls up to `call` are enqueued.
   void NoteEnqueued(uint64_t call) { enqueued_.store(call, std::memory_order_release); }
-  // Fails if a rank of the group has left before the last call that needs it. Returns whether it
-  // failed.
+  // Fails the job if a rank of the group has left before this rank's last call that needs it.
+  // Returns whether that is so.
   bool FailIfLeftBehind();
 
-  // Returns null until CountOnDevice.
+  // Returns null before CountOnDevice.
   DeviceLog* device_log() const { return device_log_.load(std::memory_order_acquire); }
-  // Counts all later calls on the device. Called at the first call in a capture.
+  // Logs all later calls on the device. Called at the first call in a capture.
   void CountOnDevice(const cuda::Driver& driver);
-  uint64_t calls_begun() const;  // by the device; 0 if they are not counted
+  uint64_t calls_begun() const;  // by the device; 0 if they are not logged
   // Posts what the device has begun, after a limited wait for the call that the device is in.
-  // Called at the rank's end.
+  // Called when the rank ends.
   void FinishBegun();
 
  private:
@@ -54,14 +55,14 @@ class RankWatch {
   void Watch();
   void WatchCalls(transport::Channel* channel);
   void WatchBegun();
-  // Fails if a rank has left before a call in which this device waits. Waits a while first, because
-  // the device of that rank may still begin calls.
+  // Fails the job if a rank has left before a call in which this device waits. Waits for
+  // transport::kLeavingTime first, because the device of that rank may still begin calls.
   void WatchLeft(bool is_running);
-  // Warns, or gives up: results are then suspect from `call` on.
+  // Warns, or gives up with a message that results are suspect from `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
-  // Returns whether the device has progressed since the last look in the exchanges of `call` and of
-  // all calls before it, or has finished them. A rank's own work before exchanges may take long, as
-  // long as some exchanges end meanwhile.
+  // Returns whether the device has finished the exchanges of all calls up to `call`, or has made
+  // progress with them since the last look. A rank's own work before an exchange may take long; in
+  // the meantime other exchanges count as progress.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
   // Posts what the device has begun, as far as this rank may be ahead of the others.
   void PostAllBegun();
@@ -75,14 +76,15 @@ class RankWatch {
   std::atomic<DeviceLog*> device_log_ = nullptr;
   Mutex begun_mutex_;
 
-  // What the thread has seen; only the thread uses it.
+  // What the thread saw at its last look; only the thread uses it.
   struct OnDevice {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached
-    uint64_t finished = 0;  // the exchanges of all calls up to this one have finished
-    uint64_t counted = 0;   // calls that the device has begun and ended (DeviceLog)
+    uint64_t finished = 0;  // the exchanges of all calls up to this one are done
+    // Calls that the device has begun plus those that it has ended (DeviceLog).
+    uint64_t counted = 0;
   } seen_;
-  uint64_t moved_ = 0;  // begun and ended calls at the last WatchBegun
+  uint64_t moved_ = 0;  // begun plus ended calls at the last WatchBegun
   std::optional<Patience::Clock::time_point> left_behind_;
 
   Mutex mutex_;

@@ -1,4 +1,4 @@
-// Scales as cuDNN reads them, and places in device memory. Plain values.
+// Scales as cuDNN reads them, and alignment and addresses of places in device memory.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,8 @@
 
 namespace ucudnn::spatial {
 
-// Objects in a rank's buffer begin at multiples of this number, so that any engine accepts them.
+// Objects in a rank's buffer begin at multiples of this number of bytes, so that any engine accepts
+// them.
 inline constexpr size_t kPlaceAlignment = 256;
 inline size_t Aligned(size_t bytes) {
   return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
@@ -22,7 +23,7 @@ inline void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(add
 using cudnn::OneOf;
 using cudnn::ZeroOf;
 
-// A factor in the form that cuDNN reads.
+// A factor in host memory, as float and as double, of which cuDNN reads one.
 class Factor {
  public:
   explicit Factor(double value) : narrow_(static_cast<float>(value)), wide_(value) {}

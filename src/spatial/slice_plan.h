@@ -1,10 +1,10 @@
-// The steps of one rank for a slice of images of one split kernel, beside its own call: which rows
+// The steps of one rank for a slice of images of one split kernel, besides its own call: which rows
 // it packs, sends and receives, and how received rows become part of the result. Made once, when
-// ranks agree; running it allocates nothing. Not thread-safe: a rank makes one call at a time.
+// ranks agree. Running it allocates nothing. Not thread-safe: a rank makes one call at a time.
 //
-// All memory is one buffer of the rank, laid out here:
+// All memory is in one buffer of the rank, which is laid out here:
 //   received rows | rows to send, and later the operands of small calls
-// Results that are kept for later lie behind it, those of all slices at once.
+// Behind it are results that are kept for later, for all slices at once.
 #pragma once
 
 #include <cuda.h>
@@ -35,20 +35,20 @@ using cuda::Fill;
 using cuda::kNanByte;
 using cuda::PackedStrides;
 
-// Values that all plans of a rank share.
+// What all plans of a rank share.
 struct PlanContext {
   const cudnn::Functions& functions;
   const cuda::Driver& driver;
-  cudnnHandle_t handle;  // for asking about engines; its stream is not used
+  cudnnHandle_t handle;  // to ask about engines; its stream is not used
   EngineDemand demand;
 };
 
-// A call whose pointers are at the slice's first image, and the rank's buffer.
+// A call whose pointers are at the slice's first image, with places in the rank's buffer.
 struct SliceCall {
   const cudnn::ConvolutionCall& call;
   CUdeviceptr buffer = 0;
   CUdeviceptr kept = 0;       // place of this slice's kept results
-  CUstream stream = nullptr;  // the caller's
+  CUstream stream = nullptr;  // the caller's stream
   // Sums gradients of 16-bit filters in its workspace `sums`; null for other calls.
   const cudnn::PartialSum* sum = nullptr;
   void* sums = nullptr;
@@ -57,48 +57,51 @@ struct SliceCall {
 
 class SlicePlan {
  public:
-  // Makes the kind of plan that the form needs. `group.stripes.local` has the slice's images.
+  // Makes the kind of plan that the form needs. group.stripes.local.n is the number of the slice's
+  // images.
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
                                                  const GroupStripes& group, const CallForm& form);
   virtual ~SlicePlan() = default;
 
   const ConvolutionProblem& problem() const { return problem_; }
   size_t buffer_bytes() const { return shared_end_; }
-  size_t kept_bytes() const { return kept_bytes_; }  // of separate memory, for each slice
+  // Bytes of kept results for each slice, outside of buffer_bytes().
+  size_t kept_bytes() const { return kept_bytes_; }
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
-  // Returns the bytes that this rank receives and sends in one exchange.
+  // Return the bytes that this rank receives and sends in one exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
-  // The buffer's bytes before this place are received.
+  // Received rows are the buffer's bytes before this place.
   size_t received_end() const { return received_end_; }
 
-  // Returns the messages to exchange, with places in the buffer at `buffer`. Valid until the next
+  // Return the messages to exchange, with addresses in the buffer at `buffer`. Valid until the next
   // call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
   // Enqueues on `stream`: packs the rows to send, and fills the received rows with NaN. If a fused
-  // operation may hide NaN, a message ends with an arrival number, which does not change numbers
-  // that it is added to; if the message never came, it is NaN and makes all dependent results NaN.
+  // operation may hide NaN, a message ends with an arrival number. It is -0, which changes no
+  // number to which it is added; if the message never arrives, it stays NaN and makes all results
+  // NaN that depend on the message.
   Status Pack(const SliceCall& slice, CUstream stream) const;
-  // Keeps results that the correction reads and the caller's own call overwrites. To be called
-  // before that call.
+  // Keeps the old results that a correction reads and the caller's own call overwrites. To be
+  // called before that call.
   virtual Status Keep(const SliceCall& slice) const = 0;
-  // Makes every small call once, on zeros, with a result in the buffer or with 0 added to the
+  // Makes every small call once, on zeros, with its result in the buffer, or with 0 added to the
   // gradient. Fails if the library refuses one of them.
   virtual Status Try(const SliceCall& slice) const = 0;
-  // Corrects the result on the caller's stream, behind the exchange and the caller's own call. Adds
-  // gradients of filters to `call.w`, or in 16 bits to the sum.
+  // Corrects the result on the caller's stream, after the exchange and the caller's own call.
+  // Gradients of filters are added to `call.w`, or in 16 bits to the sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // The tensor of a call whose rows are exchanged.
-  enum class Exchange { kImage, kOutput };  // x of the forward call; or y, or dy
+  // Which tensor of a call has the rows that are exchanged.
+  enum class Exchange { kImage, kOutput };  // x of the forward call; y or dy
   // One box of a message.
   struct Block {
     Exchange tensor = Exchange::kImage;
-    BoxCopy pack;      // for a block that is sent
-    int64_t from = 0;  // bytes into the tensor
+    BoxCopy pack;      // copies the box into the message, if it is sent
+    int64_t from = 0;  // offset in bytes within the tensor
     size_t place = 0;
   };
   struct Packet {
@@ -107,12 +110,12 @@ class SlicePlan {
     size_t place = 0, bytes = 0;
     std::optional<size_t> arrival;  // place of the message's arrival number
   };
-  // A box of one of the tensors, counted in the rank's own.
+  // A box of one of the tensors, counted from the beginning of the rank's own.
   struct OwnBox {
     Exchange tensor = Exchange::kImage;
     SpatialBox box;
   };
-  class Places;  // hands out places of the buffer, one after the other
+  class Places;  // hands out places of the buffer, one behind the other
 
   SlicePlan(const PlanContext& context, const GroupStripes& group, const CallForm& form)
       : problem_(group.stripes.local),
@@ -120,10 +123,10 @@ class SlicePlan {
         layout_(group.layout),
         functions_(&context.functions),
         driver_(&context.driver) {}
-  // Makes a message: its boxes one behind the other, each packed, and then the arrival number. The
-  // message begins at `end`, which is moved behind it.
+  // Plans a message: its boxes, each packed, one behind the other, and then the arrival number. The
+  // message begins at `end`, which moves behind it.
   Packet MakePacket(int peer, std::span<const OwnBox> boxes, size_t& end) const;
-  // Takes over the complete packets. Received rows end at `received_end`, rows to send at `end`.
+  // Takes over the planned messages. Received rows end at `received_end`, rows to send at `end`.
   void TakePackets(std::vector<Packet> receives, std::vector<Packet> sends, size_t received_end,
                    size_t end);
   const Strides& StridesOf(Exchange tensor) const {
@@ -132,14 +135,14 @@ class SlicePlan {
   int ChannelsOf(Exchange tensor) const {
     return tensor == Exchange::kImage ? problem_.c : problem_.k;
   }
-  // Adds the arrival numbers at `arrivals` of the slice's buffer to `count` packed elements at
-  // `result`.
+  // Adds the arrival numbers, which are at `arrivals` in the slice's buffer, to `count` packed
+  // elements at `result`.
   Status AddArrivals(std::span<const size_t> arrivals, const SliceCall& slice, CUdeviceptr result,
                      size_t count) const;
 
   const ConvolutionProblem problem_;
   const CallForm form_;
-  const Layout layout_;  // layout of packed tensors
+  const Layout layout_;  // of packed tensors
   const cudnn::Functions* const functions_;
   const cuda::Driver* const driver_;
   std::vector<Packet> sends_, receives_;
@@ -161,12 +164,12 @@ class SlicePlan::Places {
   size_t end_;
 };
 
-// Enqueues a write of -0, the arrival number, to `number`.
+// Enqueues a write of the arrival number, -0, to `number`.
 Status WriteArrival(const cuda::Driver& driver, DataType type, CUdeviceptr number, CUstream stream);
 
-// Returns the extents of a box of `n` images with `channels`.
+// Returns the extents of a box of `n` images with `channels` channels.
 BoxExtents ExtentsOf(int64_t n, int64_t channels, const SpatialBox& box);
-// Returns the bytes from a tensor's first element to a box's.
+// Returns the offset in bytes of a box's first element within a tensor.
 int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_bytes);
 
 }  // namespace ucudnn::spatial

@@ -1,5 +1,5 @@
-// The exchange in which each of some ranks sends a message of one size to all others. A buffer has
-// a slot for each rank, including the own one. Made once; running it allocates nothing.
+// An exchange in which each of several ranks sends a message of the same size to all others. A
+// buffer has a slot for each rank, including this one. Made once; running it allocates nothing.
 #pragma once
 
 #include <cuda.h>
@@ -13,19 +13,20 @@ namespace ucudnn::spatial {
 
 class SlotExchange {
  public:
-  // `ranks` are numbers in the group, `own` is this rank's index in `ranks`.
+  // `ranks` are numbers in the group; `own` is the index of this rank in `ranks`.
   SlotExchange(std::vector<int> ranks, size_t own, size_t slot_bytes, size_t message_bytes);
 
   size_t size() const { return ranks_.size(); }
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
-  // Returns the bytes that this rank receives; it sends as many.
+  // Returns the bytes that this rank receives, which are as many as it sends.
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
-  // Enqueues the exchange: sends the message that the caller's stream has put into the own slot,
-  // and holds that stream back until all others' messages are in theirs. A message that never comes
-  // is NaN. If `has_own` is false, because the rank could not make its message, it sends NaN.
+  // Enqueues the exchange: sends the message that the caller's stream has written to this rank's
+  // slot, and makes that stream wait until the messages of all others are in their slots. A message
+  // that never arrives is NaN. If `has_own` is false, because this rank could not make its message,
+  // it sends NaN.
   Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 

@@ -25,7 +25,8 @@ class LegacyConvolution : public SmallConvolution {
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const override;
 
  private:
-  // Takes the algorithm if it meets the demand in at most `most_bytes`.
+  // Takes the algorithm of `entry` if it meets the demand in at most `most_bytes`. Returns whether
+  // it does.
   bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
              const EngineDemand& demand, size_t most_bytes);
   Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
@@ -58,8 +59,8 @@ Status LegacyConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand&
   const cudnnStatus_t ranked =
       cudnn::RankAlgorithms(functions_, problem_.operation, handle, descriptors_.get(), ranking);
   UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions_, ranked, "ranking algorithms"));
-  // The library may list an algorithm under other math types than the descriptor's; it still runs
-  // in the descriptor's.
+  // Entries with the descriptor's math type come first. The library may list algorithms under other
+  // math types, too, but runs all of them in the descriptor's.
   const auto math = static_cast<cudnnMathType_t>(problem_.math);
   std::stable_partition(ranking.begin(), ranking.end(),
                         [&](const auto& entry) { return entry.math == math; });
@@ -91,7 +92,7 @@ cudnnStatus_t LegacyConvolution::Run(const cudnn::ConvolutionCall& call) const {
   return cudnn::Convolve(functions_, mine);
 }
 
-// A plan with fused operations, at other extents.
+// A plan with fused operations, built for other extents.
 class PlanConvolution : public SmallConvolution {
  public:
   explicit PlanConvolution(const ConvolutionProblem& problem) : SmallConvolution(problem) {}

@@ -1,6 +1,7 @@
-// A small convolution beside the caller's: it computes a halo's contribution to boundary rows, or
-// boundary rows anew. Its tensors are packed, so that every engine of cuDNN's legacy API accepts
-// them. Immutable once made; ucudnn allocates nothing in a call. Thread-safe as far as cuDNN is.
+// A small convolution besides the caller's own: it computes what a halo contributes to rows at a
+// cut, or computes such rows anew. Its tensors are packed, so every engine of cuDNN's legacy API
+// accepts them. Immutable once made; ucudnn allocates nothing in a call. Thread-safe as far as
+// cuDNN is.
 #pragma once
 
 #include <memory>
@@ -12,25 +13,25 @@
 
 namespace ucudnn::spatial {
 
-// The properties that an engine needs to replace the caller's own.
+// What an engine must have to replace the caller's own.
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
-  size_t preferred_workspace_bytes = 0;  // engines that need more are used only if none needs less
-  // The call is cudnnConvolutionBiasActivationForward: IMPLICIT_PRECOMP_GEMM serves it with any
-  // activation, and is the only algorithm that serves it without one.
+  size_t preferred_workspace_bytes = 0;  // engines that need more are used only if all do
+  // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves it with
+  // any activation, and is the only algorithm that serves the identity.
   bool is_fused = false;
   bool is_identity = false;
   // An execution plan with operations fused behind its convolution, which is built again for other
-  // extents. Null: none.
+  // extents; null: none.
   const cudnn::GraphTemplate* fused_plan = nullptr;
 };
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. In the legacy API, the engine is the first of the library's own
-  // ranking that sums directly, in the problem's math type, within the demand; for a fused plan it
-  // is the plan's own, or one as exact. Fails if none serves.
+  // `problem` has packed tensors. In the legacy API, the engine is the first in the library's
+  // ranking that sums directly, in the problem's math type, within the demand. For a fused plan it
+  // is the plan's own engine, or one that is as exact. Fails if no engine serves.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,
@@ -40,8 +41,8 @@ class SmallConvolution {
   const ConvolutionProblem& problem() const { return problem_; }
   size_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Enqueues on the stream of `call.handle`. Uses the handle, scales, pointers, workspace and fused
-  // operands of `call`; z has the shape of y.
+  // Enqueues on the stream of `call.handle`, with the handle, scales, pointers, workspace and fused
+  // operands of `call`. z has the shape of y.
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const = 0;
 
  protected:

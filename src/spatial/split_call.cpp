@@ -43,7 +43,7 @@ CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
   }
   if (const std::string_view fusion = FusionOf(call); !fusion.empty()) {
     form.is_fused = true;
-    form.hides_nan = true;  // a plan does not say how it treats NaN
+    form.hides_nan = true;  // a plan's JSON does not say how its operations treat NaN
     form.operations = HashOf(fusion) ^ std::bit_cast<uint64_t>(call.plan->convolution.alpha);
     const cudnn::FusedPointers& fused = *call.call.fused;
     const void* const result = call.call.*cudnn::OutputOf(call.problem.operation);

@@ -1,4 +1,4 @@
-// One split call of a rank as it comes in, and the settings of all calls. Plain values.
+// One split call of a rank as the program makes it, and the settings of all calls. Plain values.
 #pragma once
 
 #include <cuda.h>
@@ -21,58 +21,59 @@ namespace ucudnn::spatial {
 
 struct SplitSettings {
   SpatialGrid grid;
-  std::string shared_options;  // ucudnn's version and the options that ranks must share, in words
+  std::string shared_options;  // ucudnn's version and the options that ranks must share, as text
   bool agrees_each_time = false;
   GradientSums* sums = nullptr;  // outlives the calls; shared with the process's other ranks
   std::optional<SpatialOnes>
-      ones;  // what maps of extent 1 on every rank are; none: refused if it matters
-  // Returns the limit of memory for exchanges. Called at each agreement.
+      // Meaning of extents of 1 on every rank; none: a call is refused if the meaning matters.
+      ones;
+  // Returns the limit of memory for exchanges in bytes. Called at each agreement.
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
   bool waits_for_records = false;  // each call waits until all ranks have posted its record
-  bool times_exchanges = false;    // for a report
-  std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported
-  std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all
+  bool times_exchanges = false;    // for the report
+  std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported to the user
+  std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all ranks
 };
 
-// What the program declares about its calls, on all ranks alike.
+// What the program declares about its calls, in the same way on all ranks.
 struct Declared {
-  bool is_replicated = false;  // all ranks have the same whole tensors: each makes its call alone
+  bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
   // This call and the next are the data gradient and the filter gradient of one convolution and
-  // read the same values of dy: the second call takes the rows that the first received.
+  // read the same dy: the second call uses the rows that the first one received.
   enum class Pair : uint8_t { kNone, kFirst, kSecond };
   Pair pair = Pair::kNone;
-  // The caller's stream does not wait for sums of gradients until Await.
+  // True if the caller's stream does not wait for sums of gradients before SplitCalls::Await.
   bool is_deferred = false;
 };
 
 // One call, on the stream of its handle.
 struct SplitCall {
-  const ConvolutionProblem& problem;  // the rank's own problem
+  const ConvolutionProblem& problem;  // of this rank's stripe
   const cudnn::ConvolutionCall& call;
   CUcontext context = nullptr;  // of the stream; null: the current context
   CUstream stream = nullptr;
   bool is_captured = false;
   // The plan of the graph API that the call executes; null for a call of the legacy API.
   const cudnn::GraphTemplate* plan = nullptr;
-  // How to read `problem` and `call` for each kind of work:
-  // kBiasGradient: the problem has one input channel, and the call has no image.
-  // kRows: y is x with as many rows around it as a filter with this padding reads. The problem has
-  // a filter of 2 pad + 1 taps for each channel.
-  // kPooling: the problem comes from ReadPooling; `pooling` is its kind.
-  // kNorm: the problem comes from ReadNorm, and the call has the arguments of the normalisation.
+  // What `problem` and `call` contain for each kind of work:
+  //  - kBiasGradient: the problem has one input channel, and the call has no image.
+  //  - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
+  //    problem has a filter of 2 pad + 1 taps for each channel.
+  //  - kPooling: the problem is from ReadPooling; `pooling` is its kind.
+  //  - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
   SplitWork work = SplitWork::kConvolution;
   cudnn::PoolingKind pooling;
   Declared declared;
 };
 
-// Returns the extents of y in a call for rows: x with the rows beside it.
+// Returns the extents of y in a kRows call: x with the rows beside it.
 Spatial WithRowsBeside(const ConvolutionProblem& problem);
 
-// Returns, in words, what is fused behind a plan's convolution; empty if nothing is.
+// Returns the text of what is fused behind a plan's convolution; empty if nothing is.
 std::string_view FusionOf(const SplitCall& call);
 
-// Returns what the call does beside its convolution.
+// Returns the form of the call.
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call);
 
 }  // namespace ucudnn::spatial

@@ -42,7 +42,7 @@ DeviceBox OutputOf(const SplitCall& call) {
 // What a rank tells the others when it ends.
 struct Farewell {
   uint64_t calls = 0;
-  uint64_t begun = 0;  // calls begun by its device, if they are counted
+  uint64_t begun = 0;  // calls that its device has begun, if they are logged
 
   std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
   static Farewell Read(std::string_view text) {
@@ -53,8 +53,8 @@ struct Farewell {
   }
 };
 
-// Returns, in words, how the ranks of a group ended differently, or none if they did not. `ended`
-// has none for a rank that did not tell; the group's first rank has the number `first` in the job.
+// Returns how the ranks of a group ended differently, or none if they did not. `ended` has none for
+// a rank that did not tell; `first` is the job's rank that is number 0 of the group.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {
@@ -144,7 +144,7 @@ cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
 
 void SplitCalls::FillOutput(const SplitCall& call) const {
   const cuda::ContextScope scope(driver_, call.context);
-  // If the output cannot even be filled, the device is lost.
+  // If filling fails, the device is lost, and nothing more can be done.
   Status filled = Fill(driver_, OutputOf(call), kNanByte, call.stream);
   if (const cudnn::NormGradient* const gradient = call.call.gradient) {
     const size_t number = call.problem.type == DataType::kDouble ? sizeof(double) : sizeof(float);
@@ -167,7 +167,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
-  // Another thread may be in Await, which takes no longer than enqueueing.
+  // Another thread may hold mutex_ in Await, for as long as enqueuing takes.
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
@@ -184,7 +184,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
       {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
-  // An agreement may overwrite the rows in the buffer.
+  // An agreement may have overwritten the rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   const CallKind kind = agreed_now                    ? CallKind::kAgreed
                         : refused                     ? CallKind::kRefused
@@ -193,7 +193,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);
-    // The trial may have left the rank's own result in the output, where it looks like a correct
+    // The trial may have left the rank's own result in the output, which would look like a correct
     // one.
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
@@ -230,7 +230,7 @@ bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
   }
-  // x of one call is dx of the other, so its strides may differ.
+  // x of one call is dx of the other, so their strides may differ.
   ConvolutionProblem other = received_.problem;
   other.operation = call.problem.operation;
   other.x_strides = call.problem.x_strides;
@@ -243,7 +243,7 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   const cuda::Event& deferred = device_.resources().deferred;
   const cuda::ContextScope scope(driver_, context);
   if (!cuda::IsCapturing(driver_, stream)) return deferred.HoldBack(stream);
-  // Captured calls never defer sums.
+  // Captured calls never defer sums, so only sums outside of the capture can be pending.
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (!deferred.Pending()) return Status::Ok();
   return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
@@ -256,7 +256,7 @@ SplitFigures SplitCalls::figures() const {
 void SplitCalls::Fail(const std::string& why) { failure_.Fail(failure_.OwnName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
-  // In a forked child, a lock may be held for ever.
+  // In a forked child, another thread's lock may be held for ever.
   if (getpid() != process_) return std::nullopt;
   if (failure_.has_failed()) failure_.AwaitTold();
   watch_.FinishBegun();
@@ -278,8 +278,8 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  // Returns a number that no later thread gets: std::thread::id may be used again, on one rank and
-  // not on another. A thread that calls for several ranks gets a new number at each change.
+  // Returns a number that no later thread gets. std::thread::id may be used again, on one rank but
+  // not on another. A thread that calls for several ranks gets a new number at each change of rank.
   thread_local uint64_t numbered_by = 0;
   thread_local int number = 0;
   if (numbered_by != identity_) {
@@ -301,7 +301,7 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
-  // Extents are not compared if the call was refused without an agreement.
+  // If a call was refused without an agreement, its extents are not compared.
   const bool is_unread = extents == nullptr && posting.kind == CallKind::kRefused;
   record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);

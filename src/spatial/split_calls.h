@@ -1,14 +1,14 @@
 // The split convolutions of one rank. Every process, or every thread of a test, holds a stripe of
-// each image and calls cuDNN for its own stripe. Here ranks agree on each kernel, exchange the rows
-// that the others need, and make the rank's result part of the whole result (Spatially Parallel
-// Convolutions, section 2). A call that cannot be done exactly is an error on all ranks; the result
-// of the rank's own call alone is never returned.
+// each image and calls cuDNN for this stripe. Ranks agree on each kernel, exchange the rows that
+// the others need, and make each rank's result a part of the whole result (Spatially Parallel
+// Convolutions, section 2). A call that cannot be split exactly is an error on all ranks: the
+// result of the rank's own call alone is never returned.
 //
 // A rank makes one split call at a time, on any thread, handle and stream. Exchanges run on one
-// stream of ours in the order of the calls. Each exchange waits for the work that the caller's
-// stream had, and the caller's stream waits for the exchange. All these dependencies point
-// backwards, so no streams wait for each other. A call on a stream that captures a CUDA graph is
-// recorded with its exchange (split_capture.cpp).
+// stream of ucudnn's in the order of the calls. Each exchange waits for the work that the caller's
+// stream had before the call, and the caller's stream waits for the exchange. Work only ever waits
+// for earlier work, so streams cannot wait for each other. A call on a stream that captures a CUDA
+// graph is captured with its exchange (split_capture.cpp).
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@
 
 namespace ucudnn::spatial {
 
-// Counts of what a rank has done so far.
+// What a rank has done so far.
 struct SplitFigures {
   uint64_t calls = 0;
   uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
@@ -44,7 +44,7 @@ class SplitCalls {
  public:
   using OpenChannel = RankDevice::OpenChannel;
 
-  // The caller owns the tables and keeps them alive.
+  // The caller owns the tables of functions and keeps them alive.
   SplitCalls(SplitSettings settings, const cudnn::Functions& functions, const cuda::Driver& driver,
              std::unique_ptr<transport::Ranks> ranks, OpenChannel open);
   ~SplitCalls();
@@ -54,41 +54,42 @@ class SplitCalls {
   cudnnStatus_t Run(const SplitCall& call, LocalCall& local);
   // Makes later work on `stream` wait for all deferred sums.
   Status Await(CUcontext context, CUstream stream);
-  // Forgets a destroyed handle: a new handle may get its address.
+  // Forgets the number of a destroyed handle, because a new handle may get the same address.
   void Forget(cudnnHandle_t handle);
-  // Counts a call that every rank refuses by itself because it cannot be read. Only its number is
-  // compared.
+  // Counts a call that every rank refuses by itself because it cannot be read. Ranks compare only
+  // that it took place.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
   // Makes all later calls of all ranks fail, because of `why` on this rank.
   void Fail(const std::string& why);
   SplitFigures figures() const;
-  // Returns the figures by kernel, as far as they are known by now.
+  // Returns the figures of each kernel, as far as they are known now.
   RankFigures kernel_figures() const;
-  // Ends the rank's calls. Waits for the other ranks of the group, for a limited time. Returns a
+  // Ends the rank's calls. Waits, for a limited time, for the other ranks of the group. Returns a
   // line if the ranks did not make equally many calls, else none.
   std::optional<std::string> Leave();
 
  private:
-  // Makes a call on a stream that is capturing. This function and those up to EndOnDevice are in
+  // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
   // split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  // Returns why the kernel is an error in a capture on all ranks, or an empty text. Does not look
-  // at the kernel itself.
+  // Returns why a call of one of the kernels `agreed` is an error in a capture on all ranks, before
+  // a kernel among them is looked at; empty if it is not.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // Begin and end a call if calls are counted on devices. Null if they are not.
+  // Begin and end the log of a call if calls are logged on the device. BeginOnDevice returns null
+  // if they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
                                           bool is_captured, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
   Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
 
-  // Runs the kernel, and counts and times it for the report.
+  // Runs the kernel, and counts and times the call for the report.
   KernelOutcome RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                            bool has_rows) UCUDNN_REQUIRES(mutex_);
 
-  // Returns the status of a call that was made. Fails if its result is not exact.
+  // Returns the status of a call that was made. If its result is not exact, makes all ranks fail.
   cudnnStatus_t Conclude(const SplitCall& call, const KernelOutcome& outcome)
       UCUDNN_REQUIRES(mutex_);
   // Returns whether the previous call has received the rows that this call needs.
@@ -97,18 +98,17 @@ class SplitCalls {
     CallKind kind = CallKind::kExchanged;
     bool has_rows = false, is_captured = false;
   };
-  // Posts the record of a call. `extents` has the extents of each rank's x in this call; null: all
-  // ranks have this rank's. Of a refused call without a known kernel, only number and kind are
-  // compared.
+  // Posts the record of a call. `extents` are the extents of each rank's x in it; null: all ranks
+  // have this rank's. Of a refused call without a known kernel, only number and kind are compared.
   void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
             const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
   void AwaitRecords(uint64_t most_ahead);
-  // If SplitSettings::waits_for_records, waits for all ranks' records of the call. Returns false if
-  // they differ or the job has failed.
+  // With SplitSettings::waits_for_records, waits for all ranks' records of the call. Returns false
+  // if they differ or the job has failed.
   bool AwaitIfChecked();
   void FailTwoThreads();
-  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling thread
+  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // number of the calling thread
   int NumberOf(cudnnHandle_t handle);
 
   CallRecords& records() { return watch_.calls().records(); }
@@ -116,14 +116,13 @@ class SplitCalls {
   // Called on the transport's thread.
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
-  // Fills the result with NaN and returns an error: the end of every call once the ranks have
-  // failed.
+  // Fills the result with NaN and returns an error. Every call ends so after the ranks have failed.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
 
   const SplitSettings settings_;
-  const pid_t process_;      // a forked child is no rank
-  const uint64_t identity_;  // unique among all objects of this process, past and future
+  const pid_t process_;      // a forked child, whose process id differs, is no rank
+  const uint64_t identity_;  // unique among all objects of this class in the process's life
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -133,23 +132,24 @@ class SplitCalls {
   const std::unique_ptr<ExchangeTimes> times_;  // null: no call is timed
   RankWatch watch_;
 
-  Mutex in_call_;  // held during a call; a second thread's call then fails on all ranks
+  Mutex in_call_;  // held during a call; if a second thread makes a call meanwhile, all ranks fail
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // The last call that was the first of a pair. What it received lies in the buffer until the next
+  // The last call that was the first of a pair. What it received stays in the buffer until the next
   // call.
   struct ReceivedGradient {
-    uint64_t sequence = 0;  // 0: none
+    uint64_t sequence = 0;  // 0: there is none
     const void* dy = nullptr;
     ConvolutionProblem problem;
-    bool hides_nan = false;  // messages then hold one more number
-    size_t bytes = 0;        // from the beginning of the buffer
+    bool hides_nan = false;  // its messages have an arrival number
+    size_t bytes = 0;        // received bytes at the beginning of the buffer
   };
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   RankDevice device_;          // guarded by mutex_, except owned_bytes()
   KernelAgreement agreement_;  // guarded by mutex_, except HearPost()
   int thread_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  Mutex handles_mutex_;  // a handle may be destroyed while another thread makes a call
+  // Separate from mutex_, because a handle may be destroyed while another thread makes a call.
+  Mutex handles_mutex_;
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
 };

@@ -1,6 +1,6 @@
-// Split calls inside CUDA graph captures. A kernel that ran outside of a capture before is captured
+// Split calls inside CUDA graph captures. A kernel that has run outside of a capture is captured
 // with its exchange, between two host functions (device_log.h). Whenever a graph is launched, the
-// thread that watches the other ranks posts what the device begins (rank_watch.h).
+// thread of RankWatch posts what the device begins.
 #include "base/log.h"
 #include "spatial/split_calls.h"
 
@@ -26,8 +26,8 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
   const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, device_.channel());
-  // The capture's streams must be joined, whatever happened to the call; otherwise the whole
-  // capture fails.
+  // The capture's streams must be joined even if the call failed; otherwise the whole capture
+  // fails.
   const CUstream exchanges = device.stream.get();
   Status joined = Status::Ok();
   if (cuda::IsCapturing(driver_, exchanges)) {
@@ -35,7 +35,7 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
     if (joined.ok()) joined = device.entered.HoldBack(call.stream);
   }
   const Status ended = EndOnDevice(*point, call, device);
-  device_.CountOwned();  // the channel's part may have grown
+  device_.CountOwned();  // the channel may have allocated memory
   if (outcome.exact.ok()) outcome.exact = joined.ok() ? ended : joined;
   return outcome;
 }
@@ -78,8 +78,8 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   return Conclude(call, Capture(call, local, *kernel, *capture));
 }
 
-// Counts the beginning of a call in the order of exchanges, which is the order of the calls on all
-// ranks, whatever streams they are on.
+// Logs the beginning of a call on the stream of exchanges, whose order is the order of the calls on
+// all ranks, whatever streams the calls are on.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel, bool is_captured,
                                                     ExchangeResources& device) {
@@ -99,7 +99,7 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   return point;
 }
 
-// Counts the end of a call. Later work on the caller's stream, such as a launch of a graph, begins
+// Logs the end of a call. Later work on the caller's stream, such as a launch of a graph, begins
 // after the call.
 Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {

@@ -1,4 +1,4 @@
-// What the report tells about a kernel on which ranks have agreed.
+// What the report says about a kernel on which ranks have agreed.
 #include <algorithm>
 
 #include "convolution/pooled_boxes.h"
@@ -23,7 +23,7 @@ const char* KindOf(const CallForm& form) {
   return "convolution";
 }
 
-// Adds to `need` what the gradient of a maximum pooling needs beside dy: x under all windows over
+// Adds to `need` what the gradient of a maximum pooling reads besides dy: x under all windows over
 // the rank's elements.
 HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
   const SpatialBox own = OwnedByPooling(stripes, stripes.cell).elements;
@@ -63,7 +63,8 @@ KernelFacts KernelAgreement::FactsOf(const Turn& turn, const SplitKernel& kernel
   const Stripes& stripes = group->stripes;
   facts.need = HaloNeedOf(stripes);
   if (group->pooled || call.work == SplitWork::kNorm) {
-    // Each rank sends each number of its stripe to every other rank once.
+    // Each rank sends each of its numbers to every other rank exactly once, so this is also the
+    // least.
     facts.least_sent_bytes = facts.sent_bytes;
     facts.least_received_bytes = facts.received_bytes;
     return facts;

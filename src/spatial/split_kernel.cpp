@@ -63,16 +63,17 @@ Status ExchangeResources::Create(CUcontext current) {
 
 Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
-  // The pool was not created, so no stream orders the allocation.
+  // The pool was not created, so the allocation follows no stream.
   return buffer.Reserve(bytes);
 }
 
-// Before anything has read the buffer, a wait for `read` must be a wait within the capture.
+// The first wait for `read` must be a wait within the capture, even though nothing has read the
+// buffer yet.
 Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(origin); }
 
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
-  // The stream of exchanges follows the last reader of the buffer.
+  // The stream of exchanges is ordered behind the last reader of the buffer.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
   Status grown = buffer.Grow(bytes);
   const Status waited = stream.Synchronize();

@@ -28,14 +28,15 @@ struct ExchangeResources {
   ExchangeResources(const ExchangeResources&) = delete;
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
-  // Makes resources for calls that one capture records: a graph has no order with anything outside,
-  // so all resources but the channel belong to the capture. There is no handle, and the buffer has
-  // `bytes` bytes from the beginning.
+  // Makes resources for the calls of one capture. A graph is not ordered with work outside of it,
+  // so a capture has its own stream, events and buffer; only the channel is shared. There is no
+  // handle, and the buffer has `bytes` bytes from the beginning.
   Status CreateForCapture(CUcontext context, size_t bytes);
   // Called before the first call of each capture. `origin` is a stream in the capture.
   Status EnterCapture(CUstream origin);
-  // Makes the buffer at least `bytes` large; waits for the work that uses it. Fails if there is no
-  // memory. The buffer then stays as it was, or is gone: no kernel can run any more in that case.
+  // Makes the buffer at least `bytes` large, after waiting for the work that uses it. Fails if
+  // there is not enough memory; the buffer then keeps its size, or is gone, and in that case no
+  // kernel can run any more.
   Status Grow(size_t bytes);
 
   const cuda::Driver& driver;
@@ -44,25 +45,28 @@ struct ExchangeResources {
   cuda::Stream stream;  // of exchanges and sums, in the order of the rank's calls
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
-  // Events, in this order: behind the work that the caller's stream had when a call came in; behind
-  // a sum of gradients; behind the last reader of the buffer; behind the last sum that no stream
-  // waited for.
+  // Events, recorded behind the work that the caller's stream had before a call (entered); behind a
+  // sum of gradients (summed); behind the last reader of the buffer (read); behind the last sum for
+  // which no stream waited (deferred).
   cuda::Event entered, summed, read, deferred;
-  cuda::Event counted;  // behind the function that counts the call's beginning (device_log.h)
-  std::array<cuda::Event, 2> exchanged;  // behind the last exchange into each room of the buffer
-  cudnnHandle_t handle = nullptr;        // ours, on the stream of exchanges
+  // Recorded behind the host function that logs a call's beginning (device_log.h).
+  cuda::Event counted;
+  // Recorded behind the last exchange into each room of the buffer.
+  std::array<cuda::Event, 2> exchanged;
+  cudnnHandle_t handle = nullptr;  // owned, and on the stream of exchanges
   TensorAdd add;
 
  private:
   Status CreateStreams(CUcontext context);
 };
 
-// The rank's own call, as the program would have made it: in micro-batches like any other call.
+// The rank's own call, which runs as it would without splitting: in micro-batches like any other
+// call.
 class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Does what Run does, at the agreement, without effects that must happen only once.
+  // Does, for the agreement, what Run does, without effects that must occur only once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -71,40 +75,41 @@ struct KernelCall {
   const cudnn::ConvolutionCall& call;
   CUstream stream = nullptr;
   LocalCall& local;
-  bool has_rows = false;     // the rows that the previous call received are still in the buffer
-  bool is_deferred = false;  // `stream` does not wait for the sum of gradients
+  bool has_rows = false;           // rows that the previous call received are in the buffer
+  bool is_deferred = false;        // `stream` does not wait for the sum of gradients
   ExchangeTimes* times = nullptr;  // null: the call is not timed
 };
 
 // The outcome of a call.
 struct KernelOutcome {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of the rank's own call, or of the correction
-  // Why the ranks' results are not parts of the whole convolution's result; Ok if they are.
+  // Why the ranks' results are not the parts of the whole convolution's result; Ok if they are.
   Status exact;
 };
 
-// A capture shares the kernels that it recorded, as long as a graph may launch them.
+// A capture shares ownership of the kernels that it has captured, as long as a graph may launch
+// them.
 class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
  public:
   virtual ~SplitKernel() = default;
-  // Returns a kernel that is an error on all ranks.
+  // Returns a kernel whose calls are an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
-  // Makes the kernel for the form and the group. Each exchange has as many images as fit:
-  // everything that a call needs (the buffer, and what the channel needs to sum gradients) takes at
-  // most `most_bytes`. Fails if not even one image fits, or if a part of the kernel cannot be made;
-  // the ranks then agree to refuse the kernel.
+  // Makes the kernel for the form and the group. Each exchange has as many images as fit: all
+  // memory that a call needs (the buffer, and what the channel needs to sum gradients) is at most
+  // `most_bytes`. Fails if not even one image fits, or if a part of the kernel cannot be made; the
+  // ranks then agree to refuse the kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // Makes the same kernel with `slice_images` images in each exchange, on which the ranks agreed:
-  // the fewest of all ranks.
+  // Makes the same kernel with `slice_images` images in each exchange, on which the ranks have
+  // agreed: the smallest number of any rank.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
                                                    size_t most_bytes);
 
-  const ConvolutionProblem& problem() const { return problem_; }  // the rank's own problem
+  const ConvolutionProblem& problem() const { return problem_; }  // of this rank's stripe
   const std::string& refusal() const { return refusal_; }         // empty: the kernel runs
   const CallForm& form() const { return form_; }
   const std::vector<Spatial>& extents() const { return *extents_; }
@@ -113,7 +118,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   void set_extents(std::vector<Spatial> extents) {
     extents_ = std::make_shared<const std::vector<Spatial>>(std::move(extents));
   }
-  // The agreed windows of all ranks.
+  // The windows of all ranks, as agreed.
   const std::vector<OwnWindow>& windows() const { return windows_; }
   void set_windows(std::vector<OwnWindow> windows) { windows_ = std::move(windows); }
   uint64_t common_hash() const { return common_hash_; }
@@ -122,7 +127,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   int log_number() const { return log_number_; }
   void set_log_number(int number) { log_number_ = number; }
   size_t buffer_bytes() const { return buffer_bytes_; }
-  // Returns the bytes of the buffer and of the channel.
+  // Returns the bytes of the buffer and of the channel's scratch memory.
   size_t device_bytes() const {
     return buffer_bytes_ + transport::ReductionScratchBytes(reduced_bytes());
   }
@@ -133,17 +138,16 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns whether a call waits for other ranks.
   bool needs_others() const { return exchanged_bytes() > 0 || reduced_bytes() > 0; }
 
-  virtual int slice_images() const { return problem_.n; }  // images of one exchange
+  virtual int slice_images() const { return problem_.n; }  // images in one exchange
   virtual size_t largest_message_bytes() const { return 0; }
   virtual size_t reduced_bytes() const { return 0; }
-  // Returns whether all received rows of dy are in the buffer when a call ends. The same on all
-  // ranks.
+  // Returns whether the buffer has all received rows of dy when a call ends; the same on all ranks.
   virtual bool exchanges_gradient_at_once() const { return false; }
-  // Returns how many of the buffer's first bytes hold what came from other ranks.
+  // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Makes, once, the library calls beside the rank's own call that leave the program's memory
-  // alone. Fails if the library refuses one.
+  // Makes once, besides the rank's own call, all library calls that do not change the program's
+  // memory. Fails if the library refuses one.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;
@@ -167,7 +171,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
 
  private:
   std::string refusal_;
-  AllExtents extents_;  // null until set_extents
+  AllExtents extents_;  // null before set_extents
   std::vector<OwnWindow> windows_;
   uint64_t common_hash_ = 0;
   int log_number_ = KernelLog::kUnlisted;

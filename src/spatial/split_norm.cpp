@@ -8,8 +8,8 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
-  // If nobody sums gradients, the gradients of copies stay as they are. If the program sums them,
-  // only one copy counts.
+  // If the ranks sum gradients, each copy keeps its own gradient, because copies are not summed. If
+  // the program sums over ranks, only the first copy may count.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
   NormSlices slices;
@@ -50,7 +50,7 @@ Status SplitNorm::Finish(const KernelCall& call, CUdeviceptr buffer) const {
                       : statistics_->Finish(*call.call.gradient, buffer);
 }
 
-// The trial writes no result that is read later.
+// Skips calls that would write what is read later.
 Status SplitNorm::Try(const KernelCall& call, ExchangeResources& device) {
   if (statistics_ == nullptr || (!is_forward() && (form_.reads_result || form_.recomputes))) {
     return Status::Ok();
@@ -74,7 +74,7 @@ KernelOutcome SplitNorm::FindStatistics(const KernelCall& call, ExchangeResource
   return outcome;
 }
 
-// Sends this rank's messages to the others, whatever happens to the rank's own part.
+// Sends this rank's messages to the others even if its own part fails.
 KernelOutcome SplitNorm::Run(const KernelCall& call, ExchangeResources& device,
                              transport::Channel& channel) {
   if (statistics_ == nullptr) return {RunAlone(call), Status::Ok()};

@@ -35,9 +35,11 @@ class SplitNorm : public SplitKernel {
   KernelOutcome FindStatistics(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel);
 
-  std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part
+  std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part of the image
   std::optional<SlotExchange> slots_;
-  bool counts_ = true;  // whether this rank's gradients of scale and bias are part of their sums
+  // False: this copy's gradients of scale and bias become 0, because the program will sum over
+  // ranks.
+  bool counts_ = true;
 };
 
 }  // namespace ucudnn::spatial

@@ -1,4 +1,4 @@
-// Sums of packed numbers of any meaning by cudnnAddTensor. A call allocates nothing. Not
+// Adds packed numbers in device memory by cudnnAddTensor. A call allocates nothing. Not
 // thread-safe.
 #pragma once
 
@@ -19,11 +19,11 @@ class TensorAdd {
 
   // Fails if the library lacks the function.
   Status Create();
-  // Run and Spread enqueue on the handle's stream. Run computes to = from + beta to, element by
-  // element. `type` is fp32 or fp64, `beta` points to a number of that type.
+  // Enqueues to = from + beta to, element by element, on the handle's stream. `type` is fp32 or
+  // fp64; `beta` points to a number of that type.
   Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
              CUdeviceptr to);
-  // Adds the number at address `number` to each element of `to`.
+  // Enqueues an addition of the number at address `number` to each element of `to`.
   Status Spread(cudnnHandle_t handle, DataType type, CUdeviceptr number, size_t count,
                 CUdeviceptr to);
 

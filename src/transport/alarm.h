@@ -1,5 +1,5 @@
-// Wakes a thread that waits, in poll or in Wait. Thread-safe. An alarm that is raised before a wait
-// ends the wait at once. If several threads wait, one of them wakes; they therefore wait in short
+// Wakes a thread that waits in poll or in Wait. Thread-safe. An alarm that is raised before a wait
+// ends that wait at once. Of several waiting threads only one may wake, so each waits in short
 // turns.
 #pragma once
 
@@ -18,7 +18,7 @@ class Alarm {
  public:
   Alarm() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-  // Returns whether the system had a descriptor for the alarm.
+  // Returns false if the system had no descriptor left for the alarm.
   bool usable() const { return static_cast<bool>(event_); }
   int descriptor() const { return event_.get(); }
   void Raise() const {
@@ -29,7 +29,7 @@ class Alarm {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof count);
   }
-  // Returns when the alarm was raised, `most` is over, or a signal came.
+  // Returns when the alarm is raised, when `most` is over, or when a signal arrives.
   void Wait(Milliseconds most) const {
     pollfd wait = {.fd = event_.get(), .events = POLLIN};
     poll(&wait, 1, static_cast<int>(most.count()));

@@ -11,7 +11,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// The interval at which a waiting thread asks whether the work was given up.
+// How often a waiting thread calls `given_up`.
 constexpr std::chrono::milliseconds kAsking{20};
 
 struct Finish {
@@ -21,7 +21,7 @@ struct Finish {
   bool threw UCUDNN_GUARDED_BY(mutex) = false;
 };
 
-// Starts a thread. The result is not joinable if the system has no thread, or no memory for one.
+// Starts a thread. The result is not joinable if the system has no thread or memory for one.
 std::thread Start(std::function<void()> work) {
   const SignalsBlocked blocked;
   std::thread thread;

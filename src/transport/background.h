@@ -1,5 +1,5 @@
-// Background threads of ucudnn. They take none of the program's signals, and no thread waits for
-// them for ever.
+// Background threads of ucudnn. They block all signals, so the program's signals are not delivered
+// to them, and no thread waits for them without a bound.
 #pragma once
 
 #include <chrono>
@@ -7,14 +7,15 @@
 
 namespace ucudnn::transport {
 
-// Runs `work` on a thread of its own. Returns false, without an effect, if the system has no
-// thread. An exception ends `work`.
+// Runs `work` on a thread of its own; an exception only ends `work`. Returns false, and does
+// nothing, if the system has no thread.
 bool RunInBackground(std::function<void()> work);
 
 enum class Ending { kDone, kTooLate, kGivenUp, kNoThread, kThrew };
 
-// Runs `work` on a thread of its own and waits for it, until `timeout` is over or `given_up` (may
-// be empty) returns true. In the latter cases `work` goes on, so it must own what it needs.
+// Runs `work` on a thread of its own and waits until it ends, `timeout` is over or `given_up`
+// (which may be empty) returns true. In the last two cases `work` goes on, so it must own what it
+// needs.
 Ending RunBounded(std::function<void()> work, std::chrono::milliseconds timeout,
                   const std::function<bool()>& given_up);
 

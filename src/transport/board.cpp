@@ -11,7 +11,7 @@ struct Boards {
   std::map<std::string, std::weak_ptr<Board>> by_key UCUDNN_GUARDED_BY(mutex);
 };
 
-// Leaked: threads may still exchange while the process exits.
+// Leaked on purpose: threads may still exchange data while the process exits.
 Boards& TheBoards() {
   static Boards* const boards = new Boards;
   return *boards;
@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // An abort counts before `flag`, because after it no exchange begins. A rank's leaving counts
-    // after it: what the rank said before it left still counts.
+    // An abort is tested before `flag`, because no exchange may begin after it. Leaving is tested
+    // after `flag`, because what a rank said before it left still holds.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {
@@ -137,7 +137,7 @@ void Board::SaySettled(int sender, int receiver) {
 bool Board::TakenAfterAbort(int sender, int receiver, Deadline deadline) {
   MutexLock lock(mutex_);
   Lane& lane = LaneOf(sender, receiver);
-  lane.settling = true;  // meanwhile the receiver keeps its events
+  lane.settling = true;  // keeps the receiver from destroying its events meanwhile
   while (lane.copying && changed_.WaitUntil(mutex_, deadline)) {
   }
   const bool taken = lane.taken && members_[receiver].ready != nullptr;
@@ -150,7 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort no new exchange begins.
+    // After an abort no exchange begins, so a message that was taken without the sender waiting
+    // needs no event.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;
@@ -162,7 +163,7 @@ void Board::Leave(int rank, Deadline deadline) {
   member.left = true;
   changed_.NotifyAll();
   while (OwesEvents(rank)) {
-    // The events then live until the board is destroyed.
+    // The events then exist until the board is destroyed.
     if (!changed_.WaitUntil(mutex_, deadline)) return;
   }
   member.ready.reset();

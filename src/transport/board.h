@@ -1,5 +1,5 @@
-// A board on which ranks that are threads of one process hand each other device buffers. It has a
-// lane for each ordered pair of ranks, with one message on it at a time. Thread-safe.
+// A board on which ranks that are threads of one process hand device buffers to each other. It has
+// a lane for each ordered pair of ranks, which holds one message at a time. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,8 @@ class Board {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // A message in the sender's memory. It may be read once the sender's stream has reached `ready`.
+  // A message in the sender's memory. The receiver may read it once the sender's stream has reached
+  // `ready`.
   struct Parcel {
     CUdeviceptr data = 0;
     size_t bytes = 0;
@@ -28,7 +29,7 @@ class Board {
 
   // Returns a key that no other board of this process has.
   static std::string NewKey();
-  // Returns the process's board of that key, which the first caller makes; it lives as long as a
+  // Returns the process's board with this key. The first caller makes it; it exists as long as a
   // rank holds it.
   static std::shared_ptr<Board> Meet(const std::string& key, int size, const cuda::Driver& driver);
   Board(int size, const cuda::Driver& driver);
@@ -39,56 +40,58 @@ class Board {
   // Returns null before the rank has entered.
   CUcontext ContextOf(int rank) const;
 
-  // Returns the event that the rank's stream has to reach before its messages are ready.
+  // Returns the event after which the messages of the rank are ready: its stream records it before
+  // each LayOut.
   cuda::Event& ReadyOf(int rank) { return *members_[rank].ready; }
-  // Returns the event that the receiver's stream reaches when it has copied the sender's message.
+  // Returns the event after which the receiver's stream has copied the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
-  // The sender lays out a message. REQUIRES: the receiver has taken the previous one.
+  // Called by the sender: puts a message on its lane. REQUIRES: the receiver has taken the previous
+  // one.
   void LayOut(int sender, int receiver, const Parcel& parcel);
-  // The receiver waits for the message.
+  // Called by the receiver: waits for the message.
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
-  // The receiver says, after each Await that succeeded, whether TakenOf is recorded behind its
-  // copy.
+  // Called by the receiver after each Await that succeeded: says whether its stream has recorded
+  // TakenOf behind its copy of the message.
   void SayTaken(int sender, int receiver, bool taken);
-  // The sender waits until the receiver has said that it took the message; then it makes its stream
-  // wait for TakenOf, and calls SaySettled.
+  // Called by the sender: waits until the receiver has said that it took the message. The sender
+  // then makes its stream wait for TakenOf, and calls SaySettled.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
-  // Replaces AwaitTaken after an abort. Returns whether the receiver's stream copies the message,
-  // or did; the sender must then make its stream wait for TakenOf all the same, and call
-  // SaySettled.
+  // Replaces AwaitTaken after an abort. Returns true if the receiver's stream copies or has copied
+  // the message; then the sender must also make its stream wait for TakenOf, and call SaySettled.
   bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
-  // Ends all waits, now and later. The name of the rank that aborted first stays.
+  // Ends all waits, also future ones. Only the first abort's `rank` is kept, for messages.
   void Abort(int rank);
-  // Ends all waits for the rank, and destroys its events once no rank needs them. Its context must
-  // be current.
+  // Ends all waits for the rank, and destroys its events once no other rank needs them. The rank's
+  // context must be current.
   void Leave(int rank, Deadline deadline);
-  // Returns Ok, or after an abort an error that says who aborted.
+  // Returns Ok, or, after an abort, an error that says which rank aborted.
   Status State() const;
 
  private:
   struct Lane {
     Parcel parcel;
-    bool laid_out = false, taken = false;  // neither: settled
+    bool laid_out = false, taken = false;  // both false: the lane has no message
     bool copying = false;                  // the receiver is between Await and SayTaken
     bool settling = false;                 // the sender is between AwaitTaken and SaySettled
   };
   struct Member {
     CUcontext context = nullptr;
     std::unique_ptr<cuda::Event> ready;
-    std::vector<std::unique_ptr<cuda::Event>> taken;  // by sender
+    std::vector<std::unique_ptr<cuda::Event>> taken;  // one for each sender
     bool left = false;
   };
 
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
-  // Returns whether another rank uses the rank's events, or will use them.
+  // Returns whether another rank uses an event of `rank`, or still will.
   bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
-  // Waits for `flag`. Fails if the board is aborted, `other` has left, or the deadline has passed.
+  // Waits until `flag` is true. Fails if the board is aborted, `other` has left, or the deadline
+  // has passed.
   Status WaitFor(const bool& flag, int other, Deadline deadline) UCUDNN_REQUIRES(mutex_);
 
   const int size_;

@@ -1,11 +1,12 @@
-// Keeps the work that a channel enqueues in the order of its calls, whatever stream each call
-// names, and tells how far the device has come with it. Calls whose stream is captured follow only
-// the calls of their own capture: a capture must not wait for an event that was recorded outside
-// it, nor the reverse. Uncaptured calls follow each other as if there were no captured ones. Done
-// and Progress tell only of uncaptured calls, since a launch of a graph is no call.
+// Makes the work that a channel enqueues run in the order of its calls, whatever stream each call
+// names, and tells how far the device has come. A captured call follows only earlier calls of the
+// same capture, because a capture must not wait for an event that was recorded outside of the
+// capture, nor may work outside wait for an event of the capture. Uncaptured calls follow each
+// other as if there were no captured ones. Done and Progress tell only of uncaptured calls, since
+// launches of graphs are no calls.
 //
-// Thread-compatible, except that any thread may call Done and Progress, which disturb no other
-// thread's capture. The channel's context must be current.
+// Thread-compatible, except that any thread may call Done and Progress, which do not invalidate
+// other threads' captures. The channel's context must be current.
 #pragma once
 
 #include <deque>
@@ -23,21 +24,21 @@ class CallOrder {
 
   Status Create();
 
-  // To be called before the first work that a call enqueues on `stream`.
+  // To be called before a call enqueues its first work on `stream`.
   Status Begin(CUstream stream);
 
-  // To be called behind the last work of a call, even if the call failed before.
+  // To be called behind the last work of a call, even if the call has failed.
   Status End(CUstream stream);
 
   // Returns whether the latest call that began is captured.
   bool is_captured() const { return is_captured_; }
 
-  // Returns whether all enqueued work is done, or never will be.
+  // Returns whether all enqueued work of uncaptured calls is done, or can never be done.
   bool Done() const;
   DeviceProgress Progress();
 
  private:
-  // Returns the number of calls between the last mark and the next.
+  // Returns how many calls End lets pass between two marks.
   size_t Gap() const UCUDNN_REQUIRES(mutex_);
   void TakeReached() UCUDNN_REQUIRES(mutex_);
 
@@ -45,13 +46,13 @@ class CallOrder {
 
   const cuda::Driver& driver_;
 
-  // Recorded behind the last uncaptured call, on that call's stream.
+  // Recorded behind the last uncaptured call, on the stream of that call.
   cuda::Event last_;
   CUstream stream_ = nullptr;
   bool called_ = false;
 
-  // Recorded behind the last captured call, on that call's stream, in the capture with the number
-  // `capture_`.
+  // Recorded behind the last captured call, on the stream of that call. `capture_` is the number of
+  // its capture.
   cuda::Event last_captured_;
   CUstream captured_stream_ = nullptr;
   cuuint64_t capture_ = 0;  // 0: none
@@ -60,12 +61,12 @@ class CallOrder {
   bool is_captured_ = false;
   cuuint64_t begun_capture_ = 0;
 
-  // Marks behind calls, as a ring: the device may not have reached `pending_` marks, from `oldest_`
-  // on.
+  // Events behind some of the uncaptured calls, as a ring: the device may not have reached the
+  // `pending_` marks from `oldest_` on.
   Mutex mutex_;
   std::deque<cuda::Event> marks_ UCUDNN_GUARDED_BY(mutex_);
   size_t oldest_ UCUDNN_GUARDED_BY(mutex_) = 0, pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  size_t unmarked_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of calls behind the last mark
+  size_t unmarked_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls since the last mark
   uint64_t reached_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 

@@ -24,7 +24,7 @@ struct Pair {
   }
 };
 
-// Returns the first two ranks for which `holds` is true.
+// Returns the first two ranks for which `holds` returns true.
 template <class Holds>
 std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   for (size_t second = 1; second < ranks.size(); ++second) {
@@ -37,7 +37,7 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   return std::nullopt;
 }
 
-// The properties of pairs of ranks that decide, with ranks to name in messages.
+// For each property that decides, a pair of ranks that has it, to be named in messages.
 struct Pairs {
   explicit Pairs(std::span<const RankFacts> ranks) {
     const auto same_process = [](const RankFacts& a, const RankFacts& b) {
@@ -76,8 +76,8 @@ Status CheckPeer(const Pairs& pairs) {
                        "loopback serves there");
 }
 
-// If streams of one context wait for words, a rank that frees memory waits for another rank's
-// streams.
+// Ranks with one context must not use loopback: freeing memory waits for all streams of the
+// context, and so for streams of another rank that wait for words.
 Status CheckLoopback(const Pairs& pairs) {
   if (pairs.on_hosts) {
     return Status::Error(pairs.on_hosts->Ranks() +
@@ -145,7 +145,8 @@ Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted) {
   RankFacts facts;
   facts.host = boot + " " + TargetOf("/proc/self/ns/pid");
   facts.process = std::to_string(getpid());
-  // Devices of the CPU stand-in have the same UUIDs on all machines.
+  // The boot id of the host is added because devices of the CPU stand-in have the same UUIDs on all
+  // machines.
   facts.device = boot + " " + Hex(uuid.bytes, sizeof uuid.bytes);
   facts.wanted = wanted;
   return facts;

@@ -1,5 +1,5 @@
-// Chooses the transport of a group's exchanges. Every rank makes the same decision from the facts
-// that all ranks have sent. Pure functions, except OwnFacts.
+// Chooses the transport for a group's exchanges. Every rank decides alike, from the facts that all
+// ranks have sent. Pure functions, except OwnFacts.
 #pragma once
 
 #include <span>
@@ -13,11 +13,11 @@
 
 namespace ucudnn::transport {
 
-// The facts that a rank tells about itself. Equal texts name the same thing.
+// What a rank tells the others about itself. Equal texts mean the same host, process or device.
 struct RankFacts {
-  std::string host;     // a machine, as its processes know each other
-  std::string process;  // within the host
-  std::string device;   // a GPU; every host gives it the same name
+  std::string host;     // the machine, or container, in which processes can share memory
+  std::string process;  // unique within the host
+  std::string device;   // the GPU; equal also in different containers
   Transport wanted = Transport::kAuto;
 
   std::string Text() const;
@@ -28,12 +28,13 @@ struct RankFacts {
 Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
 
 struct Choice {
-  // Never kAuto. Ranks of one process that ask for loopback exchange by peer copies.
+  // Never kAuto. If ranks of one process ask for loopback, they exchange by peer copies.
   Transport transport = Transport::kNccl;
-  std::string note;  // what the user should know about the choice; empty: nothing
+  std::string note;  // what the user should know about the choice; may be empty
 };
 
-// Chooses from facts by group rank. A refusal names the ranks and the values that cause it.
+// Chooses from facts in the order of group ranks. A refusal names the ranks and the values that
+// cause it.
 Result<Choice> ChooseTransport(std::span<const RankFacts> ranks);
 
 }  // namespace ucudnn::transport

@@ -20,9 +20,9 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == kFrameHeader);
 
-// Bytes that are reserved at first, so that a connection of small frames allocates nothing more.
+// Bytes that are reserved at first, so that small frames cause no further allocation.
 constexpr size_t kFirstRoom = 1 << 16;
-constexpr size_t kReadAtOnce = 1 << 18;  // bytes after which other connections have their turn
+constexpr size_t kReadAtOnce = 1 << 18;  // after so many bytes other connections have their turn
 
 }  // namespace
 
@@ -52,7 +52,8 @@ void Connection::Flush() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) {
-      // The other side's last frames are still to be read: Receive finds the end.
+      // Sending failed. The other side's last frames may still be unread, so the connection is not
+      // broken yet: Receive finds its end.
       sent_ = out_.size();
       break;
     }
@@ -86,7 +87,8 @@ bool Connection::Receive() {
     }
     arrived_ += static_cast<size_t>(got);
     received += static_cast<size_t>(got);
-    if (arrived_ > largest_body_ + kFrameHeader) break;  // TakeFrame takes a frame, or refuses it
+    // Enough for TakeFrame to take a frame or refuse it.
+    if (arrived_ > largest_body_ + kFrameHeader) break;
   }
   return received > 0;
 }

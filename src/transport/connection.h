@@ -1,7 +1,7 @@
 // Frames over a socket: the messages between the ranks of a job. Nothing blocks, and nothing raises
 // SIGPIPE. Thread-compatible: one thread serves a connection. A frame is a header of three 32-bit
-// numbers (bytes of the body, kind, rank that sent it; little endian), then the body. All data that
-// arrives is held to a bound before anything is allocated for it.
+// little-endian numbers (bytes of the body, kind, rank that sent it), then the body. Sizes that
+// arrive are checked against a bound before memory is allocated for them.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace ucudnn::transport {
 
 enum class FrameKind : uint32_t {
   kHello = 0x55435230,  // a rank's greeting (hello.h)
-  kProbe,               // a greeting from a program that only asks whether a job meets here
-  kAccepted,            // to a rank: its greeting is right, other ranks are awaited
+  kProbe,               // a greeting from a program that only asks whether this job meets here
+  kAccepted,            // to a rank: its greeting is right, and other ranks are still missing
   kOtherToken,          // to a stranger: the token is not this job's
-  kStart,               // to all: every rank is here; the members of all groups
+  kStart,               // to all: every rank is here; the body lists the group of each
   kHeartbeat,
-  kDoing,   // the rank's present action, for warnings to its group; also a heartbeat
+  kDoing,   // the rank's present action, for warnings in its group; counts as a heartbeat
   kPost,    // to the group: a record
   kSend,    // to one rank of the group: the receiver's number in the job, then a record
   kGather,  // to the group: the gather's number, its purpose, a contribution
@@ -41,34 +41,36 @@ inline constexpr size_t kLargestGreeting = 16384;
 // Appends a frame to `bytes`.
 void AppendFrame(std::vector<char>& bytes, const Frame& frame);
 
-// Cuts the first frame off `bytes`, which AppendFrame has filled; returns false if there is none.
+// Removes the first frame from `bytes`, which AppendFrame has filled, and returns it in `frame`;
+// returns false if there is none.
 bool CutFrame(std::string_view& bytes, Frame& frame);
 
 class Connection {
  public:
-  // Refuses bodies of more than `largest_body` bytes.
+  // Refuses to receive bodies of more than `largest_body` bytes.
   Connection(Descriptor socket, size_t largest_body);
 
-  // Queues a frame for Flush. A broken connection accepts frames and drops them.
+  // Queues a frame for Flush. A broken connection drops it.
   void Queue(const Frame& frame);
   void Flush();
-  // Reads data that has arrived, up to a bound. Returns whether there was any; see broken().
+  // Reads data that has arrived, up to a bound. Returns whether there was any; the connection may
+  // be broken afterwards.
   bool Receive();
 
   enum class Next { kFrame, kNone, kMalformed };
-  // Takes the next frame that has arrived whole. Its body is valid until the next Receive.
-  // Malformed data makes the connection broken.
+  // Takes the next frame that has arrived completely. Its body is valid until the next Receive.
+  // Malformed data breaks the connection.
   Next TakeFrame(Frame& frame);
 
   void set_largest_body(size_t bytes) { largest_body_ = bytes; }
   size_t queued() const { return out_.size() - sent_; }
-  // Returns whether the other side has closed the connection, or it failed.
+  // Returns whether the other side has closed the connection, or the connection has failed.
   bool broken() const { return broken_; }
-  // Returns why it is broken, such as "its connection was closed".
+  // Returns why the connection is broken: "its connection was closed", say.
   const std::string& why_broken() const { return why_broken_; }
   int descriptor() const { return socket_.get(); }
   short events() const;
-  // Ends the connection for the other side, even if a forked child also holds the socket.
+  // Ends the connection for the other side, even if a forked child still holds the socket.
   void Shutdown();
 
  private:
@@ -77,8 +79,8 @@ class Connection {
   Descriptor socket_;
   size_t largest_body_;
   std::vector<char> out_, in_;
-  size_t sent_ = 0;                 // bytes of out_
-  size_t taken_ = 0, arrived_ = 0;  // bytes of in_
+  size_t sent_ = 0;                 // bytes of out_ that were sent
+  size_t taken_ = 0, arrived_ = 0;  // bytes of in_: taken as frames, and arrived in all
   bool broken_ = false;
   std::string why_broken_;
 };

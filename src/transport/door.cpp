@@ -22,8 +22,8 @@ Status NoAddress(const Meeting& meeting, int error) {
                        std::strerror(error) + hint);
 }
 
-// Returns the addresses of the meeting's host. A name that cannot be resolved yet may be known
-// soon.
+// Returns the addresses of the meeting's host. Retries for times.unreachable, because a name that
+// cannot be resolved yet may be known soon.
 Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   const Clock::time_point deadline = Clock::now() + meeting.times.unreachable;
   for (;;) {
@@ -60,8 +60,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // If a job has two ranks 0, both learn of it. Another job is not disturbed, since its token
-    // differs.
+    // If this job has a second rank 0, both learn of it here. The rank 0 of another job has another
+    // token, so it ignores this attempt.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }
@@ -69,7 +69,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   return std::move(listening.socket);
 }
 
-// Listens at a free port and writes the address to the file. Chooses the token if there is none.
+// Listens at a free port and writes the address to the meeting's file. Chooses a random token if
+// `token` is empty.
 Result<Descriptor> ListenByFile(const Meeting& meeting, std::string& token) {
   const std::string& path = meeting.place.path;
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<MeetingFile> old, ReadMeetingFile(path));

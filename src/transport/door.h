@@ -1,4 +1,4 @@
-// The socket on which rank 0 listens for the others. Thread-safe.
+// The socket on which rank 0 listens for the other ranks. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace ucudnn::transport {
 
 struct Door {
-  Descriptor listening;  // none in a job of one rank
-  std::string token;     // the meeting's token, or a random one that the meeting's file holds
+  Descriptor listening;  // empty in a job of one rank
+  std::string token;     // the meeting's token, or a random one, which the meeting's file holds
 };
 
-// Listens at the place of `meeting` (rank 0's). At tcp://host:port it listens on all interfaces if
-// there is a token and the host is no loopback address, otherwise on the loopback interface alone.
-// At file:PATH it listens on all interfaces, at a free port, and writes the file; the caller
-// removes it (RemoveMeetingFile). Refuses an address or a file that another job uses. A file that a
-// finished job has left is replaced.
+// Listens at the place of `meeting`, which is rank 0's. At tcp://host:port it listens on all
+// interfaces if there is a token and the host is no loopback address, otherwise only on the
+// loopback interface. At file:PATH it listens on all interfaces, at a free port, and writes the
+// file, which the caller removes (RemoveMeetingFile). Fails if another job uses the address or the
+// file. A file that an ended job has left is replaced.
 Result<Door> OpenDoor(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

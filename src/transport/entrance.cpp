@@ -15,7 +15,7 @@ namespace {
 
 constexpr Milliseconds kFirstPause{10}, kLongestPause{200};
 
-// Waits for the answer to a greeting.
+// Waits for rank 0's answer to the greeting.
 Answer HearAnswer(std::unique_ptr<Connection> connection, Clock::time_point deadline) {
   for (;;) {
     Frame frame;
@@ -47,8 +47,8 @@ Answer HearAnswer(std::unique_ptr<Connection> connection, Clock::time_point dead
   }
 }
 
-// Greets the rank 0 at `address` and waits for its answer. `doors` addresses are asked within the
-// time of one handshake.
+// Greets the rank 0 at `address` and waits for its answer. Connecting to all `doors` addresses
+// together takes at most times.handshake.
 Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
            const std::string& token, size_t doors) {
   const Milliseconds connecting = meeting.times.handshake / static_cast<int>(doors);
@@ -64,17 +64,17 @@ Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
   return HearAnswer(std::move(connection), Clock::now() + meeting.times.handshake);
 }
 
-// The addresses to ask now, or the reason why there are none.
+// The addresses at which rank 0 may listen now, and the token to send.
 struct Doors {
   std::vector<SocketAddress> addresses;
   std::string token;
-  Answer none;  // the answer if there are no addresses
+  Answer none;  // the answer to report if `addresses` is empty
 };
 
 std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   std::vector<SocketAddress> addresses;
   if (file.hosts.front() == HostName()) addresses.push_back(LoopbackAddress(file.port));
-  // The name comes last, because resolving it takes time.
+  // hosts.front() is the host's name; it comes last, because resolving it takes time.
   for (size_t i = 1; i <= file.hosts.size(); ++i) {
     const std::string& host = file.hosts[i % file.hosts.size()];
     if (i == file.hosts.size() && !addresses.empty()) break;
@@ -85,7 +85,8 @@ std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   return addresses;
 }
 
-// Finds the addresses to ask. An error is final.
+// Finds the addresses to ask. An error is final; Doors without addresses may be followed by a
+// further attempt.
 Result<Doors> FindDoors(const Meeting& meeting) {
   Doors doors;
   doors.token = meeting.token;
@@ -118,8 +119,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
         "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
   doors.addresses = found.value();
-  // Without a token rank 0 listens only on the loopback interface, whatever address the host's name
-  // has.
+  // Without a token rank 0 listens only on the loopback interface, even if the host's name has
+  // another address.
   const bool four = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
     return address.storage.ss_family == AF_INET;
   });
@@ -127,7 +128,7 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   return doors;
 }
 
-// Asks at every address; returns the most telling answer.
+// Asks at every address and returns the answer that says most (Answer::Kind).
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {
@@ -175,7 +176,7 @@ Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting) {
       answer.text =
           "the job there has another token: it is another job, or "
           "UCUDNN_RENDEZVOUS_TOKEN is not the same on all ranks";
-      // A dead job may have left the file: rank 0 of this job may still replace it.
+      // The file may be left from a dead job, and rank 0 of this job may still replace it.
       if (!meeting.place.in_file()) return refused(answer.text);
     }
     if (answer.kind == Answer::kNobody || meeting.place.in_file()) reached = now;

@@ -1,5 +1,5 @@
-// The entrance of a rank other than 0: it finds rank 0, connects, and greets it. Blocks, within the
-// times of the meeting. Thread-safe.
+// How a rank other than 0 enters the job: it finds rank 0, connects, and greets it. Blocks, within
+// the times of the meeting. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::transport {
 
-// The outcome of one attempt.
+// The result of one attempt.
 struct Answer {
-  enum Kind {  // the more telling ones first
+  enum Kind {  // a smaller value says more about the job
     kAccepted,
     kRefused,      // `text` is the line of the job's failure
-    kOtherToken,   // another job
-    kNoHub,        // the listener is no rank 0, or does not answer
-    kNobody,       // nobody listens there (yet)
+    kOtherToken,   // what listens belongs to another job
+    kNoHub,        // what listens is no rank 0, or does not answer
+    kNobody,       // nobody listens at the address (yet)
     kUnreachable,  // `text` says why
   };
   Kind kind = kNobody;
@@ -27,16 +27,16 @@ struct Answer {
   std::unique_ptr<Connection> connection;  // set if accepted
 };
 
-// Connects and sends the greeting of `meeting`'s rank with `token`. Takes at most `handshake` for
-// each.
+// Connects to `address` and sends the greeting of `meeting`'s rank with `token`. Connecting and
+// waiting for the answer may take times.handshake each.
 Answer AskOnce(const SocketAddress& address, const Meeting& meeting, const std::string& token);
 
 // Returns whether the job that wrote `file` still admits ranks.
 bool IsMeetingNow(const MeetingFile& file, const Meeting& meeting);
 
-// Tries until rank 0 has accepted this rank. The error is a line that names this rank and the
-// obstacle. A rank 0 that does not listen yet is awaited until the timeout, with one warning; a
-// place that cannot be reached, or where no rank 0 answers, is retried for times.unreachable.
+// Tries until rank 0 has accepted this rank. An error is a line that names this rank and the
+// obstacle. If rank 0 does not listen yet, tries until the timeout, and warns once. If the place
+// cannot be reached, or no rank 0 answers there, tries for times.unreachable.
 Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

@@ -1,5 +1,5 @@
-// The interface by which the ranks of a group tell each other what they must know to open a
-// channel. Channels need nothing else of the control plane, so tests can do without one.
+// The interface through which the ranks of a group tell each other what they need to open a
+// channel. Channels need nothing else of the control plane, so tests can replace it.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Returns every rank's `mine` (any bytes), by group rank, once all have called it. All ranks of
-  // the group call it in the same order; `doing` states its purpose in messages. Fails if a rank is
-  // gone or too late.
+  // Returns the `mine` (any bytes) of every rank, by group rank, once all ranks have called it. All
+  // ranks of the group call it in the same order; `doing` is its purpose, for messages. Fails if a
+  // rank is gone or does not come in time.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,
                                                   std::string_view doing) = 0;
 };
 
-// Gathers `mine` from each of `size` ranks; fails also if another number of answers comes.
+// Gathers `mine` from each of `size` ranks. Fails also if the number of answers is not `size`.
 Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::string_view mine,
                                            std::string_view doing);
 
-// Combines the status of all ranks: returns Ok if `own` is Ok on all of them, else on every rank
-// the error of the first rank that has one, with its number.
+// Returns Ok if `own` is Ok on all ranks. Otherwise every rank returns the error of the first rank
+// that has one, with its number.
 Status GatherVerdict(Gatherer& gatherer, int size, const Status& own, std::string_view doing);
 
 }  // namespace ucudnn::transport

@@ -52,7 +52,8 @@ Greeting CompareToken(std::string_view body, std::string_view token) {
   const std::string_view theirs = unpacker.TakeBytes(kLongestToken);
   if (!unpacker.ok()) return Greeting::kNone;
   const std::string ours = PaddedToken(token);
-  volatile unsigned char difference = 0;  // volatile, so that the loop does not end early
+  // Volatile, so that the compiler does not end the loop early.
+  volatile unsigned char difference = 0;
   for (size_t i = 0; i < kLongestToken; ++i) {
     difference = static_cast<unsigned char>(
         difference | (static_cast<unsigned char>(theirs[i]) ^ static_cast<unsigned char>(ours[i])));

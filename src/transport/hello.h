@@ -1,4 +1,4 @@
-// A rank's greeting: first the token, so that no other bytes of a stranger are read, then the
+// A rank's greeting: first the token, so that nothing else is read of a stranger's data, then the
 // version, then the values on which the ranks must agree. Pure functions.
 #pragma once
 
@@ -22,15 +22,16 @@ struct Hello {
 std::string PackHello(const Meeting& meeting, const std::string& token);
 
 enum class Greeting { kRight, kOtherToken, kNone };
-// Compares the beginning of `body`: returns kNone if it is no greeting, else whether `token`
-// follows. The time of the comparison does not depend on where the tokens differ.
+// Returns kNone if `body` does not begin like a greeting, else whether `token` follows. The
+// duration of the comparison does not depend on where the tokens differ.
 Greeting CompareToken(std::string_view body, std::string_view token);
 
-// Reads the rest of a greeting with the right token. If its version is not `version`, only rank and
-// version are read; none if it is malformed.
+// Reads the rest of a greeting with the right token. If its version is not `version`, reads only
+// rank and version. Returns none if the greeting is malformed.
 std::optional<Hello> UnpackHello(std::string_view body, const std::string& version);
 
-// Says why `hello` does not belong to the job of `meeting` (rank 0's), with both ranks' values.
+// Fails if `hello` does not belong to the job of `meeting`, which is rank 0's. The error contains
+// both ranks' values.
 Status CompareHello(const Hello& hello, const Meeting& meeting);
 
 std::string ThisProcess();

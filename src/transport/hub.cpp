@@ -87,7 +87,7 @@ bool Hub::Finished() const {
 }
 
 void Hub::Watch(std::vector<pollfd>& wait) {
-  // Strangers are served last, because Serve makes some of them members.
+  // The strangers' descriptors come last, because serving them makes some of them members.
   int slot = 0;
   const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {
@@ -96,7 +96,8 @@ void Hub::Watch(std::vector<pollfd>& wait) {
     short events = member.connection->events();
     if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
-      member.heard = Clock::now();  // rank 0 did not listen to the member, so does not judge it
+      // Rank 0 does not read from the member now, so its silence means nothing.
+      member.heard = Clock::now();
     }
     if (events == 0) continue;
     wait.push_back({.fd = member.connection->descriptor(), .events = events});
@@ -144,7 +145,8 @@ void Hub::Admit(Arrival arrival) {
   Refuse(*arrival.connection);
   const int rank = arrival.hello ? arrival.hello->membership.rank : -1;
   if (rank > 0 && rank < meeting_.membership.size) {
-    members_[static_cast<size_t>(rank)].came = true;  // it has received its answer
+    // The rank has received the refusal as its answer.
+    members_[static_cast<size_t>(rank)].came = true;
   }
   strangers_.SeeOff(std::move(arrival.connection));
 }
@@ -168,7 +170,8 @@ void Hub::AdmitMember(const Hello& hello, std::unique_ptr<Connection> connection
   member.connection = std::move(connection);
   member.connection->Queue({FrameKind::kAccepted, 0, {}});
   told_missing_ = {};
-  ServeMember(hello.membership.rank, member.heard);  // data may have arrived behind the greeting
+  // Data may have arrived together with the greeting.
+  ServeMember(hello.membership.rank, member.heard);
 }
 
 void Hub::Refuse(Connection& connection) const {
@@ -207,8 +210,8 @@ void Hub::TellWhoIsMissing() {
 
 void Hub::TellOfOtherTokens(Clock::time_point now) {
   const Strangers::OtherTokens& others = strangers_.other_tokens();
-  // The arrival of strangers alone is no news: as long as the ranks may still be sending their
-  // greetings, the user hears nothing.
+  // Nothing is told within times.handshake of the first such connection, because ranks may still be
+  // sending their greetings.
   if (told_other_tokens_ || others.count == 0) return;
   if (now - others.first <= meeting_.times.handshake) return;
   told_other_tokens_ = true;
@@ -311,13 +314,15 @@ void Hub::Route(int from, const Frame& frame) {
   }
   const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
   if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
-  // All groups hear what rank 0 does, because they name it when rank 0, and the hub with it, dies.
+  // Rank 0's actions go to all groups: if rank 0 dies, and the hub with it, they name its last
+  // action.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {
     const int rank = static_cast<int>(&member - members_.data());
     bool listens = member.place.group == sender.place.group;
-    // A rank that has left still gets frames while it reads, but no rank waits for it.
+    // A rank that has left still gets frames while it reads, but a full queue to it does not stop
+    // others.
     if (member.left && member.connection != nullptr) {
       listens = listens && member.connection->queued() < kMostQueuedToMember;
     }

@@ -1,6 +1,7 @@
-// Rank 0's side of a job: it admits the ranks, passes on their messages to each other, and finds
-// out which of them are dead. One thread uses it, except for functions that any thread may call.
-// Strangers (wrong token, garbage, slow or silent ones) are dropped and never disturb the job.
+// Rank 0's part of a job's connections: it admits the ranks, passes their messages on to each
+// other, and finds out which ranks are dead. One thread uses it, except for functions that any
+// thread may call. Strangers (connections with a wrong token, garbage, or no complete greeting in
+// time) are dropped and never disturb the job.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,8 @@ namespace ucudnn::transport {
 
 class Hub final : public Link {
  public:
-  // Opens the door of `meeting` on rank 0. The hub admits nobody before it is served.
+  // Listens at the place of `meeting`, which is rank 0's. No rank is admitted before Serve is
+  // called.
   static Result<std::unique_ptr<Hub>> Open(const Meeting& meeting);
   ~Hub() override;
   // To be called once, before all other functions. The caller owns `sink`, which outlives this
@@ -28,29 +30,30 @@ class Hub final : public Link {
   bool Takes() const override;
   void Send(FrameKind kind, std::string_view body) override;
   void Flush() override;
-  // The other ranks close their connections first, so that no rank misses another's messages.
+  // True when all messages are sent and the other ranks have closed their connections: rank 0
+  // closes last, so that no rank misses another's messages.
   bool Finished() const override;
   void Watch(std::vector<pollfd>& wait) override;
   void Serve(std::span<const pollfd> ready) override;
   void Close() override;
 
-  // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty once all have come.
+  // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty when all have come.
   std::string Missing() const;
   // Returns the time when a rank of another group than rank 0's last posted, gathered or left. Any
   // thread may call it.
   Clock::time_point others_acted() const { return others_acted_; }
-  // Returns whether every rank has come and has heard of the failure.
+  // Returns whether every rank has come and was told of the failure.
   bool AllTold() const;
 
  private:
   struct Member {
     Membership place;
     std::string process;
-    std::unique_ptr<Connection> connection;  // null: this rank, or one that has not come
+    std::unique_ptr<Connection> connection;  // null for this rank, and for a rank that has not come
     std::string doing;
     Clock::time_point heard;
     bool came = false, left = false;
-    int slot = -1;  // position of its connection in the list that Watch appended
+    int slot = -1;  // index of its connection in the list to which Watch appended
   };
 
   Hub(const Meeting& meeting, Door door);
@@ -59,18 +62,18 @@ class Hub final : public Link {
   void AdmitMember(const Hello& hello, std::unique_ptr<Connection> connection);
   void Refuse(Connection& connection) const;
   void Start();
-  // Checks the groups that the greetings contain.
+  // Checks that the groups in the ranks' greetings fit together.
   Status CheckGroups() const;
   void TellWhoIsMissing();
-  // Tells the user that ranks are missing and that a connection with another token has come. It is
-  // most likely from a missing rank, but may be from any program, so the job goes on waiting.
+  // Tells the user that ranks are missing and that a connection had another token. It most likely
+  // is from a missing rank, but any program may have opened it, so the job goes on waiting.
   void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void RouteToOne(const Member& sender, std::string_view body);
   void Deliver(int to, const Frame& frame);
   // Returns whether other ranks of the group of `from` are so far behind that no more frames are
-  // taken from it.
+  // taken from `from`.
   bool GroupIsBehind(int from) const;
   bool SomebodyIsBehind() const;
   void Fail(const std::string& line);

@@ -1,5 +1,5 @@
-// The connection of a rank's service thread to the other ranks: rank 0 is the hub itself (hub.h),
-// the others are connected to it (spoke.h). One thread uses a link.
+// How the service thread of a rank reaches the other ranks: rank 0 is the hub itself (hub.h), the
+// other ranks are connected to the hub (spoke.h). One thread uses a link.
 #pragma once
 
 #include <poll.h>
@@ -13,50 +13,51 @@
 
 namespace ucudnn::transport {
 
-// Receives what a link hears. The thread that uses the link calls the sink, which must not call the
-// link.
+// Receives what arrives over a link. The thread that uses the link calls the sink, which must not
+// call the link.
 class Sink {
  public:
   virtual ~Sink() = default;
-  // All ranks are here: `members` has the group of each and its place in the group.
+  // All ranks are here. `members` has the membership of each.
   virtual void Started(std::span<const Membership> members) = 0;
-  // Frames of other ranks: kDoing, kPost and kGather (from the own group), and kLeave. kFail comes
-  // once, with the line of the job's first failure, which is the same on every rank that can still
-  // be reached.
+  // A frame of another rank: kDoing, kPost or kGather (of the own group), or kLeave. kFail is
+  // received once, with the line of the job's first failure, which is the same on every rank that
+  // can still be reached.
   virtual void Receive(const Frame& frame) = 0;
-  // Rank 0 has left and closed the connection, so no rank can be reached any more.
+  // Rank 0 has left and closed the connection, so no other rank can be reached any more.
   virtual void Unreachable() = 0;
 };
 
 class Link {
  public:
   virtual ~Link() = default;
-  // Returns whether frames may be sent now; false while receivers are too far behind.
+  // Returns whether Send may be called now: not while receivers are too far behind.
   virtual bool Takes() const = 0;
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // Returns whether nothing is left to do after all ranks have left, or the job has failed.
+  // Returns whether there is nothing left to do, after all ranks have left or the job has failed.
   virtual bool Finished() const = 0;
   // Appends the descriptors to wait for.
   virtual void Watch(std::vector<pollfd>& wait) = 0;
-  // Serves the descriptors that Watch has appended, in the same order, and notices silent ranks.
+  // Serves the descriptors that Watch has appended, in the same order, and fails the job for ranks
+  // that have been silent too long.
   virtual void Serve(std::span<const pollfd> ready) = 0;
   // Ends every connection. No other function may be called afterwards.
   virtual void Close() = 0;
 };
 
-// Formats "rank 2 died or ended (its connection was closed) while it did: a gather".
+// Formats "rank 2 died or ended (its connection was closed) while it did: a gather"; SilenceLine
+// says how long the rank was silent.
 std::string DeathLine(int rank, const std::string& how, const std::string& doing);
 std::string SilenceLine(int rank, Milliseconds silence, const std::string& doing);
 
-// The times when other ranks were last heard. A thread that could not listen for some time does not
-// judge others.
+// Judges which ranks are silent. After this thread was itself late, it judges nobody.
 class Hearing {
  public:
   explicit Hearing(Milliseconds silence) : silence_(silence) {}
-  // To be called before reading data that has arrived. Returns whether this is so late that all
-  // ranks' times start anew.
+  // To be called before data that has arrived is read. Returns true if so much time has passed
+  // since the last call that the times of all ranks must start anew.
   bool LooksLate(Clock::time_point now) {
     const bool late = now - last_look_ > silence_ / 2;
     last_look_ = now;

@@ -1,5 +1,5 @@
-// The callbacks of a rank for posts, gathers, leaving ranks and the failure, and the order in which
-// they run. Thread-safe: a callback runs under the lock of this class.
+// A rank's callbacks for posts, gathers, leaving ranks and the failure; they run in the order of
+// the events. Thread-safe: a callback runs under the lock of this class.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct Callbacks {
 
 class Listeners {
  public:
-  // Sets the callback that `set` assigns. If `opens`, calls it now for everything that was kept, in
-  // order.
+  // Sets the callback that `set` assigns. If `opens` is true, calls callbacks now, in order, for
+  // all events that were kept until now, and keeps no more.
   void Set(const std::function<void(Callbacks&)>& set, bool opens);
 
-  // The service thread calls it. Returns false if too much is kept for a rank that sets no
-  // callbacks.
+  // To be called by the service thread. Post, Gather and Leave return false if too many events are
+  // kept because the rank has set no callbacks.
   bool Post(int group_rank, std::string_view record);
   bool Gather(int group_rank, uint64_t number);
   bool Leave(int rank, std::string_view last);

@@ -22,8 +22,9 @@ class LoopbackChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
-    // Shared memory is freed here, while the context certainly lives; if streams still use it, it
-    // is freed when they are done. Letting graphs pass takes kLeavingTime.
+    // This waits so that shared memory is freed while the context certainly exists. If streams
+    // still use it at the deadline, it is freed when they are done. Graphs may be let pass for
+    // kLeavingTime.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -104,8 +105,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
   return state;
 }
 
-// Work that a failed call enqueued is on the stream, and the next call follows it. An abort that
-// came while it was enqueued may have let only earlier work pass.
+// Ends a call, even one that failed: its work is on the stream, and the next call must follow it.
+// An abort during the call may have let only earlier work pass, so it fails this call.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;
@@ -115,8 +116,8 @@ Status LoopbackChannel::End(Status status, CUstream stream) {
   return status;
 }
 
-// Sends come first: they wait only until messages of earlier exchanges are taken, so streams cannot
-// wait for each other in a circle.
+// Sends are enqueued first: they wait only until earlier messages are taken, so streams cannot wait
+// for each other in a circle.
 Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const Message> receives,
                                 CUstream stream) {
   for (const Message& message : sends) UCUDNN_RETURN_IF_ERROR(Send(message, stream));
@@ -155,8 +156,8 @@ Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, 
   return reduction.status();
 }
 
-// Does the part of Reserve that this rank does alone. Returns its new slots; empty if the present
-// ones are large enough.
+// Does the part of Reserve that needs no other rank. Returns this rank's new slots, with slot_bytes
+// 0 if the present ones are large enough.
 Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =
@@ -173,8 +174,8 @@ Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reductio
   return state_->MakeSlots((bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
 }
 
-// Either all ranks have made slots, of one size, or none: they have equal arguments and an equal
-// history.
+// Opens the slots of the other ranks. Either all ranks have made slots of one size, or none has:
+// all calls so far had the same arguments on all ranks.
 Status LoopbackChannel::OpenOthers(Slots& slots) {
   const char* const doing = "sharing memory with the other ranks";
   Result<std::string> key = slots.slot_bytes == 0 ? std::string() : slots.own.Key();

@@ -1,10 +1,10 @@
 // The channel between processes of one machine, over shared host memory: for tests, and for ranks
-// that share one GPU, which NCCL refuses. Nothing waits on the host: streams write and await words
-// beside the data (lanes.h). Captured and uncaptured calls share no memory, so graphs may even run
+// that share one GPU, which NCCL refuses. No host waits: streams write, and wait for, words beside
+// the data (lanes.h). Captured and uncaptured calls use different memory, so graphs may even run
 // beside uncaptured calls.
 //
 // Ranks that are threads of one process may use it only if each has a device of its own: freeing
-// memory waits for all streams of the context, and so would wait for other ranks.
+// memory waits for all streams of a context, so it would wait for other ranks.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; if it fails, it fails on all. REQUIRES: they are processes of one
-// user in one process namespace.
+// All ranks of the group call it; if it fails, it fails on all. REQUIRES: all ranks are processes
+// of one user in one process namespace.
 Result<std::unique_ptr<Channel>> OpenLoopbackChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

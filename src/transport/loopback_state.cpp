@@ -14,7 +14,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Waits until `holds` returns true. Fails if `refused` returns an error, or `timeout` is over.
+// Waits until `holds` returns true. Fails if `refused` returns an error, or when `timeout` is over.
 template <class Holds, class Refused>
 Status PollFor(Holds holds, Refused refused, milliseconds timeout, const char* what) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -61,14 +61,15 @@ LoopbackState::LoopbackState(const ChannelSetup& setup, SharedSegment control)
       sends_(setup.size),
       receives_(setup.size) {}
 
-// The channel's destructor or the thread that lets streams pass calls it, with the context current.
+// Called by the channel's destructor or by the thread that lets streams pass, with the context
+// current.
 LoopbackState::~LoopbackState() = default;
 
 Status LoopbackState::Create() {
   UCUDNN_RETURN_IF_ERROR(order.Create());
   UCUDNN_RETURN_IF_ERROR(control_registered_.Register(control_.data(), control_.bytes()));
-  // At the time of an abort the system may have no thread left, and the aborting thread must not
-  // wait for streams itself.
+  // The thread is started now, because at the time of an abort the system may have none left, and
+  // the aborting thread must not wait for streams.
   const bool started = RunInBackground([held = shared_from_this()]() mutable {
     held->ReleaseUntilClosed();
     const cuda::ContextScope scope(held->driver, held->setup.context);
@@ -163,7 +164,7 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const Taking& taking) {
-  // This is read before `aborted`, because an abort raises it.
+  // Read before `aborted`: if an abort has raised this word, `aborted` was set before.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
   if (good && told != SizeWord(taking.bytes)) {
@@ -175,7 +176,7 @@ void LoopbackState::Take(const Taking& taking) {
   if (good) {
     std::memcpy(taking.landing, taking.slot, taking.bytes);
     // No rank rewrites the slot before this rank's stream frees it, unless words were raised
-    // meanwhile: then `aborted` is set. The addition is a write, so it cannot be ordered before the
+    // meanwhile; then `aborted` is set. fetch_add is a write, so it cannot be ordered before the
     // reads of the slot.
     good = lanes.aborted().fetch_add(0) == 0;
   }
@@ -255,8 +256,9 @@ void LoopbackState::Release(const std::function<bool()>& is_over) const {
   }
 }
 
-// Launches of graphs are unknown here: they may come until the channel is closed, and a graph that
-// was launched before may be between two of its calls.
+// Launches of graphs are not seen here: they may come until the channel is closed, and a graph that
+// was launched before may be between two of its calls. So streams are let pass for kLeavingTime
+// after the closing, too.
 void LoopbackState::ReleaseUntilClosed() {
   {
     MutexLock lock(mutex_);

@@ -1,6 +1,6 @@
-// The state of one rank of a loopback channel: shared memory, its addresses on the device, and the
-// host's part of receiving. It lives until its streams are done with it. Memory whose address a
-// graph holds stays in place as long.
+// The state of one rank of a loopback channel: shared memory, the device's addresses of it, and the
+// host's part of receiving. It exists until its streams are done with it, and memory whose address
+// a graph holds stays in place just as long.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace ucudnn::transport {
 
-// Host memory that the device can access. The context must be current at construction and
+// Host memory that is registered with the device. The context must be current at Register and at
 // destruction.
 class RegisteredMemory {
  public:
@@ -35,7 +35,7 @@ class RegisteredMemory {
   ~RegisteredMemory();
 
   Status Register(char* memory, size_t bytes);
-  // Returns the device's address of a place in this memory.
+  // Returns the device's address of `place` in this memory.
   CUdeviceptr DeviceOf(const void* place) const {
     return device_ + static_cast<size_t>(static_cast<const char*>(place) - memory_);
   }
@@ -46,17 +46,17 @@ class RegisteredMemory {
   CUdeviceptr device_ = 0;
 };
 
-// The memory for the data. Each rank has kSlots slots for each other rank in a segment of its own,
-// and behind them two landings, into which it copies what it receives. There are two because graphs
-// may run beside uncaptured calls.
+// The memory for the data. Each rank has a segment of its own, with kSlots slots for each other
+// rank and, behind these, two landings, into which it copies what it receives: graphs may run
+// beside uncaptured calls, so each kind has a landing.
 inline constexpr size_t kLandings = 2;  // one for uncaptured messages, one for captured ones
 struct Slots {
   explicit Slots(const cuda::Driver& driver) : registered(driver) {}
 
   size_t slot_bytes = 0;
   SharedSegment own;
-  RegisteredMemory registered;        // registers `own`
-  std::vector<SharedSegment> theirs;  // by rank; empty for this one
+  RegisteredMemory registered;        // `own`, registered with the device
+  std::vector<SharedSegment> theirs;  // by rank; empty for this rank
 };
 
 class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
@@ -68,29 +68,29 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   Status Create();
 
-  // Makes this rank's slots. The caller opens the other ranks' slots.
+  // Makes this rank's slots. The caller then opens the other ranks' slots.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
-  // Makes messages go through these slots from now on. The former slots live on if a graph may hold
-  // them.
+  // Uses `made` for all messages from now on. The former slots are kept if a graph may use them.
   void Replace(Slots made);
-  // Returns the slot in which the sender of the lane puts its message, and the landing for messages
-  // of the call that has begun.
+  // SlotOf returns where the sender of the lane puts its message. Landing returns this rank's
+  // landing for messages of the call that has begun.
   char* SlotOf(int sender, int receiver, uint32_t slot) const;
   char* Landing() const;
-  // Returns the slot of the next message to, or from, `peer` in the call that has begun.
+  // Return the slot of the next message to or from `peer` in the call that has begun.
   uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
-  // CallOrder::Begin and End of `order`; they also mark that a captured call runs. A call may make
-  // others. REQUIRES: End follows each Begin, even one that failed.
+  // Begin and End a call in `order`, and mark that a captured call runs while it does. Calls may be
+  // nested. REQUIRES: End follows each Begin, even one that failed.
   Status Begin(CUstream stream);
   Status End(CUstream stream);
 
-  // Enqueues the host's part of receiving: takes the message out of the slot, or NaN if it is not
-  // the expected one. Outside a capture it waits if hundreds of messages are still to be received.
+  // Enqueues the host's part of receiving: copies the message from the slot to the landing, or NaN
+  // if the message is not the expected one. Outside a capture, waits if hundreds of messages are
+  // still to be received.
   Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
 
-  // Returns the reduction for a sum of `bytes` in the call that has begun.
+  // Returns the reduction for sums of `bytes` in the call that has begun.
   Result<OrderedReduction*> ReductionOf(size_t bytes);
   size_t device_bytes() const;
 
@@ -102,10 +102,10 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // Returns Ok, or after an abort an error that says who aborted.
   Status State() const;
   // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
-  // closed and its own streams are done. Does not wait.
+  // closed and this rank's streams are done. Does not wait.
   void Abort();
-  // Declares that the channel makes no more calls, and that no graph with a call of it is launched
-  // any more.
+  // Declares that the channel makes no more calls, and that no graph that contains one of its calls
+  // is launched any more.
   void Close();
 
   Status Write(const std::atomic<uint32_t>& word, uint32_t value, CUstream stream) const;
@@ -118,20 +118,20 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   const Lanes lanes;
   Slots slots;
   CallOrder order;
-  OrderedReduction reduction;  // for uncaptured calls
+  OrderedReduction reduction;  // of uncaptured calls
 
  private:
-  // The arguments of the host function of one message. Arguments of uncaptured messages are used in
-  // turn; there are enough that only a host far ahead of its stream waits for one. A captured
-  // message has its own, which its graph owns.
+  // The arguments of the host function of one message. Uncaptured messages use kTakings of them in
+  // turn, so many that only a host far ahead of its stream waits for a free one. Each captured
+  // message has arguments of its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;
-    std::atomic<uint32_t>* told = nullptr;  // `bytes` of the slot
+    std::atomic<uint32_t>* told = nullptr;  // the word `bytes` of the slot
     const char* slot = nullptr;
     char* landing = nullptr;
     size_t bytes = 0;
-    std::atomic<bool> pending{false};  // not used for a captured message
+    std::atomic<bool> pending{false};  // unused for a captured message
   };
   static constexpr size_t kTakings = 256;
 
@@ -143,28 +143,29 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   void Take(const Taking& taking);
 
   // Returns whether a stream of this rank is in the work of a call. A graph that is between two of
-  // its calls does not show.
+  // its calls is not seen.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
-  // Makes the thread that Create started let streams pass until the channel is closed.
+  // Makes the thread that Create has started let streams pass until the channel is closed.
   void StartReleasing();
-  // The function of that thread. It waits for StartReleasing, or until the channel is closed.
+  // Runs on that thread. Waits for StartReleasing or Close, then lets streams pass if
+  // StartReleasing was called.
   void ReleaseUntilClosed();
   // Lets streams pass until `is_over` returns true.
   void Release(const std::function<bool()>& is_over) const;
 
   SharedSegment control_;
   RegisteredMemory control_registered_;
-  // The number of uncaptured messages that were enqueued for each peer.
+  // How many uncaptured messages were enqueued for each peer.
   std::vector<uint32_t> sends_, receives_;
   std::array<Taking, kTakings> takings_;
   size_t next_taking_ = 0;
   std::atomic<int> mismatched_peer_{-1};
 
-  int depth_ = 0;  // calls that have begun and not ended
-  // Some call was captured, so graphs may be launched at any time.
+  int depth_ = 0;  // calls that have begun but not ended
+  // True once a call was captured: then graphs may be launched at any time.
   std::atomic<bool> was_captured_{false};
   std::deque<Slots> replaced_slots_;
-  std::deque<OrderedReduction> captured_reductions_;  // new captured calls use the last one
+  std::deque<OrderedReduction> captured_reductions_;  // the last one serves new captured calls
 
   Mutex mutex_;
   Condition changed_;

@@ -4,7 +4,8 @@ namespace ucudnn::transport {
 
 Status CheckMeeting(const Meeting& meeting) {
   constexpr int kMostRanks = 1 << 16;
-  constexpr size_t kLongestText = 200, kMostTermBytes = 8192;  // limits for one greeting
+  // These bounds ensure that a greeting fits kLargestGreeting.
+  constexpr size_t kLongestText = 200, kMostTermBytes = 8192;
   const Membership& mine = meeting.membership;
   const auto refused = [&mine](const std::string& why) {
     return Status::Error("rank " + std::to_string(mine.rank) + " cannot join: " + why);

@@ -1,5 +1,5 @@
-// The values that a rank needs to meet the others. They are plain values, which the caller has read
-// from the environment or got from a launcher.
+// What a rank needs to meet the other ranks. Plain values, which the caller has read from the
+// environment or got from a launcher.
 #pragma once
 
 #include <chrono>
@@ -23,14 +23,14 @@ struct Membership {
 struct Times {
   Milliseconds heartbeat{1000};  // between two heartbeats
   Milliseconds silence{10000};   // a rank without a heartbeat for this long counts as dead
-  // After this time the user is warned of a rank that lives and does not come.
+  // After this time the user is warned of a rank that is alive but does not come.
   Milliseconds warning{60000};
   // After this time a rank that does not come is an error on all ranks.
   Milliseconds timeout{600000};
-  Milliseconds unreachable{10000};  // during which a place may be unreachable or silent
-  Milliseconds handshake{5000};     // from a connection to the end of its greeting
+  Milliseconds unreachable{10000};  // how long a place may be unreachable, or silent
+  Milliseconds handshake{5000};     // from the beginning of a connection to the end of its greeting
   Milliseconds refusing{10000};     // how long a failed meeting waits to tell late ranks
-  Milliseconds leaving{2000};       // maximum for Leave
+  Milliseconds leaving{2000};       // the longest that Leave waits
 };
 
 // A value that must be equal on all ranks, such as UCUDNN_SPATIAL with its grid.
@@ -41,8 +41,8 @@ struct Term {
 struct Meeting {
   Membership membership;
   RendezvousAddress place;
-  // The job's secret, printable, at most kLongestToken bytes; empty: none. It is sent unencrypted,
-  // so it keeps strangers out, but not those who read the network's traffic.
+  // The job's secret: printable, at most kLongestToken bytes; empty: none. It is sent unencrypted,
+  // so it keeps strangers out, but not those who can read the network's traffic.
   std::string token;
   int local_size = 0;       // ranks on this host; 0: unknown
   std::string version;      // ucudnn's
@@ -53,7 +53,8 @@ struct Meeting {
 inline constexpr size_t kLongestToken = 256;
 inline constexpr size_t kLongestDoing = 200;
 
-// Fails if the values of `meeting` make no sense; the error names the rank and the value.
+// Fails if the values of `meeting` contradict each other or exceed limits. The error names the rank
+// and the value.
 Status CheckMeeting(const Meeting& meeting);
 
 }  // namespace ucudnn::transport

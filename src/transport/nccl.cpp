@@ -14,15 +14,16 @@
 namespace ucudnn::transport {
 namespace {
 
-// Objects of a channel that live in its context.
+// Objects of a channel that must be destroyed in its context.
 struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
       : order(driver), plain(driver), scratch(plain, driver) {}
   CallOrder order;
-  const cuda::MemoryPool plain;  // never created: plain allocations, in the order of no stream
-  cuda::DeviceBuffer scratch;    // for uncaptured reductions, one at a time
-  // Buffers for captured reductions. Graphs hold the addresses, whatever Reserve does, and may run
-  // beside uncaptured reductions. New captured reductions use the last buffer.
+  // Never created, so buffers use cuMemAlloc, which follows no stream.
+  const cuda::MemoryPool plain;
+  cuda::DeviceBuffer scratch;  // for uncaptured reductions, which run one at a time
+  // Buffers for captured reductions. Graphs hold their addresses and may run beside uncaptured
+  // reductions, so Reserve must not touch them. The last buffer serves new captured reductions.
   std::deque<cuda::DeviceBuffer> captured_scratch;
 };
 
@@ -67,7 +68,7 @@ class NcclChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     Status status = owned_->order.Begin(stream);
     if (status.ok()) status = ReducePieces(data, count, element, stream);
-    // A partial sum must not look like the sum.
+    // After a failure `data` may be a partial sum, which must not look like the sum.
     if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
     return End(std::move(status), stream);
   }
@@ -95,7 +96,7 @@ class NcclChannel final : public Channel {
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:
-  // Returns the scratch of a reduction of `bytes` in the call that has begun.
+  // Returns the scratch for a reduction of `bytes` in the call that has begun.
   Result<const cuda::DeviceBuffer*> Scratch(size_t bytes) {
     if (!owned_->order.is_captured()) return &owned_->scratch;
     std::deque<cuda::DeviceBuffer>& captured = owned_->captured_scratch;
@@ -127,8 +128,8 @@ class NcclChannel final : public Channel {
     return Status::Ok();
   }
 
-  // An in-place reduction that an abort ends would leave this rank's own numbers, which would look
-  // like the sum.
+  // Reduces from a copy, with `data` set to NaN: if an abort ends a reduction in place, this rank's
+  // own numbers would be left and look like the sum.
   Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
                      CUstream stream) {
     const size_t bytes = count * SizeOf(element);
@@ -154,8 +155,8 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// Returns the text of rank 0: NCCL's version, and behind it the ids that communicators begin with.
-// Other ranks tell only their version.
+// Returns what a rank tells the others: NCCL's version and, on rank 0, the ids from which
+// communicators are made.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
   if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);
@@ -178,7 +179,7 @@ Result<nccl::UniqueIds> ReadOpening(const std::vector<std::string>& texts) {
   return ids;
 }
 
-// Makes the ids on rank 0; other ranks get them from there.
+// Makes the ids on rank 0, from which the other ranks get them.
 Result<nccl::UniqueIds> MakeIds(const nccl::Functions& functions) {
   nccl::UniqueIds ids = {};
   for (nccl::UniqueId* const id : {&ids.exchanges, &ids.reductions}) {

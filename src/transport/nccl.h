@@ -1,8 +1,8 @@
 // The channel over NCCL, between processes and threads with a GPU each. It has two communicators of
-// its own, one for exchanges and one for reductions, with few NCCL channels each, so that they
-// leave most of the device to the convolutions beside them. Each call waits for the previous one:
-// all devices run the kernels of both communicators in one order, so no kernel waits for a peer
-// that waits for it.
+// its own, one for exchanges and one for reductions. Their kernels use few blocks, so that most of
+// the device is left to the convolutions beside them. Each call waits for the previous one, so all
+// devices run the kernels of both communicators in one order, and no kernel waits for a peer that
+// waits for it.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ucudnn::transport {
 
-// Opens the channel. All ranks of the group call it; if it fails, it fails on all. `cudnn_file`:
-// see nccl::Load. It connects every pair of ranks, so that no later call has to.
+// Opens the channel, and connects every pair of ranks, so that no later call has to. All ranks of
+// the group call it; if it fails, it fails on all. For `cudnn_file` see nccl::Load.
 Result<std::unique_ptr<Channel>> OpenNcclChannel(const ChannelSetup& setup,
                                                  const std::string& cudnn_file);
 

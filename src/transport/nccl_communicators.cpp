@@ -11,13 +11,13 @@
 namespace ucudnn::transport::nccl {
 namespace {
 
-// The most blocks of a kernel: an exchange of halos needs few, and takes them from the convolution
-// beside it.
+// The most blocks (CTAs) of a kernel. An exchange of halos needs few, and each one is taken from
+// the convolution that runs beside it.
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
-// How long an abort waits for another thread's CallWaiting. Such a call of NCCL only enqueues; if
-// it takes longer, it waits for an event that only the abort brings about.
+// How long an abort waits for another thread's CallWaiting. Such a call of NCCL normally only
+// enqueues; if it takes longer, it waits for something that only the abort ends.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
@@ -61,7 +61,7 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
     UCUDNN_RETURN_IF_ERROR(making->status);
     return making->communicators;
   }
-  Abort(making->communicators);  // ends the thread that still makes them
+  Abort(making->communicators);  // ends the calls of the thread that still makes them
   return Status::Error(ending == Ending::kGivenUp
                            ? "connecting the ranks with NCCL was given up"
                            : "NCCL did not connect the ranks within " + Seconds(setup.timeout));
@@ -84,13 +84,13 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
                           "making a communicator", nullptr));
   *communicator = made;
   if (!ended_) return Status::Ok();
-  // The caller has given up.
+  // The caller gave up while this thread was connecting.
   AbortOne(exchanges_);
   AbortOne(reductions_);
   return Status::Error("the exchange was aborted");
 }
 
-// NCCL connects two ranks when they first send to each other, which takes long.
+// NCCL connects two ranks when they first send to each other, which takes long, so they do it here.
 Status Communicators::WarmUp(const ChannelSetup& setup) {
   constexpr size_t kBytes = 256;
   cuda::Stream stream(*setup.driver);
@@ -132,7 +132,7 @@ Status Communicators::Exchange(std::span<const Message> sends, std::span<const M
   Communicator* const communicator = exchanges_;
   UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
   const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
-  // The group is ended in any case; the first error is the cause.
+  // GroupEnd is needed in any case. Of two errors the first is the cause.
   const Status ended =
       CallWaiting([this] { return functions_.GroupEnd(); }, "an exchange", communicator);
   return enqueued.ok() ? ended : enqueued;
@@ -171,8 +171,9 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 
 Status Communicators::Check() {
   const auto aborted = [] { return Status::Error("the exchange was aborted"); };
-  if (ended_) return aborted();  // an aborting thread also takes the lock for a moment
-  // A call in progress returns its own error, and may wait for other ranks.
+  if (ended_) return aborted();  // an aborting thread also holds the lock for a moment
+  // A call in progress holds the lock; it returns its own error, and it may be waiting for other
+  // ranks.
   if (!mutex_.TryLock()) return Status::Ok();
   MutexLock lock(mutex_, MutexLock::kAdopt);
   if (ended_) return aborted();
@@ -188,8 +189,9 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  // NCCL gives up at once, but returns only when no graph holds the communicator any more. If
-  // aborting one communicator waited for the other, graphs would wait in the other one for ever.
+  // Aborting a communicator returns only when no graph holds it any more. Each has a thread of its
+  // own, because graphs that wait in one communicator may have to be ended before the other one is
+  // free.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
@@ -197,9 +199,9 @@ void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   }
 }
 
-// A call that began before the end is over, or waits for other ranks and does not touch the
-// communicator afterwards; no later call is made. The mutex is locked only if it is free, which the
-// thread-safety analysis does not understand.
+// Waits until no other thread uses the communicator: a call that has begun either ends, or waits in
+// CallWaiting, where it does not touch the communicator any more; no new call begins. TryLock in a
+// loop is beyond the thread-safety analysis.
 void Communicators::AbortOne(std::atomic<Communicator*>& slot)
     UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   constexpr std::chrono::milliseconds kPause{1};
@@ -215,7 +217,7 @@ void Communicators::AbortOne(std::atomic<Communicator*>& slot)
   if (communicator != nullptr) functions_.CommAbort(communicator);
 }
 
-// Ranks may have to destroy communicators together, and some may be gone.
+// Bounded, because ranks may have to destroy communicators together, and some ranks may be gone.
 void Communicators::Destroy(const std::shared_ptr<Communicators>& communicators) {
   const auto work = [communicators] {
     if (communicators->ended_.exchange(true)) return;

@@ -1,5 +1,5 @@
-// The two communicators of one rank, from creation to destruction, which no call of NCCL may delay.
-// Thread-safe.
+// The two communicators of one rank, from creation to destruction. A call of NCCL that does not
+// return does not delay the caller beyond its timeout. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -19,23 +19,23 @@ class Communicators {
  public:
   explicit Communicators(Functions functions) : functions_(std::move(functions)) {}
 
-  // Makes both communicators and lets them connect all ranks. If that fails, takes too long or is
-  // given up, destroys what it made.
+  // Makes both communicators and connects all ranks. If that fails, takes too long or is given up,
+  // destroys what was made.
   static Result<std::shared_ptr<Communicators>> Make(const ChannelSetup& setup,
                                                      const Functions& functions,
                                                      const UniqueIds& ids);
 
-  // Enqueues all messages at once.
+  // Enqueues all messages as one group.
   Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                   CUstream stream);
   Status AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, Element element,
                    CUstream stream);
-  // Returns an error that NCCL has noticed after a call had returned, or that of an abort. Ok while
-  // a call is in progress.
+  // Returns an error that NCCL found after a call had returned, or that of an abort. Returns Ok
+  // while another thread's call is in progress.
   Status Check();
-  // Ends kernels that wait for peers, on a thread of its own. Returns at once.
+  // Ends kernels that wait for peers. Works on threads of its own, so it returns at once.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
-  // To be called after the last call, when the device has finished all calls.
+  // To be called after the last call, when the device has finished all work.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);
 
  private:
@@ -45,19 +45,19 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
-  // Makes a call that may wait for other ranks. `communicator` is not used any more after an abort,
-  // which frees it while the call still waits.
+  // Makes a call that may wait for other ranks. `communicator` is not used after an abort, which
+  // frees it while the call still waits.
   template <class Call>
   Status CallWaiting(Call call, const char* doing, Communicator* communicator)
       UCUDNN_REQUIRES(mutex_);
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
-  // Held during calls of NCCL with a communicator, except in an abort that must not wait.
+  // Held during calls of NCCL with a communicator, except in AbortOne, which must not wait for it.
   Mutex mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting
-  // The thread that ends a communicator takes it out of its slot.
+  // Null when a thread has taken the communicator to end it.
   std::atomic<Communicator*> exchanges_{nullptr}, reductions_{nullptr};
 };
 

@@ -15,7 +15,8 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// Wheels put cuDNN into nvidia/cudnn/lib and NCCL into nvidia/nccl/lib.
+// Returns what to open, in this order. Wheels have cuDNN in nvidia/cudnn/lib and NCCL in
+// nvidia/nccl/lib.
 std::vector<std::string> Candidates(const std::string& cudnn_file) {
   std::vector<std::string> candidates;
   const std::string folder = FolderOf(cudnn_file);
@@ -48,7 +49,7 @@ void Find(const SharedLibrary& library, const char* name, Function& function,
 }  // namespace
 
 std::string VersionText(int version) {
-  // Up to release 2.8 the number is X * 1000 + Y * 100 + Z.
+  // Before release 2.9 the number is X * 1000 + Y * 100 + Z.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);

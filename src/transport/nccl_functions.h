@@ -1,5 +1,6 @@
-// NCCL as transport/nccl.h uses it, found at run time. Declared here as in NCCL 2.18, whose
-// structures later releases accept, so its header is not needed. A cheap value; thread-safe.
+// The functions of NCCL that transport/nccl.h uses, found at run time. They are declared here as in
+// NCCL 2.18, whose structures later releases accept, so NCCL's header is not needed. Copies are
+// cheap; thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +30,7 @@ inline constexpr int kOldestVersion = 21800;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  // Version of this structure: members that later ones added have their defaults.
+  // The version of this structure. A later release gives members that it added their defaults.
   unsigned version = kOldestVersion;
   int blocking = 1;
   int cga_cluster_size = kUndefined;
@@ -37,7 +38,7 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  // Fills the end of the structure. If a later structure has a member here, that is undefined too.
+  // Padding at the end. If a later structure has a member here, this value leaves it undefined.
   int after = kUndefined;
 };
 
@@ -57,20 +58,20 @@ struct Functions {
   int (*AllReduce)(const void*, void*, size_t, int type, int operation, Communicator*,
                    CUstream) = nullptr;
 
-  int version = 0;   // see ncclGetVersion
+  int version = 0;   // as ncclGetVersion returns it
   std::string file;  // path of the library
 
-  // Returns `result` as a Status that names `action` and contains NCCL's reason, if it gives one.
-  // `communicator` may be null.
+  // Returns `result` as a Status whose message names `action` and contains NCCL's reason, if there
+  // is one. `communicator` may be null.
   Status StatusOf(int result, const char* action, Communicator* communicator) const;
 };
 
-// Formats a version of ncclGetVersion: "2.18.3".
+// Formats a version as ncclGetVersion returns it: "2.18.3".
 std::string VersionText(int version);
 
-// Returns the process's own NCCL if it has one, else that of the wheels beside `cudnn_file` (empty:
-// unknown), one in that file's folder, or the system's. An error names what was tried, or the
-// version if it is too old.
+// Returns the process's own NCCL if it has one, else the one of the wheels beside `cudnn_file`
+// (empty: unknown), one in that file's folder, or the system's. The error is that of the last
+// attempt, or names the version if it is too old.
 Result<Functions> Load(const std::string& cudnn_file);
 
 }  // namespace ucudnn::transport::nccl

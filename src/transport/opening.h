@@ -1,4 +1,4 @@
-// Opens a rank's channel over the transport that serves its group.
+// Opens a rank's channel over the transport that its group has chosen.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@ namespace ucudnn::transport {
 
 struct OpenedChannel {
   std::unique_ptr<Channel> channel;
-  Choice choice;        // its note is shown to the user by one rank
-  std::string library;  // NCCL's version and file; empty for another transport
+  Choice choice;        // one rank shows its note to the user
+  std::string library;  // NCCL's version and file; empty for other transports
 };
 
-// All ranks of the group call it, with setup.context current or not. If it fails, it fails on all,
-// but a rank that cannot gather reports its own reason. `cudnn_file` is the path of the program's
-// cuDNN, beside which its NCCL may be; empty: unknown.
+// All ranks of the group call it; setup.context need not be current. If it fails, it fails on all
+// ranks, but a rank that cannot gather reports its own reason. `cudnn_file` is the path of the
+// program's cuDNN (empty: unknown), beside which its NCCL may be.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

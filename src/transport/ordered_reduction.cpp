@@ -7,7 +7,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Parts begin at multiples of this number, so that additions find their operands aligned.
+// In bytes. Parts begin at multiples of this, so that the operands of additions are aligned.
 constexpr size_t kPartAlignment = 512;
 
 size_t PartBytes(size_t piece_bytes, int size) {
@@ -69,7 +69,7 @@ Status OrderedReduction::Run(Channel& channel, CUdeviceptr data, size_t count, E
     status = RunPiece(channel, data + done, std::min(bytes - done, kReductionPieceBytes), element,
                       stream);
   }
-  // A partial sum must not look like the sum.
+  // After a failure `data` may hold partial sums, which must not look like the sum.
   if (!status.ok()) (void)FillWithNan(data, bytes, stream);
   return status;
 }
@@ -108,7 +108,7 @@ Status OrderedReduction::Collect(Channel& channel, CUdeviceptr data, size_t byte
 }
 
 Status OrderedReduction::Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream) {
-  // All ranks have received their parts of `data`: their exchange precedes this on the stream.
+  // `data` may be overwritten: the exchange of Collect precedes this on the stream.
   UCUDNN_RETURN_IF_ERROR(FillWithNan(data, bytes, stream));
   const Part mine = PartOf(rank_, bytes);
   sends_.clear();

@@ -1,6 +1,6 @@
-// All-reduce made of exchanges and additions. Each rank sums one part of the numbers, in the order
-// of the ranks, and sends the sum to all others. Every rank therefore has the same bits with every
-// transport. Thread-compatible.
+// An all-reduce that consists of exchanges and additions. Each rank sums one part of the numbers,
+// in the order of the ranks, and sends that sum to all others. So every rank gets the same bits,
+// with every transport. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -18,28 +18,29 @@ class OrderedReduction {
   // Allocates scratch for reductions of up to `bytes`. The context must be current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
-  // Returns the largest reduction for which Reserve made scratch; a larger one goes in pieces,
-  // which need no more than kReductionPieceBytes.
+  // Returns the largest piece for which Reserve has made scratch. A larger reduction is made in
+  // pieces of at most kReductionPieceBytes.
   size_t room() const { return piece_bytes_; }
   bool HasRoomFor(size_t bytes) const {
     return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
   }
 
-  // Returns the largest message in reductions of up to `bytes`.
+  // Returns the bytes of the largest message in reductions of up to `bytes`.
   static size_t LargestMessage(size_t bytes, int size);
 
-  // Channel::AllReduce by `channel`'s exchanges. The context must be current.
+  // Does Channel::AllReduce by exchanges of `channel`. The context must be current.
   Status Run(Channel& channel, CUdeviceptr data, size_t count, Element element, CUstream stream);
 
  private:
   struct Part {
     size_t begin, bytes;
   };
-  // Returns the part of a piece of `bytes` that rank `rank` sums.
+  // Returns the part of a piece of `bytes` bytes that `rank` sums.
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);
-  // Collect and Spread are one rank's steps for a piece at `data`.
+  // Steps for a piece at `data`: Collect exchanges the ranks' numbers for each part, Spread
+  // exchanges the parts' sums.
   Status Collect(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status FillWithNan(CUdeviceptr data, size_t bytes, CUstream stream) const;
@@ -48,10 +49,12 @@ class OrderedReduction {
   const cuda::Driver& driver_;
   const int rank_, size_;
   const AddInto add_;
-  const cuda::MemoryPool plain_;  // never created: plain allocations, in the order of no stream
+  // Never created, so buffers use cuMemAlloc, which follows no stream.
+  const cuda::MemoryPool plain_;
   cuda::DeviceBuffer scratch_;
   size_t piece_bytes_ = 0;
-  std::vector<Message> sends_, receives_;  // kept, so that calls in steady state allocate nothing
+  // Members, so that calls in steady state allocate nothing.
+  std::vector<Message> sends_, receives_;
 };
 
 }  // namespace ucudnn::transport

@@ -1,7 +1,7 @@
-// The frames that threads of a rank send to other ranks, until its service thread takes them.
-// Putting a frame in allocates nothing, and makes a system call only if the service thread sleeps.
-// A service thread that looks at short intervals is not woken, since waking it would cost the
-// caller more than everything else. Thread-safe; one thread takes.
+// The frames that threads of a rank want to send, until the rank's service thread takes them. Put
+// allocates nothing, and makes a system call only to wake a service thread that sleeps. A service
+// thread that looks at short intervals need not be woken, because waking it would take longer than
+// the rest of Put. Thread-safe; one thread takes.
 #pragma once
 
 #include <string_view>
@@ -18,20 +18,20 @@ class Outbox {
   Outbox();
 
   enum class Haste {
-    kLater,   // at the service thread's next look
+    kLater,   // the service thread takes it when it looks next
     kNow,     // the service thread is woken
-    kUrgent,  // also makes room if there is none
+    kUrgent,  // the service thread is woken, and the frame is accepted even if there is no room
   };
-  // Appends a frame; returns false if there is no room for it now.
+  // Appends a frame. Returns false if there is no room for it now.
   bool Put(const Frame& frame, Haste haste);
-  // Clears `taken` and exchanges it for the frames that are there.
+  // Replaces the content of `taken` by the frames that are there.
   void Take(std::vector<char>& taken);
-  // Returns whether it is empty; the next Put then raises wake().
+  // Returns whether the outbox is empty. If it is, the next Put raises wake().
   bool Sleep();
   void Awake();
 
   const Alarm& wake() const { return wake_; }
-  // Raised when Take has made room for a waiting thread.
+  // Raised when Take has made room after a Put that returned false.
   const Alarm& room() const { return room_; }
 
  private:

@@ -1,5 +1,5 @@
-// Packs numbers and texts into the body of a frame, and reads them out of a body that may hold
-// anything. Plain values; thread-compatible.
+// Packs numbers and texts into the body of a frame, and unpacks a body, which may have any content.
+// Plain values; thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class Packer {
   std::string bytes_;
 };
 
-// The reader checks ok() in the end: values behind the end of the body are 0 or empty.
+// Reads a body from front to back. Beyond its end values are 0 or empty, and ok() is false from
+// then on.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : rest_(bytes) {}

@@ -12,7 +12,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Objects of a channel that live in its context.
+// Objects of a channel that must be destroyed in its context.
 struct OwnedByPeer {
   explicit OwnedByPeer(const ChannelSetup& setup) : order(*setup.driver), reduction(setup) {}
   CallOrder order;
@@ -31,7 +31,8 @@ class PeerChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
-    // When this rank has left, the other ranks may reuse the memory that they sent.
+    // This rank's copies must be done before it leaves, because the other ranks may then reuse the
+    // memory that they sent.
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -79,8 +80,7 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
-  // Each exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot
-  // do.
+  // Exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot do.
   Status CanBeCaptured() const override {
     return Status::Error(
         "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
@@ -111,7 +111,8 @@ class PeerChannel final : public Channel {
   std::unique_ptr<OwnedByPeer> owned_;
 };
 
-// Copies go directly between devices if the machine allows it, and through the host otherwise.
+// Enables direct copies between devices where the machine allows them. Elsewhere the driver copies
+// through the host.
 void PeerChannel::ReachOtherDevices() const {
   const auto device_of = [this](CUcontext context, CUdevice* device) {
     const cuda::ContextScope scope(driver_, context);
@@ -128,7 +129,8 @@ void PeerChannel::ReachOtherDevices() const {
       continue;
     }
     const cuda::ContextScope scope(driver_, setup_.context);
-    driver_.cuCtxEnablePeerAccess(context, 0);  // fails if the program has enabled it before
+    // Fails, with no harm, if the program has enabled access before.
+    driver_.cuCtxEnablePeerAccess(context, 0);
   }
 }
 
@@ -139,8 +141,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   UCUDNN_RETURN_IF_ERROR(board_->State());
   UCUDNN_RETURN_IF_ERROR(owned_->order.Begin(stream));
   const Board::Deadline deadline = std::chrono::steady_clock::now() + setup_.timeout;
-  // Every rank lays out all messages before it waits: a waiting rank waits only for ranks that have
-  // not come yet.
+  // Every rank lays out all its messages before it waits, so a waiting rank waits only for ranks
+  // that have not come to this exchange yet.
   UCUDNN_RETURN_IF_ERROR(LayOut(sends, stream));
   for (const Message& message : receives) {
     UCUDNN_RETURN_IF_ERROR(Take(message, deadline, stream));
@@ -154,8 +156,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// Later work on the stream may rewrite the sent memory, so the stream waits for those ranks that
-// have begun to copy.
+// Aborts. Later work on `stream` may rewrite the sent memory, so the stream waits for the ranks
+// that have begun to copy it.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =
@@ -171,7 +173,8 @@ void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
 
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
   if (sends.empty()) return Status::Ok();
-  // No rank still waits for the event's last record, since that message was taken.
+  // The messages of the previous exchange were taken, so no rank still waits for the event's last
+  // record.
   cuda::Event& ready = board_->ReadyOf(setup_.rank);
   UCUDNN_RETURN_IF_ERROR(ready.Record(stream));
   for (const Message& message : sends) {

@@ -1,9 +1,9 @@
 // The channel between ranks that are threads of one process, with a device each (transport "peer")
-// or with one device for all ("loopback"): the receiver copies from the sender's memory.
+// or with one device for all ("loopback"). The receiver copies from the sender's memory.
 //
 // Exchange waits on the host until each peer that it receives from has come to the same exchange,
-// and until each peer that it sends to has enqueued its copy; streams do the rest. It therefore
-// cannot be captured.
+// and until each peer that it sends to has enqueued its copy; the streams do the rest. Because a
+// launch of a graph cannot wait for other hosts, it cannot be captured.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; if it fails, it fails on all. REQUIRES: they are threads of this
-// process.
+// All ranks of the group call it; if it fails, it fails on all. REQUIRES: all ranks are threads of
+// this process.
 Result<std::unique_ptr<Channel>> OpenPeerChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

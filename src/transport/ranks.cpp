@@ -1,4 +1,5 @@
-// The functions that a program calls. Functions of the service thread are in ranks_service.cpp.
+// The functions of Ranks that a program calls. The functions of the service thread are in
+// ranks_service.cpp.
 #include "transport/ranks.h"
 
 #include <pthread.h>
@@ -15,7 +16,8 @@
 namespace ucudnn::transport {
 namespace {
 
-constexpr Milliseconds kTurn{20};       // of a wait that some event should end earlier
+// The length of one wait, in case the alarm that should end it goes to another thread.
+constexpr Milliseconds kTurn{20};
 constexpr Milliseconds kVerdict{1000};  // how long a rank waits for rank 0's line
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";
 
@@ -23,7 +25,7 @@ constexpr char kForked[] = "this process was forked from a rank, and is none its
 
 Ranks::~Ranks() {
   if (Forked()) {
-    thread_.release();  // NOLINT(bugprone-unused-return-value): there is no such thread here
+    thread_.release();  // NOLINT(bugprone-unused-return-value): the child has no such thread
     return;
   }
   stop_ = true;
@@ -42,7 +44,7 @@ bool Ranks::OnServiceThread() const { return service_.load() == std::this_thread
 bool Ranks::Tell(FrameKind kind, std::string_view body) {
   using Haste = Outbox::Haste;
   Haste haste = kind == FrameKind::kPost ? Haste::kLater : Haste::kNow;
-  // The service thread would wait for itself.
+  // The service thread must not wait for room, which only it makes.
   if (kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread()) {
     haste = Haste::kUrgent;
   }
@@ -139,7 +141,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // the next heartbeat tells the other ranks what this rank does now
+    if (complete) {  // doing_told_ = false: the next heartbeat tells what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }
@@ -308,7 +310,7 @@ std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
     }
     stop_ = true;
     outbox_.wake().Raise();
-    // The service thread ends at once, unless a callback holds it.
+    // The service thread ends soon, unless a callback holds it up.
     const Clock::time_point end = Clock::now() + kTurn;
     while (!ended_ && Clock::now() < end) {
       std::this_thread::sleep_for(Milliseconds(1));

@@ -1,4 +1,5 @@
-// Lets a rank meet the other ranks, and runs its service thread.
+// The functions of Ranks with which a rank meets the others, and the functions of its service
+// thread.
 #include <pthread.h>
 #include <signal.h>
 
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Join(const Meeting& meeting) {
     UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Enter(meeting));
     Sink& sink = *ranks;
     ranks->link_ = std::make_unique<Spoke>(std::move(connection), meeting, sink);
-    ranks->link_->Serve({});  // data may have arrived behind the answer
+    ranks->link_->Serve({});  // data may have arrived together with the answer
   }
   UCUDNN_RETURN_IF_ERROR(ranks->Meet());
   try {
@@ -83,7 +84,8 @@ Status Ranks::Meet() {
 
 Status Ranks::FailToMeet(const std::string& line) {
   Fail(line);
-  // Rank 0 tells the other ranks, including late ones; another rank makes sure that rank 0 knows.
+  // Rank 0 goes on telling the other ranks, including late ones. Another rank makes sure that rank
+  // 0 gets its line.
   const Milliseconds most = hub_ != nullptr ? meeting_.times.refusing : Milliseconds(1000);
   const Clock::time_point deadline = Clock::now() + most;
   const auto done = [this] {
@@ -127,8 +129,9 @@ void Ranks::ServeNoMore(const std::string& line) {
   }
 }
 
-// Returns how long the thread may only wait for messages of other ranks. If posts have come lately,
-// more will come: the thread then looks at short intervals, so that no post has to wake it.
+// Returns how long the service thread may wait for messages of other ranks before it looks into the
+// outbox. If posts have come lately, more are expected, so it looks at short intervals and no post
+// has to wake it.
 Milliseconds Ranks::IdleTime() {
   constexpr Milliseconds kLately{50}, kLook{1};
   const Clock::time_point now = Clock::now();
@@ -176,7 +179,7 @@ void Ranks::SendOutbox() {
       if (!unreachable) {
         link_->Send(frame.kind, frame.body);
       } else if (frame.kind == FrameKind::kFail) {
-        Receive(frame);  // no other rank hears of it
+        Receive(frame);  // this rank cannot send any more, so it tells only itself
       }
     }
     sent_ = outgoing_.size() - rest.size();
@@ -270,7 +273,7 @@ void Ranks::ReceiveContribution(const Frame& frame) {
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[static_cast<size_t>(frame.from)];
-    // A rank that has come to a gather can be one gather ahead of this rank, which has not yet read
+    // Another rank can be one gather ahead: it has come to the next one before this rank has taken
     // all contributions to the previous one.
     sane = sane && number == peer.gathers + 1 && peer.contributions.size() < 2;
     if (sane) {

@@ -1,5 +1,5 @@
 // Memory that ranks of one user on one machine share. It has no name in any file system, so nothing
-// is left behind however its processes end, and no process can shrink it while it is used.
+// is left however its processes end, and no process can shrink it while it is used.
 // Thread-compatible; movable.
 #pragma once
 
@@ -23,14 +23,15 @@ class SharedSegment {
   }
   ~SharedSegment();
 
-  // Makes a segment of zeros; `bytes` is rounded up to a multiple of the page size.
+  // Makes a segment of zeros, of `bytes` rounded up to a multiple of the page size.
   static Result<SharedSegment> Make(size_t bytes);
-  // Returns the text by which other processes open it, until Close is called here.
+  // Returns a text with which other processes can open the segment until Close is called.
   Result<std::string> Key() const;
-  // Refuses anything but a segment of at least `bytes` that cannot shrink.
+  // Opens the segment of `key`. Refuses anything but a segment of at least `bytes` that cannot
+  // shrink.
   static Result<SharedSegment> Open(const std::string& key, size_t bytes);
 
-  // The memory stays, but no process can open the segment any more.
+  // Keeps the memory, but no process can open the segment by its Key any more.
   void Close();
 
   char* data() const { return data_; }

@@ -1,5 +1,5 @@
-// TCP sockets of the system: addresses, listening, connecting. All are nonblocking, closed by exec,
-// and send at once. Thread-compatible.
+// TCP sockets: addresses, listening, connecting. All sockets are nonblocking, are closed by exec,
+// and send without delay (TCP_NODELAY). Thread-compatible.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,12 +22,12 @@ struct SocketAddress {
   bool IsOfThisHost() const;
 };
 
-// Asks the system's resolver, which may take seconds for an unknown name.
+// Returns what the system's resolver says, which may take seconds for an unknown name.
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
-// Returns whether the text is localhost or a numeric loopback address. A host's own name may
-// resolve to a loopback address on that host, and to another one elsewhere.
+// Returns whether the text is localhost or a numeric loopback address. The resolver is not asked,
+// because a host's own name may be a loopback address on that host and another one elsewhere.
 bool IsLoopbackText(const std::string& host);
 
 enum class Interfaces { kLoopback, kLoopback6, kAll };
@@ -37,22 +37,22 @@ struct ListeningSocket {
   uint16_t port = 0;
   int error = 0;  // errno if there is no socket
 };
-// Listens at `port`; 0: at a free one.
+// Listens at `port`, or at a free port if `port` is 0.
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
-// Accepts the next connection. Returns none if none waits (EAGAIN in errno) or there is no
+// Accepts the next connection. Returns none if none is waiting (errno is EAGAIN) or if there is no
 // descriptor for it.
 Descriptor AcceptFrom(const Descriptor& listening);
 
-// Returns the other end of a connection, as "10.0.0.7:51000".
+// Returns the address of the other side, as "10.0.0.7:51000".
 std::string OtherSideOf(int connection);
 
 struct ConnectedSocket {
   Descriptor socket;
-  int error = 0;  // errno if there is none; ETIMEDOUT after the deadline
+  int error = 0;  // errno if there is no socket; ETIMEDOUT after the deadline
 };
 ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadline);
 
-// This host's name, and the numeric addresses of its interfaces other than loopback.
+// Return this host's name, and the numeric addresses of its interfaces other than loopback.
 std::string HostName();
 std::vector<std::string> InterfaceAddresses();
 

@@ -101,7 +101,8 @@ void Spoke::Take(const Frame& frame) {
   }
 }
 
-// The hub also gets the line: if it lives after all, it hears why this rank gave up.
+// Fails the job on this rank. The line is also sent to the hub: if it is alive after all, it learns
+// why this rank gave up.
 void Spoke::Lose(const std::string& line) {
   if (std::exchange(failed_, true)) return;
   connection_->Queue({FrameKind::kFail, rank_, line});

@@ -10,7 +10,8 @@ namespace ucudnn::transport {
 
 class Spoke final : public Link {
  public:
-  // The hub has accepted `connection`. The caller owns `sink`, which outlives this object.
+  // `connection` is one that the hub has accepted. The caller owns `sink`, which outlives this
+  // object.
   Spoke(std::unique_ptr<Connection> connection, const Meeting& meeting, Sink& sink);
 
   bool Takes() const override;
@@ -33,7 +34,7 @@ class Spoke final : public Link {
   Clock::time_point heard_ = Clock::now();
   std::string hub_doing_;
   bool failed_ = false, hub_left_ = false;
-  bool ended_ = false;  // the connection is closed, and its last frame was taken
+  bool ended_ = false;  // the hub has closed the connection, and its last frame was taken
 };
 
 }  // namespace ucudnn::transport

@@ -49,7 +49,8 @@ void Strangers::Accept() {
     Descriptor socket = AcceptFrom(listening_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        // The ranks' own connections need descriptors, so a stranger makes room.
+        // The ranks' own connections need descriptors, so a waiting stranger is dropped to make
+        // room.
         if (!waiting_.empty()) waiting_.pop_front();
         accepting_from_ = Clock::now() + kPauseWithoutRoom;
       }
@@ -66,11 +67,11 @@ bool Strangers::Hear(Stranger& stranger, std::vector<Arrival>& arrivals) {
   Connection& connection = *stranger.connection;
   connection.Flush();
   connection.Receive();
-  if (stranger.answered) {  // all further data is dropped
+  if (stranger.answered) {  // whatever else it sends is ignored
     Frame ignored;
     while (connection.TakeFrame(ignored) == Connection::Next::kFrame) {
     }
-    return !connection.broken();  // also false if its data was malformed
+    return !connection.broken();  // malformed data has broken it, too
   }
   Frame frame;
   const Connection::Next next = connection.TakeFrame(frame);

@@ -1,6 +1,6 @@
-// The door of a job. It listens, and hears every connection until a greeting with the job's token
-// is complete. It drops other connections: after a wrong first byte, too many bytes, or too long a
-// time. One thread uses it.
+// The listening side of a job's meeting. It accepts connections and reads each one until a greeting
+// with the job's token is complete. Connections with a wrong first byte, too many bytes, or no
+// complete greeting in time are dropped. One thread uses it.
 #pragma once
 
 #include <poll.h>
@@ -17,28 +17,28 @@
 
 namespace ucudnn::transport {
 
-// A connection whose greeting has the right token, with the rest of the greeting.
+// A connection whose greeting has the right token, with the rest of that greeting.
 struct Arrival {
   std::unique_ptr<Connection> connection;
-  std::optional<Hello> hello;  // none: the greeting is malformed
+  std::optional<Hello> hello;  // none: the rest of the greeting is malformed
 };
 
 class Strangers {
  public:
   Strangers(Descriptor listening, std::string token, const Meeting& meeting);
 
-  // Watch appends the descriptors to wait for; Serve serves them in the same order, and returns the
-  // connections that have arrived.
+  // Watch appends the descriptors to wait for. Serve serves them in the same order, and returns the
+  // connections whose greeting is complete.
   void Watch(std::vector<pollfd>& wait) const;
   std::vector<Arrival> Serve(std::span<const pollfd> ready);
   size_t watched() const { return (listening_ ? 1 : 0) + waiting_.size(); }
-  // Closes the connection of a refused arrival, once its answer is sent and the other side has
+  // Closes the connection of a refused arrival once its answer is sent and the other side has
   // closed.
   void SeeOff(std::unique_ptr<Connection> connection);
-  // Admits no further connections; the port is free again.
+  // Closes the listening socket, so that its port is free again.
   void Close();
-  // Connections that greeted as ranks do, with another token. The user hears of them when a rank is
-  // missing.
+  // Connections that greeted as ranks do, but with another token. The user is told of them when a
+  // rank is missing.
   struct OtherTokens {
     int count = 0;
     Clock::time_point first;
@@ -51,17 +51,17 @@ class Strangers {
   struct Stranger {
     std::unique_ptr<Connection> connection;
     Clock::time_point since;
-    bool answered = false;  // only the end of its connection is awaited
+    bool answered = false;  // the answer was sent, and only the end of the connection is awaited
   };
   void Accept();
-  // Reads the stranger's data. Returns whether it stays.
+  // Reads the stranger's data. Returns whether the stranger is kept.
   bool Hear(Stranger& stranger, std::vector<Arrival>& arrivals);
 
   Descriptor listening_;
   std::string token_, version_;
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
-  // No connection is accepted before, because there was no descriptor for one.
+  // After the system had no descriptor for a connection, none is accepted before this time.
   Clock::time_point accepting_from_;
   OtherTokens other_tokens_;
 };

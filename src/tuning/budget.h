@@ -1,4 +1,4 @@
-// Bounds of measuring: seconds for each kernel and for the process, bytes of device memory.
+// Bounds of measuring: seconds for each kernel and for the process, and bytes of device memory.
 // Thread-safe.
 #pragma once
 
@@ -15,22 +15,22 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
-// The purpose for which time is spent. Comparing a plan costs one run of it and one of the
-// undivided engine, and no plan runs before it was compared.
+// What time is spent on. Comparing a plan costs one run of the plan and one of the undivided
+// engine; no plan runs before it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
  public:
   using Seconds = std::chrono::duration<double>;
-  // Measuring leaves this share of the process's time to comparing, which may take all that is
-  // left.
+  // The share of the process's time that measuring leaves to comparing. Comparing may take all that
+  // is left.
   static constexpr double kComparingShare = 0.25;
 
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // Returns the time until which a kernel may be measured or compared that has already taken
-  // `spent` for that; a time in the past means no more.
+  // Returns until when a kernel may be measured or compared on which `spent` was spent so far; a
+  // time in the past means that no time is left.
   Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
     const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
@@ -41,8 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // Returns the end of a turn for measuring a kernel that begins now; `multiply_adds` are the
-  // kernel's.
+  // Returns the end of the turn of a kernel whose measuring begins now, and which has
+  // `multiply_adds` multiply-adds.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -50,10 +50,10 @@ class Budget {
     }
     return After(TurnOf(Left(Use::kMeasuring), multiply_adds / std::max(largest, multiply_adds)));
   }
-  // A turn takes an eighth of the time that is `left` for measuring, because a program asks about
-  // kernel after kernel and does not say how many are yet to come. A kernel that has less than a
-  // quarter of the arithmetic of the largest one so far takes half as much, because its plan gains
-  // less.
+  // Returns the length of a turn: an eighth of the time that is `left` for measuring, because a
+  // program asks about kernel after kernel and does not say how many will follow. A kernel with
+  // less than a quarter of the arithmetic of the largest one so far gets half as much, because its
+  // plan gains less.
   static Seconds TurnOf(Seconds left, double share_of_largest) {
     return left / (share_of_largest < 0.25 ? 16 : 8);
   }
@@ -65,7 +65,7 @@ class Budget {
   }
 
  private:
-  // Returns the time that the process has left. REQUIRES: there are bounds.
+  // Returns the time that the process has left for `use`. REQUIRES: there are bounds.
   Seconds Left(Use use) const {
     const Seconds all(bounds_->process_seconds);
     const Seconds left = all - Clock::duration(spent_.load());
@@ -75,13 +75,13 @@ class Budget {
   }
   static Clock::time_point After(Seconds left) {
     if (left <= Seconds::zero()) return Clock::time_point::min();
-    // More than a year is no bound, and would not fit a time point.
+    // More than a year counts as no bound, because it may not fit a time point.
     if (left > std::chrono::hours(24 * 365)) return Clock::time_point::max();
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
   }
 
   const std::optional<Tuning> bounds_;
-  std::atomic<Clock::rep> spent_ = 0;      // by both uses
+  std::atomic<Clock::rep> spent_ = 0;      // on both uses
   std::atomic<Clock::rep> measuring_ = 0;  // the part of spent_ that measuring took
   std::atomic<double> largest_ = 0;        // multiply-adds of the largest kernel so far
 };

@@ -1,5 +1,5 @@
-// Compares two tensors in device memory, element by element, on the host, to which they are copied
-// in chunks.
+// Compares two tensors in device memory, element by element. They are copied to the host in chunks
+// and compared there.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +17,39 @@ namespace ucudnn::tuning {
 
 struct Differences {
   int64_t count = 0;   // elements beyond the tolerance
-  int64_t offset = 0;  // offset of the element that is farthest apart, in elements
+  int64_t offset = 0;  // offset in elements of the one that is farthest off
   double got = 0;
   double expected = 0;
-  // Offset of the first byte between elements that was written; none: not looked for, or all are
-  // untouched.
+  // Offset of the first byte between elements that was written; none: no such byte was found or
+  // looked for.
   std::optional<int64_t> gap;
 };
 
 // Returns a sentence such as "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5,
-// tolerance 0". `whose` stands behind the element's position.
+// tolerance 0". `whose` follows the element's position.
 std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
                  const std::string& whose = "");
 
-// The tensor that is compared, and how strictly.
+// What is compared, and how strictly.
 struct Comparison {
   const Tensor& tensor;  // layout of both results; must be nested (Tensor::IsNested)
   Tolerance tolerance;
-  // If set, the bytes between the elements of the checked result must have this value.
+  // If set, the bytes between the elements of the checked result `got` must have this value.
   std::optional<std::byte> untouched;
 };
 
-// Compares elements [begin, begin + got.size() / element) of a tensor's memory; both spans hold the
-// same elements. If `untouched` is set, overwrites the elements of `got`.
+// Compares the elements from `begin` on of a tensor's memory; both spans hold the same ones. If
+// `untouched` is set, overwrites the elements of `got`.
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 
-// Returns the largest finite magnitude of a nested tensor in device memory. Waits for earlier work
-// on `stream`.
+// Returns the largest finite magnitude of an element of a nested tensor in device memory. Waits for
+// earlier work on `stream`.
 Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
                                CUdeviceptr from);
 
 // Waits for earlier work on `stream`, then compares two tensors in device memory. Fails if copying
-// fails or `deadline` passes first; differences found until then are lost.
+// fails, or if `deadline` passes before the end.
 Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
                                     const Comparison& comparison, CUdeviceptr got,
                                     CUdeviceptr expected, Clock::time_point deadline);

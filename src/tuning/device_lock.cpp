@@ -15,15 +15,15 @@
 
 namespace ucudnn::tuning {
 
-// The lock that threads of this process share for one device. Entries are never freed: a thread may
-// hold one beyond the end of main().
+// The lock of one device that threads of this process share. Never freed, because a thread may hold
+// it beyond the end of main().
 struct DeviceLock::Holder {
   Mutex mutex;
 
   static Holder* Of(const std::string& device) {
     static Mutex table_mutex;
     static auto* const table = new std::map<std::string, std::unique_ptr<Holder>>;
-    // A fork may have left the table locked in this child for ever.
+    // A fork may have left the mutex locked in this child for ever.
     if (!table_mutex.TryLock()) return nullptr;
     const MutexLock lock(table_mutex, MutexLock::kAdopt);
     std::unique_ptr<Holder>& holder = (*table)[device];
@@ -36,8 +36,8 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// Opens the file of `device`; -1 if that fails. Only the file's owner can open it, so in a folder
-// like /tmp other users cannot hold the lock.
+// Opens the file of `device`; returns -1 if that fails. Only its owner can open the file, so in a
+// folder such as /tmp other users cannot hold the lock.
 int OpenFile(const std::string& folder, const std::string& device) {
   const std::string path = folder + "/ucudnn-" + std::to_string(geteuid()) + "-" + device + ".lock";
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -48,14 +48,14 @@ int OpenFile(const std::string& folder, const std::string& device) {
   return file;
 }
 
-// POSIX record locks belong to the process: a forked child does not hold them, and the system frees
-// them when the process dies.
+// Tries to lock the file. POSIX record locks belong to a process: a forked child does not hold
+// them, and the system frees them when the process ends.
 bool TryLock(int file) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file, F_SETLK, &lock) == 0) return true;
-  // A file system without locks excludes nobody, which counts as success.
+  // On a file system without locks nobody is excluded, and the lock counts as taken.
   return errno != EACCES && errno != EAGAIN && errno != EINTR;
 }
 
@@ -78,7 +78,8 @@ std::optional<DeviceLock> DeviceLock::Acquire(const std::string& folder, const s
     return holder != nullptr && holder->mutex.TryLock();
   });
   if (!mine) return std::nullopt;
-  DeviceLock lock(holder, -1);  // made before any allocation that may fail
+  // Made before any allocation that may throw, so that its destructor unlocks the mutex.
+  DeviceLock lock(holder, -1);
   lock.file_ = OpenFile(folder, device);
   if (lock.file_ >= 0 && !Until(deadline, [&] { return TryLock(lock.file_); })) {
     return std::nullopt;

@@ -1,6 +1,6 @@
-// A lock that lets one thread of this host measure on a device at a time, in any process: two
-// measurements would disturb each other's times. Thread-safe. Never waits beyond a deadline, not
-// even in a child that was forked while its parent measured.
+// A lock with which one thread of this host at a time measures on a device, in whichever process:
+// two measurements would disturb each other's times. Thread-safe. Never waits beyond a deadline,
+// not even in a child that was forked while its parent measured.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace ucudnn::tuning {
 
 class DeviceLock {
  public:
-  // Locks `device`, a text that names it among the host's devices; none if others held it until
-  // `deadline`. Processes share a file in `folder`. If it cannot be opened, only threads of this
-  // process exclude each other.
+  // Locks `device`, a text that names it among the host's devices. Returns none if others hold the
+  // lock until `deadline`. Processes exclude each other by a file in `folder`; if the file cannot
+  // be opened, only threads of this process exclude each other.
   static std::optional<DeviceLock> Acquire(const std::string& folder, const std::string& device,
                                            Clock::time_point deadline);
 
@@ -27,7 +27,7 @@ class DeviceLock {
   DeviceLock(Holder* holder, int file) : holder_(holder), file_(file) {}
 
   Holder* holder_;
-  int file_;  // -1: only threads exclude each other
+  int file_;  // -1: only threads of this process exclude each other
 };
 
 }  // namespace ucudnn::tuning

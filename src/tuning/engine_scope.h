@@ -1,5 +1,5 @@
-// The engines that are measured or compared: every legacy algorithm, one engine of the graph API,
-// or the engines of one plan. Plain values; thread-compatible.
+// Which engines are measured or compared: all legacy algorithms, one engine of the graph API, or
+// the engines of one plan. Plain values; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,29 @@
 
 namespace ucudnn::tuning {
 
-// Makes the engines on the handle that it is given.
+// Makes the engines for the given handle.
 using EngineMaker = std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)>;
 
-// Operands of the operations fused behind a convolution.
+// Operands of the operations that are fused behind a convolution.
 using FusedOperands = std::vector<cudnn::FusedOperand>;
 
-// Every legacy algorithm.
+// All legacy algorithms.
 struct LegacyScope {};
 
 // One engine of the graph API. `make` also makes the engines that may replace it.
 struct GraphScope {
   EngineId engine;
-  NumericClass numeric = NumericClass::kDirect;  // the coarsest class among the engines of `make`
+  // The coarsest class among the engines that `make` makes.
+  NumericClass numeric = NumericClass::kDirect;
   FusedOperands fused;
   EngineMaker make;
 };
 
-// The legacy algorithms and the graph engines of one plan. Such plans are compared, never measured
-// as a whole.
+// The legacy algorithms and the graph engines of one plan. Plans of such a scope are compared; they
+// are never measured as a whole.
 struct MixedScope {
-  NumericClass numeric = NumericClass::kDirect;  // the coarsest class among the engines of `make`
+  // The coarsest class among the engines that `make` makes.
+  NumericClass numeric = NumericClass::kDirect;
   EngineMaker make;
 };
 
@@ -48,7 +50,7 @@ std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
                                             const cudnn::Functions& functions,
                                             cudnnHandle_t handle);
 FusedOperands FusedIn(const EngineScope& scope);
-// Returns the coarsest numeric class of the scope's engines that `runs` name.
+// Returns the coarsest class among the scope's engines that `runs` name.
 Result<NumericClass> CoarsestIn(const EngineScope& scope, Operation operation,
                                 std::span<const Run> runs);
 

@@ -16,8 +16,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// A grid that cuts a second axis needs tiles of at most half the elements: it has more kinds of
-// tiles, each of which is measured.
+// A grid that cuts a second axis is preferred only if its tiles have at most half the elements,
+// because it has more kinds of tiles, each of which is measured.
 constexpr double kSecondAxis = 2;
 
 double ElementsOf(const ConvolutionProblem& part) {
@@ -35,9 +35,9 @@ const TileKind& LargestOf(const Tiles& tiles) {
                            });
 }
 
-// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both: the split
-// whose largest tile has fewest elements, among equal ones that of the outer axis. `one_axis`: not
-// both. None: the axes have too few places to cut.
+// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both: the choice
+// whose largest tile has the fewest elements; of equal ones, that along the outer axis. With
+// `one_axis`, never both. Returns none if the axes have too few places to cut.
 std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
                                   bool one_axis) {
   std::optional<TileGrid> best;
@@ -61,7 +61,7 @@ cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tile
   return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
 
-// Returns the workspace that `engine` needs for `part`, at most `limit_bytes`.
+// Returns the workspace that `engine` needs for `part`; fails if it is more than `limit_bytes`.
 Result<size_t> NeedOf(cudnn::Engines& engines, const ConvolutionProblem& part,
                       const EngineId& engine, const cudnn::PieceScales& scales,
                       size_t limit_bytes) {
@@ -70,7 +70,7 @@ Result<size_t> NeedOf(cudnn::Engines& engines, const ConvolutionProblem& part,
                             engines.MakePiece(part, engine, scales, limit_bytes));
     return piece->workspace_bytes();
   }
-  // The workspace of a legacy engine is known from the library's list.
+  // The library's list states the workspace of a legacy engine.
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<cudnn::ListedEngine> listed, engines.List(part));
   for (const cudnn::ListedEngine& other : listed) {
     if (other.choice.engine == engine && other.choice.workspace_bytes <= limit_bytes) {
@@ -92,7 +92,8 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
     if (!found) break;
     grids.push_back(*found);
   }
-  // Columns are cut where rows run out, groups and filters only if nothing else can be.
+  // w is cut when the places along d and h run out; groups and k are cut only if no spatial axis
+  // can be.
   if (!grids.empty()) grid = grids.back();
   for (int* const parts : {&grid.spatial[2], &grid.groups, &grid.k}) {
     if (!grids.empty() && (one_axis || parts != &grid.spatial[2])) break;
@@ -110,7 +111,7 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
 
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy, int64_t most_span) {
-  std::vector<std::pair<int, ConvolutionProblem>> kinds;  // with the number of tiles of each
+  std::vector<std::pair<int, ConvolutionProblem>> kinds;  // with the number of tiles of each kind
   for (const TileGrid& grid : GridsOf(problem, policy)) {
     const auto tiles = CutIntoTiles(problem, grid, most_span);
     if (!tiles.ok()) continue;
@@ -159,16 +160,18 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
 
 namespace {
 
-// The workspace of an engine is taken to be affine in the elements of a tile, within this share.
+// The workspace of an engine is estimated as affine in the elements of a tile; it may differ from
+// the estimate by this share.
 constexpr double kLawError = 0.02;
-// With fewer grids, estimates save no plans.
+// With fewer grids, an estimate from two of them saves hardly any plan.
 constexpr size_t kFewestForLaw = 4;
 
-// One engine on grids with ascending numbers of tiles. Making plans takes long, so a division is
-// made only once, and not at all if two other plans show that it does not fit.
+// One engine on grids with ascending numbers of tiles. Making plans takes long, so a grid's plans
+// are made at most once, and not at all if the estimate from two other grids says that the grid
+// does not fit.
 class GridSearch {
  public:
-  // `why` becomes the obstacle of the grid that was refused last.
+  // `why` becomes what prevented the grid that was refused last.
   GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
              const GridLimits& limits, std::span<const cudnn::FusedOperand> fused, std::string& why)
       : engines_(engines),
@@ -183,20 +186,21 @@ class GridSearch {
   }
 
   size_t size() const { return grids_.size(); }
-  // Returns the first grid from `begin` on that needs at most `bytes`; none: there is none.
+  // Returns the first grid from `begin` on that needs at most `bytes`; none if there is none.
   std::optional<size_t> First(size_t begin, size_t bytes) {
     for (size_t i = begin; i < grids_.size(); ++i) {
       const double estimate = estimates_.empty() ? 0 : estimates_[i];
       if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
       const std::optional<size_t> need = NeedOfGrid(i);
       if (!need) continue;
-      // If the estimates are wrong, they may have skipped a grid before.
+      // If the estimates are wrong, they may have skipped a grid, so the search begins again
+      // without them.
       if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
       if (*need <= bytes) return i;
     }
     return std::nullopt;
   }
-  // Returns the need of the grid that needs least; 0: no grid is served.
+  // Returns the smallest need of a grid; 0 if the engine serves no grid.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {
@@ -216,7 +220,8 @@ class GridSearch {
   Division Take(size_t i) { return std::move(**divisions_[i]); }
 
  private:
-  // Fits an affine law to the largest tiles of the first and the last grid.
+  // Estimates the needs of all grids by an affine law through the largest tiles of the first and
+  // the last grid.
   void FindLaw() {
     if (grids_.size() < kFewestForLaw) return;
     struct Point {
@@ -245,7 +250,7 @@ class GridSearch {
                            point.beside);
     }
   }
-  // Returns whether a third plan confirms the estimates; if not, they are dropped.
+  // Returns whether the need of grid `i` confirms its estimate. If not, drops all estimates.
   bool Confirms(size_t i, size_t need) {
     const double actual = static_cast<double>(need);
     if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;
@@ -267,7 +272,7 @@ class GridSearch {
     return std::nullopt;
   }
 
-  // Bytes that engines may take beyond the affine law.
+  // Bytes by which a need may differ from the law in addition.
   static constexpr double kSmall = 4096;
 
   cudnn::Engines& engines_;
@@ -276,8 +281,8 @@ class GridSearch {
   const std::span<const cudnn::FusedOperand> fused_;
   const std::vector<TileGrid> grids_;
   const Clock::time_point deadline_;
-  std::vector<std::optional<Result<Division>>> divisions_;  // the divisions that were made
-  std::vector<double> estimates_;  // bytes that the grids need; empty: unknown
+  std::vector<std::optional<Result<Division>>> divisions_;  // made so far
+  std::vector<double> estimates_;  // estimated need of each grid in bytes; empty: unknown
   std::string& why_;
 };
 

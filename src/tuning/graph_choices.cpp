@@ -7,7 +7,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Each choice costs measurements at several micro-batch sizes.
+// Few, because each choice is measured at several micro-batch sizes.
 constexpr size_t kMostChoices = 3;
 
 }  // namespace
@@ -55,7 +55,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   MutexLock lock(mutex_);
   Known& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->convolution.engine] = choice;
-  // A list that was cut short is not kept, because another mini-batch has its own time.
+  // A list that was cut short is not kept, because another mini-batch has a time budget of its own.
   if (!cut) known.heuristics = choices;
   return choices;
 }

@@ -1,4 +1,4 @@
-// The graph API's engines that may serve legacy kernels. Each is built once for a kernel and
+// Engines of the graph API that may serve legacy kernels. Each is built once for a kernel and
 // platform, and serves any mini-batch. Thread-safe.
 #pragma once
 
@@ -23,18 +23,18 @@ class GraphChoices {
 
   explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
 
-  // Returns an unfused engine of the graph API for a legacy kernel; null if it may not serve.
-  // `handle` is a handle of the platform; without one (null), only engines that were built before
-  // are found.
+  // Returns an engine of the graph API, without fused operations, for a legacy kernel; null if it
+  // may not serve. `handle` is a handle of the platform; if it is null, only engines that were
+  // built before are returned.
   Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // Returns the heuristics' first choices. They are asked for once. There are fewer if `in_time`
-  // became false while they were built; then they are asked for again.
+  // Returns the heuristics' first choices, which are asked for only once. If `in_time` returns
+  // false while they are built, there are fewer, and the next call asks again.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Notes whether `problem` was measured without graph engines, which then are still to be
+  // Notes whether `problem` was measured without graph engines, so that these still have to be
   // measured.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
@@ -57,7 +57,8 @@ class GraphChoices {
 
   const cudnn::Functions& functions_;
   Mutex mutex_;
-  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);  // by kernel with n = 0
+  // The problem in the key has n = 0.
+  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_set<Key, KeyHash> postponed_ UCUDNN_GUARDED_BY(mutex_);
 };
 

@@ -1,5 +1,5 @@
 // Device memory between two zones that hold a pattern, which shows writes before its beginning and
-// beyond its end. Thread-compatible; needs its context current from construction to destruction.
+// beyond its end. Thread-compatible. Its context must be current from construction to destruction.
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@ class GuardedBuffer {
       : driver_(driver), memory_(pool, driver) {}
 
   Status Allocate(size_t bytes);
-  // Returns the device memory that a buffer of `bytes` takes.
+  // Returns how much device memory a buffer of `bytes` takes.
   static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
 
-  // Writes both zones; the second begins behind the first `bytes` of the buffer.
+  // Writes the pattern to both zones; the second one begins behind the first `bytes` of the buffer.
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 
-  // Returns null if both zones are as Guard left them; otherwise says which one is not, as "before
-  // the beginning of". Waits for the stream.
+  // Returns null if both zones are as Guard has left them; otherwise returns which one is not, as
+  // "before the beginning of". Waits for the stream.
   Result<const char*> Damage(CUstream stream);
 
   CUdeviceptr address() const { return memory_.address() + kGuardBytes; }

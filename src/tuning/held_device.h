@@ -1,4 +1,4 @@
-// Devices of this host that measure beside the caller's current one, or in its place, each by its
+// Devices of this host that measure besides the caller's current one, or in its place, each in its
 // primary context. Thread-safe. No thread's current context changes.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is retained as long as this object lives. Releasing the last
-// reference destroys the context with all of ucudnn's objects in it; if other code retains it too,
-// spare handles stay in it (spare_handles.h).
+// A device whose primary context is retained as long as this object exists. Releasing the last
+// reference destroys the context with all of ucudnn's objects in it; if other code also retains the
+// context, spare handles stay in it (spare_handles.h).
 class HeldDevice {
  public:
-  // Opens the device with the driver's number `ordinal`. `like` (null: any) demands a model and
-  // driver; other devices are refused before they are touched. The caller owns both tables and
-  // keeps them alive.
+  // Opens the device with the driver's ordinal `ordinal`. If `like` is not null, a device of
+  // another model or driver is refused before it is touched. The caller owns `driver` and
+  // `functions` and keeps them alive.
   static Result<std::unique_ptr<HeldDevice>> Open(const cuda::Driver& driver,
                                                   const cudnn::Functions& functions, int ordinal,
                                                   const planning::Platform* like = nullptr);
@@ -29,8 +29,7 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // Returns a handle of ucudnn on the device, always the same one. Only one thread may use it at a
-  // time.
+  // Returns ucudnn's handle on the device, always the same one. One thread at a time may use it.
   Result<cudnnHandle_t> Handle();
 
  private:
@@ -43,14 +42,14 @@ class HeldDevice {
 };
 
 struct HeldDevices {
-  // All devices have one model and driver.
+  // All of one model and driver.
   std::vector<std::unique_ptr<HeldDevice>> devices;
-  // One line for each device that is left out, with the reason.
+  // One line, with the reason, for each device that is left out.
   std::vector<std::string> refused;
 };
 
-// Opens the devices that `wanted` names, or all, or the first one if it names none. Leaves out
-// devices that do not have the model and driver of `like` (null: of the first one), because
+// Opens the devices that `wanted` names, or all devices, or the first one if it names none. Leaves
+// out devices whose model and driver are not those of `like` (null: of the first device), because
 // measurements of one model do not hold for another. Fails if no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,

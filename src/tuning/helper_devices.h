@@ -1,5 +1,5 @@
-// Devices that the user names for measuring beside the one that the process runs on. They are
-// opened when first needed, and held until Release. Thread-safe.
+// Devices that the user names for measuring besides the one on which the process runs. They are
+// opened when they are first needed, and held until Release. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,17 +19,18 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // Returns the devices that may measure for `device`: those of its model and driver, without
-  // itself. Warns once for each that is left out. The caller's pointers keep them open.
+  // Returns the devices that may measure for `device`: devices of the same model and driver, except
+  // itself. Warns once for each device that is left out. The returned pointers keep the devices
+  // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Releases the devices when, as far as is known, nothing is left to measure. A later Beside opens
-  // them again.
+  // Releases the devices. To be called when, as far as is known, nothing is left to measure; a
+  // later Beside opens them again.
   void Release();
 
  private:
   const BenchmarkDevices wanted_;
   Mutex mutex_;
-  // Devices of the model that was asked about first. None: not opened yet.
+  // Devices of the model for which Beside was called first. None: not opened yet.
   std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 

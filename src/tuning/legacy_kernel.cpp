@@ -17,22 +17,22 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered: the best ones that were measured, here or by other
-// processes.
+// The most graph engines that are considered: the fastest ones when this or another process
+// measured them.
 constexpr size_t kMostGraphEngines = 3;
-// The most engines for tiles of a kernel: all engines chosen for one kind of tile, and the first
-// one of another kind.
+// The most engines for the tiles of a kernel: all that were chosen for one kind of tile, and the
+// first one for another kind.
 constexpr size_t kMostTileEngines = 4;
-// A graph engine that is slower by this factor on the whole mini-batch than the engine that it
-// could replace is not measured at other sizes.
+// A graph engine is not measured at smaller sizes if on the whole mini-batch it is slower by this
+// factor than the engine that it could replace.
 constexpr double kHopeless = 1.25;
-// A graph engine may take at most this share of the time that its kernel has left. The legacy
-// algorithms, which are measured after kMostGraphEngines such engines, thus keep more than two
-// thirds of it.
+// The share of the time that its kernel has left that a graph engine may take. The legacy
+// algorithms are measured after up to kMostGraphEngines = 3 of them, so they keep at least 0.9^3 =
+// 73 %.
 constexpr double kTimeShare = 0.1;
 
-// Removes engines that serve pieces but not all of `images`, because a program to which such an
-// engine is reported asks the library for the workspace of the whole.
+// Removes engines that serve pieces but not all `images`: a program to which such an engine is
+// reported would ask the library for the workspace of the whole.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
@@ -77,19 +77,20 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
     question.need = [&](int images, const EngineId& engine) { return needs.Of(images, engine); };
   }
   if (kernel.must_fit) question.must_fit = std::min(*kernel.must_fit, request.limit_bytes);
-  // Graph engines only make a kernel faster.
+  // Engines and pieces that bring the kernel under the limit are measured first, because graph
+  // engines only make the kernel faster.
   const Status fitted = kernels_.MeasureFitting(kernel.device, question);
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;
   if (any_graph && kernel.may_measure) {
     Question known = question;
     known.may_measure = false;
-    // Graph engines are measured before the legacy algorithms, so if another process has measured
-    // the latter, it has measured everything. Measurements that `ucudnn bench` or an earlier
-    // release made without graph engines are enough.
+    // Graph engines are measured before the legacy algorithms, so a process that has measured these
+    // has measured everything. Measurements that `ucudnn bench` or an earlier release made without
+    // graph engines are enough, too.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first call that graph engines may serve then measures only these.
+      // The first call that graph engines may serve then measures only them.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {
@@ -126,7 +127,7 @@ Question LegacyKernels::OfEngine(const GraphChoices::Template& engine,
 
 bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel, const Question& question) {
   const ConvolutionProblem& problem = kernel.problem;
-  // Making plans inside a capture could break it.
+  // Making plans could break the capture.
   if (kernel.capturing) return false;
   if (!kernels_.HasTime(kernel.device, problem)) return true;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
@@ -184,7 +185,7 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKe
   asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
     // A tile at an edge may lack engines that inner tiles have, and the whole may have engines that
-    // also fit here.
+    // also serve tiles, so each problem adds some.
     const size_t most = engines.empty() ? kMostGraphEngines : 1;
     const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {
@@ -219,7 +220,7 @@ std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
 planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
                                             const planning::PromiseRequest& request) {
   Question question{kernel.problem, options_.policy, request};
-  // Measuring tiles makes plans.
+  // Measuring tiles makes plans, which a capture forbids.
   question.may_measure = kernel.may_measure && !kernel.capturing && kernel.handle != nullptr;
   TilingTask task;
   if (!question.may_measure) return kernels_.GetTilings(kernel.device, question, task);
@@ -234,7 +235,8 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
   task.candidates = [&](const ConvolutionProblem& tile,
                         const std::vector<MicroConfiguration>& rows) {
     std::vector<Candidate> candidates;
-    // Legacy algorithms may rely on the alignment of the whole.
+    // Legacy algorithms may rely on the alignment of the whole, so they serve only tiles with the
+    // same alignment.
     const bool legacy =
         options_.engines != EngineSet::kGraph && tile.alignment == kernel.problem.alignment;
     if (legacy) candidates = planning::OwnMathCandidates(tile, rows);
@@ -283,7 +285,7 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
     const EngineId& named = configuration.runs[run].micro.engine;
     if (!named.of_graph_api()) continue;
     auto engine = choices_.Named(kernel.platform, kernel.problem, named, kernel.handle);
-    // The whole's own graph may lack an engine that a tile's graph has.
+    // A tile's graph may have an engine that the graph of the whole lacks.
     if (engine == nullptr && tiles.ok() && tiles->tiles != nullptr) {
       engine =
           choices_.Named(kernel.platform, tiles->tiles->kinds[run].problem, named, kernel.handle);

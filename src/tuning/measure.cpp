@@ -24,14 +24,13 @@ namespace {
 using planning::Measurement;
 
 constexpr int kSamples = 5;
-// A kernel that is shorter than this runs several times in a sample, back to back, as pieces do.
+// In a sample, a kernel that is shorter than this runs several times, back to back, as pieces do.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
-// An engine that is slower than the best so far by this factor gets one sample, since it will
-// hardly be chosen.
+// An engine that is slower than the best so far by this factor gets a single sample, because it is
+// hardly ever chosen.
 constexpr double kHopelessOnce = 2;
-// Operands are filled with this byte, which gives a small positive number in every type, neither
-// denormal nor NaN.
+// Operands are filled with this byte: repeated, it is a small positive normal number in every type.
 constexpr unsigned char kOperandByte = 0x3c;
 
 size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
@@ -78,7 +77,7 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  // Adds to `all` the cost of a partial of `problem` beyond its engine, if it is not known yet.
+  // Adds the cost of a partial of `problem` besides its engine to `all`, if it is not known yet.
   Status MeasureSum(const ConvolutionProblem& problem, EngineMeasurements& all) {
     if (is_known_(kPartialSum, kPartialSumBatch)) return Status::Ok();
     all.sum_late = Clock::now() >= limits_.deadline;
@@ -106,8 +105,8 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds to `all` the cost of a packed tile's copies, between tensors that are hardly larger than
-  // the tile.
+  // Adds the cost of a packed tile's copies to `all`. They are copied from and to tensors that are
+  // hardly larger than the tile.
   Status MeasurePacking(EngineMeasurements& all) {
     if (packed_ == nullptr) return Status::Ok();
     if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
@@ -147,9 +146,9 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  // Adds the measurements at problem.n to `all`.
+  // Adds the measurements at problem.n images to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
-    // Some engines compile kernels when they are listed, which takes seconds.
+    // Listing compiles kernels of some engines, which takes seconds.
     if (Clock::now() >= limits_.deadline) {
       all.late_sizes.push_back(problem.n);
       return Status::Ok();
@@ -176,7 +175,7 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds the measurements at every size of `sizes`, and the measurement of summing partials.
+  // Adds the measurements at all `sizes`, and the measurement of summing partials, to `all`.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
     UCUDNN_RETURN_IF_ERROR(MeasurePacking(all));
@@ -201,16 +200,17 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures as MeasureLimits::fit_bytes describes, at `sizes` for which there is memory.
+  // Measures what MeasureLimits::fit_bytes asks for. The whole is measured only if `sizes`, for
+  // which there is memory, contain it.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
-    // Without this measurement no packed tile can be used.
+    // Without the cost of its copies a packed tile cannot be planned.
     if (const Status packing = MeasurePacking(all); !packing.ok()) {
       Log(LogLevel::kInfo, Describe(problem) + " is not measured: " + packing.message());
       return;
     }
-    // Without this measurement no partial can be used.
+    // Without the cost of summing, partials cannot be planned.
     const bool sums = SumsPartials(problem);
     if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
@@ -242,7 +242,7 @@ class Measurer {
     step_.engines = pieces.size();
     for (const Unit& unit : pieces) {
       ++step_.engine;
-      // Times of different sizes are not compared.
+      // best_ms is of one size, because times of different sizes cannot be compared.
       best_ms = std::numeric_limits<double>::infinity();
       if (Try(unit, best_ms, all) == Tried::kLate) return;
     }
@@ -258,7 +258,7 @@ class Measurer {
   enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
 
   // Returns the engines that run `size` images of `problem` within `fit_bytes`; none if the library
-  // gives no answer.
+  // gives no list.
   std::vector<Unit> Fitting(const ConvolutionProblem& problem, int size, size_t fit_bytes) {
     ConvolutionProblem part = problem;
     part.n = size;
@@ -280,8 +280,8 @@ class Measurer {
     return units;
   }
 
-  // Adds the measurement of `unit` to `all`, if it is unknown and nothing prevents it. `best_ms` is
-  // the least time of its size so far.
+  // Adds the measurement of `unit` to `all` unless it is known or something prevents it. `best_ms`
+  // is the least time of its size so far.
   Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
     const cudnn::EngineChoice& choice = unit.engine.choice;
     const int size = unit.problem.n;
@@ -350,7 +350,7 @@ class Measurer {
     return cudnn::CudnnStatus(functions_, unit.engine.piece->Run(call, false), "running an engine");
   }
 
-  // Returns the mean time of `repeats` runs back to back.
+  // Returns the mean time of `repeats` runs, back to back.
   Result<double> Sample(const std::function<Status()>& run, int repeats) {
     progress_.Tell(step_);
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
@@ -361,7 +361,7 @@ class Measurer {
   }
 
   Status MeasureOne(const std::function<Status()>& run, double best_ms, Measurement& measurement) {
-    // The first run loads code and warms caches; the second tells how many runs a sample needs.
+    // The first run loads code and warms caches. The second one tells how many runs a sample needs.
     UCUDNN_RETURN_IF_ERROR(Sample(run, 1).status());
     UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(run, 1));
     const int repeats =
@@ -387,7 +387,7 @@ class Measurer {
   const bool are_partials_;
   const TileKind* const packed_;
   MeasuringProgress& progress_;
-  MeasuringStep step_;  // the step that is measured now
+  MeasuringStep step_;  // what is measured now
   const FusedOperands fused_;
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;
@@ -479,7 +479,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringT
   } else {
     UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  // The memory must not be freed while a kernel of this measurement may run.
+  // The memory must not be freed while a kernel of this measurement may still run.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   return all;
 }

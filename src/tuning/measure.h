@@ -20,8 +20,8 @@
 
 namespace ucudnn::tuning {
 
-// A place to measure on. The caller owns the objects behind its pointers. Thread-safe as far as the
-// driver and cuDNN are.
+// Where to measure. The caller owns what the pointers point to. Thread-safe as far as the driver
+// and cuDNN are.
 struct Device {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -29,51 +29,51 @@ struct Device {
   planning::Platform platform;
 };
 
-// Returns the device of the current context, as the driver and cuDNN describe it.
+// Returns the platform of the current context's device, as the driver and cuDNN describe it.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
-// Describes `device`, which need not have a context.
+// Returns the platform of `device`, which needs no context.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
-// Returns the UUID, in hexadecimal digits, of the device of `device`'s context: the same in every
-// process of the host.
+// Returns the UUID, in hexadecimal digits, of the device of `device.context`. It is the same in
+// every process of the host.
 Result<std::string> DeviceName(const Device& device);
 
-// Returns the bytes of the device's L2 cache; 0 if the driver does not tell.
+// Returns the bytes of the device's L2 cache; 0 if the driver does not say.
 size_t L2Bytes(const Device& device);
 
-// Bounds of one measurement, which exceeds them by at most one run of one engine, or by preparing
-// the engines of one size.
+// Bounds of one measurement. They may be exceeded by one run of one engine, or by preparing the
+// engines of one size.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
-  size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together
+  size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
   // If set, only engines are measured that bring the kernel under a workspace of this many bytes:
-  // first engines that run all its images within it, then smaller pieces of the other engines, each
-  // in ascending order of workspace. Sizes are then neither complete nor late.
+  // first engines that run all its images within it, then smaller pieces of the other engines, both
+  // in ascending order of workspace. Sizes are then reported neither as complete nor as late.
   std::optional<size_t> fit_bytes;
 };
 
 struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
-  // Sizes at which every existing engine was measured now or before.
+  // Sizes at which every existing engine was measured, now or before.
   std::vector<int> complete_sizes;
-  // Sizes at which an engine found no memory and was left out. It may be the fastest, and be
+  // Sizes at which an engine found no memory and was left out. It may be the fastest, and may be
   // measured at another time or in another process.
   std::vector<int> scarce_sizes;
-  bool engine_failed = false;  // an engine was left out for any other reason
+  bool engine_failed = false;  // an engine was left out for another reason
   // Sizes at which an engine was left out because the deadline had passed.
   std::vector<int> late_sizes;
-  Status failure;            // failure of the engines, if only the summing of partials was measured
-  bool sum_late = false;     // summing partials was not measured because the deadline had passed
+  Status failure;            // why engines failed, if only the summing of partials was measured
+  bool sum_late = false;     // the deadline had passed before the summing of partials was measured
   int twins = 0;             // measurements that also count for another engine (EngineChoice::twin)
-  bool all_fitting = false;  // everything was tried that MeasureLimits::fit_bytes asks for
+  bool all_fitting = false;  // everything that MeasureLimits::fit_bytes asks for was tried
 };
 
-// Returns true for an engine at a size that need not be measured again.
+// Returns whether the measurement of an engine at a size is known, so that it need not be made.
 using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
-// A task: to measure the engines of `scope` at each of `sizes` images of `problem`. Several threads
+// Asks to measure the engines of `scope` at each of `sizes` images of `problem`. Several threads
 // use `is_known`, `progress` and the engines of `scope` at once.
 struct MeasuringTask {
   ConvolutionProblem problem;
@@ -81,16 +81,18 @@ struct MeasuringTask {
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
-  // A problem of one whole image is also a partial, because it is a tile of an image.
+  // True if pieces are partials even if they have all images of `problem`, because `problem` is a
+  // tile.
   bool are_partials = false;
-  // If set, `problem` is the twin (SlackTwin) of this packed tile, whose copies are to be measured.
+  // If set, `problem` is the twin (SlackTwin) of this packed tile, whose copies are measured, too.
   const TileKind* packed = nullptr;
 };
 
-// Measures every engine of `task` at each of its sizes, in that order: the median of repeated runs,
-// also under the name of its twin. An engine that fails is left out. If pieces are partials that
-// are summed, first measures the cost of summing, as engine kPartialSum at kPartialSumBatch; for a
-// packed tile, the cost of its copies, as engine kPacking. Fails if nothing could be tried at all.
+// Measures every engine of `task` at each of its sizes, in their order: the median of repeated
+// runs, which is also recorded for the engine's twin. An engine that fails is left out. If pieces
+// are partials that are summed, the cost of summing is measured first, as engine kPartialSum at
+// kPartialSumBatch; for a packed tile, the cost of its copies, as engine kPacking. Fails if nothing
+// could be tried.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
 

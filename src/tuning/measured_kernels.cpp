@@ -16,8 +16,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Returns the engine whose family holds the measurements of `micro` in `configuration`. Summing
-// partials is measured with every engine.
+// Returns the engine whose family has the measurements of `micro` in `configuration`: kPartialSum
+// is measured with each engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
   return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
 }
@@ -30,7 +30,7 @@ size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
 }
 
 bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
-  if (engine.is_packing()) return false;  // only tiles have packing
+  if (engine.is_packing()) return false;  // packing is measured for tiles only
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
@@ -43,18 +43,20 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // A legacy family that no caller has asked about yet will be read whole when one does.
+  // The entry of a legacy family that no caller has asked about is not made here; it is read
+  // completely when a caller asks.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
-    // Others may have written the store: a time may be NaN, which does not even equal itself.
+    // Another program may have written the store: a time may be NaN, which does not even equal
+    // itself.
     if (!std::isfinite(row.micro.time_ms) || row.micro.time_ms < 0) continue;
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!family.Holds(row.micro.engine)) continue;
     const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
     known.rows.insert_or_assign(key, row);
     known.confirmed.erase(key);
-    // In a family of one engine, one row makes its size complete.
+    // In a family of one engine, a single row makes its size complete.
     if (!of_legacy && row.micro.engine == *family.graph_engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
     }
@@ -66,7 +68,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
 }
 
 bool MeasuredKernels::HasOwnMath(const Known& known, int size) {
-  static const EngineId kFirst;  // an empty engine, whose text comes before all others
+  static const EngineId kFirst;  // an empty engine, which sorts before all others
   bool any = false;
   for (auto row = known.rows.lower_bound({size, kFirst});
        row != known.rows.end() && row->first.first == size; ++row) {
@@ -199,11 +201,11 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
   if (!turn.lock) return Status::Error(turn.why);
-  // The undivided kernel comes first, because without it nothing can be promised.
+  // The undivided kernel is measured first, because without it nothing can be promised.
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
-  // Without bounds the time need not be shared.
+  // Without bounds there is no time to share.
   Clock::time_point deadline = turn.deadline;
   if (question.legacy_share && deadline != Clock::time_point::max()) {
     deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
@@ -245,7 +247,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
       for (const int size : fresh->late_sizes) states[size] = SizeState::kLate;
     }
     if (store_ != nullptr) {
-      // Only the legacy algorithms have complete sizes in the store.
+      // The store keeps complete sizes only for the legacy algorithms.
       const std::vector<int> complete =
           !family.graph_engine ? fresh->complete_sizes : std::vector<int>{};
       const Status written = store_->Write(problem, device.platform, rows, complete);
@@ -253,8 +255,8 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
         unstored_ = true;
         WarnOnce("store write", "measurements cannot be stored: " + written.message());
       } else {
-        // Another process may have made the same measurements meanwhile. The first writer's rows
-        // count, so that processes that share a store plan from the same numbers.
+        // Another process may have stored the same measurements meanwhile. The rows of the first
+        // writer count, so that processes that share a store plan with the same numbers.
         Refresh(family, known);
       }
     }
@@ -336,8 +338,8 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   const std::vector<planning::MathGroup> groups =
       planning::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
-  // The rows of a plan have one math type, but the caller may choose any, so all of them are
-  // measured.
+  // All pieces of a plan have one math type, which the caller chooses, so the sizes for every math
+  // type are measured.
   std::set<int> sizes;
   for (const planning::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
@@ -361,7 +363,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
   const Status fitted = MeasureFitting(device, question);
   Known& known = Meet(family);
   MeasuredRows answer;
-  // The other policies know all their sizes from the start.
+  // Only this policy finds its sizes step by step.
   const bool search = question.policy == BatchSizePolicy::kAuto;
   const size_t l2_bytes = search ? L2Bytes(device) : 0;
   std::vector<int> asked;
@@ -379,7 +381,8 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on all of these sizes, so they must be known first.
+    // The next sizes depend on the measurements at all sizes of `asked`, so the search ends if one
+    // is missing.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();
@@ -417,7 +420,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
-  // Summing is verified apart from the engines that compute partials.
+  // Summing is verified in addition to the engines that compute partials.
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
@@ -475,7 +478,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
-  // Another process, which held the device before or has time left, may have compared the same
+  // Another process that held the device before, or that has time left, may have compared the same
   // plan.
   if (!FindUntried(device, problem, configuration, proof, true, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
@@ -491,7 +494,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // The sum is not blamed while one of the engines may be at fault.
+    // If an engine may be at fault, the sum is not marked as wrong.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
     MutexLock lock(mutex_);

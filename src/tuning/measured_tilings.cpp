@@ -1,5 +1,5 @@
-// Grids of tiles in MeasuredKernels: found by the workspaces of engines, measured kind by kind, and
-// compared and timed with the whole.
+// Grids of tiles in MeasuredKernels: they are found by the workspaces of engines, measured kind by
+// kind, compared, and timed with the whole.
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -22,7 +22,7 @@ namespace {
 using planning::Tiling;
 using planning::Tilings;
 
-// Each grid costs measurements of all its kinds of tiles.
+// Few, because all kinds of tiles of each grid are measured.
 constexpr size_t kMostGrids = 4;
 
 struct Grids {
@@ -31,7 +31,8 @@ struct Grids {
   std::string why;
 };
 
-// Returns the grids that `engines` find within `limits`, on a handle of ucudnn.
+// Returns the grids that FittingGrids finds for `engines` within `limits`, with a handle of
+// ucudnn's own.
 Grids FindGrids(const Device& device, const Question& question,
                 const std::vector<EngineId>& engines, const GridLimits& limits) {
   const cuda::ContextScope context(*device.driver, device.context);
@@ -60,7 +61,7 @@ Grids FindGrids(const Device& device, const Question& question,
   return grids;
 }
 
-// Writes the numbers of `grid` in the order of its members, as in a store's notes.
+// Formats the numbers of `grid` in the order of its members, for a note in the store.
 std::string NoteOf(const TileGrid& grid) {
   std::string note;
   for (const int parts :
@@ -70,7 +71,7 @@ std::string NoteOf(const TileGrid& grid) {
   return note;
 }
 
-// Returns the conditions that a search for grids depends on, beside the kernel and the platform.
+// Returns a text of what a search for grids depends on besides the kernel and the platform.
 std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
   std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
                       std::to_string(limits.cache_bytes) + ", " +
@@ -85,7 +86,7 @@ std::string NoteOf(const Grids& grids) {
   return note + " " + grids.why;
 }
 
-// Returns none if `note` is no note of grids.
+// Returns none if `note` is no note of NoteOf(grids).
 std::optional<Grids> GridsOfNote(const std::string& note) {
   std::istringstream text(note);
   Grids grids;
@@ -106,20 +107,20 @@ std::string NoteOf(const MicroConfiguration& micro) {
   return " " + micro.engine.Text() + " in " + std::to_string(micro.workspace_bytes);
 }
 
-// Returns the conditions that a comparison of tiles depends on, beside the kernel and the platform.
+// Returns a text of what a comparison of tiles depends on besides the kernel and the platform.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
   for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
-// The results of comparisons.
+// Notes of the results of comparisons.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
-// The results of races. Behind the second one stand both times.
+// Notes of the results of races. Both times follow the second one.
 constexpr const char* kFaster = "faster";
 constexpr const char* kNotFaster = "not faster in place: ";
 
-// Fails if a kind has no measurement; the error names the kind.
+// Fails if no engine was measured for some kind; the error names the first such kind.
 Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const MeasureLimits& limits) {
   for (size_t kind = 0; kind < rows.size(); ++kind) {
@@ -130,7 +131,7 @@ Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfigura
   return Status::Ok();
 }
 
-// Returns the rows of each kind that `task` accepts as candidates.
+// Returns for each kind the candidates that `task` accepts.
 Tiling TilingOf(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const TilingTask& task) {
   Tiling tiling{tiles.grid, {}};
@@ -145,7 +146,7 @@ GridLimits LimitsOf(const Device& device, const Question& question) {
   return {question.request.limit_bytes, L2Bytes(device), question.policy};
 }
 
-// Returns whether every kind of the grid's tiles has an engine within `limit_bytes`.
+// Returns whether every kind of the tiling has a candidate within `limit_bytes`.
 bool Fits(const Tiling& tiling, size_t limit_bytes) {
   return std::all_of(tiling.kinds.begin(), tiling.kinds.end(), [&](const Tiling::Kind& kind) {
     return std::any_of(kind.candidates.begin(), kind.candidates.end(), [&](const auto& candidate) {
@@ -154,7 +155,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
   });
 }
 
-// Returns `configuration` without the values that differ from measurement to measurement.
+// Returns `configuration` without times, which differ from measurement to measurement.
 Configuration Untimed(Configuration configuration) {
   for (Run& run : configuration.runs) run.micro.time_ms = run.micro.pack_ms = 0;
   return configuration;
@@ -446,7 +447,8 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   });
   if (race.lacks_memory && !question.need_whole) return {};
   if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
-  // A process on another device may have said so first, and all should run the same.
+  // A process on another device may have noted another result first; all processes should act
+  // alike.
   std::optional<Trust> found = FindRace(device, problem, about);
   if (!found) {
     const double tiles_ms = race.times_ms[0], whole_ms = race.times_ms[1];

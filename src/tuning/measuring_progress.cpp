@@ -3,7 +3,7 @@
 namespace ucudnn::tuning {
 
 MeasuringProgress& MeasuringProgress::None() {
-  // Never destroyed: a thread may measure while the process exits.
+  // Never destroyed, because a thread may measure while the process exits.
   static auto* const none = new MeasuringProgress;
   return *none;
 }

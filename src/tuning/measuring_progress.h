@@ -1,5 +1,5 @@
 // Tells what a thread of the program waits for while its kernels are measured. src/tuning calls
-// this interface, and an implementation shows it. Implementations are thread-safe.
+// this interface; an implementation shows it to the user. Implementations are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ enum class Activity { kWaitingForDevice, kBuildingEngines, kMeasuring, kComparin
 
 struct MeasuringStep {
   Activity activity = Activity::kMeasuring;
-  const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: no kernel
-  // While kMeasuring: the micro-batch, and which of how many engines is measured, counted from 1;
-  // 0: the summing of partials.
+  const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: no single kernel
+  // While kMeasuring: the micro-batch, and which of how many engines is measured, counted from 1.
+  // Both are 0 for the summing of partials.
   int micro_batch = 0;
   size_t engine = 0;
   size_t engines = 0;
@@ -25,19 +25,19 @@ class MeasuringProgress {
  public:
   virtual ~MeasuringProgress() = default;
 
-  // Begin is called when a thread of the program begins to wait, End when it has waited; Waiting
-  // calls both.
+  // Begin is called when a thread of the program begins to wait, End when it no longer waits. Class
+  // Waiting calls both.
   virtual void Begin() noexcept {}
   virtual void End() noexcept {}
-  // Tells the step that is done from now on, or still is, for a waiting thread; any thread may call
-  // it.
+  // Tells what is done now for a waiting thread. Any thread may call it, also repeatedly for the
+  // same step.
   virtual void Tell(const MeasuringStep&) noexcept {}
 
-  // Returns the progress of measurements that no caller waits for.
+  // Returns the progress for measurements for which no caller waits.
   static MeasuringProgress& None();
 };
 
-// The calling thread waits as long as this lives.
+// Marks the calling thread as waiting while the object exists.
 class Waiting {
  public:
   explicit Waiting(MeasuringProgress& progress) : progress_(progress) { progress_.Begin(); }

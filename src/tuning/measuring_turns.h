@@ -1,5 +1,5 @@
-// Decides which thread measures on which device, and for how long: one thread of this host measures
-// on a device at a time, each within the rest of its budget, and helper devices measure some of the
+// Decides which thread measures on which device, and for how long. One thread of this host at a
+// time measures on a device, within the rest of its budget; helper devices measure some of the
 // sizes. Thread-safe.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace ucudnn::tuning {
 
 class MeasuringTurns {
  public:
-  // The arguments are those of MeasuredKernels.
+  // For the arguments see MeasuredKernels.
   MeasuringTurns(const std::optional<Tuning>& bounds, std::string lock_folder,
                  BenchmarkDevices helpers, MeasuringProgress& progress)
       : budget_(bounds),
@@ -31,7 +31,7 @@ class MeasuringTurns {
         helpers_(std::move(helpers)),
         progress_(progress) {}
 
-  // Returns whether a kernel that was measured for `spent` has time left to be measured.
+  // Returns whether a kernel on which `spent` was spent may still be measured.
   bool HasTime(Clock::duration spent) const {
     return budget_.Deadline(Use::kMeasuring, spent) > Clock::now();
   }
@@ -39,9 +39,9 @@ class MeasuringTurns {
   // See Budget::EndOfTurn.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
-  // A time during which no other thread of the host measures on the device, for a kernel that has
-  // taken `spent` so far; it ends before `until`. Without a `lock` it is not the kernel's turn, and
-  // `why` says so.
+  // A time during which no other thread of the host measures on the device. Without a `lock` it is
+  // not the kernel's turn, and `why` says so. Take gets one for a kernel on which `spent` was spent
+  // so far; it ends before `until`.
   struct Turn {
     std::optional<DeviceLock> lock;  // none: it is not the kernel's turn
     Clock::time_point deadline;
@@ -49,14 +49,14 @@ class MeasuringTurns {
   };
   Result<Turn> Take(Use use, const Device& device, Clock::duration spent,
                     Clock::time_point until = Clock::time_point::max());
-  // Returns the bounds of a use of the device that begins now.
+  // Returns the bounds for a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
-  // Runs MeasureEngines on `device`, whose turn it is, and on helper devices.
+  // Runs MeasureEngines on `device`, whose lock the caller holds, and on helper devices.
   Result<EngineMeasurements> MeasureSizes(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
-  // Opens helper devices before a turn that may need them. Opening takes long, and is charged to no
-  // kernel.
+  // Opens helper devices before a turn that may need them, because opening takes long and should
+  // not be charged to a kernel.
   void OpenHelpers(const Device& device);
   // See HelperDevices::Release.
   void ReleaseHelpers() { helpers_.Release(); }
@@ -66,7 +66,7 @@ class MeasuringTurns {
   const std::string lock_folder_;
   HelperDevices helpers_;
   MeasuringProgress& progress_;
-  // No kernel waits for the device before this time.
+  // Until this time no kernel waits for a device that others hold.
   std::atomic<Clock::rep> busy_until_ = std::numeric_limits<Clock::rep>::min();
 };
 

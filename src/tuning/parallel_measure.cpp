@@ -15,8 +15,8 @@ void Append(std::vector<int>& all, const std::vector<int>& part) {
   all.insert(all.end(), part.begin(), part.end());
 }
 
-// Adds the measurements of one place. Each place measures the summing of partials; the first one's
-// time counts.
+// Adds the measurements of one place. Each place measures the summing of partials; only the first
+// one's measurement is kept.
 void Append(EngineMeasurements& all, EngineMeasurements part) {
   const auto is_sum = [](const planning::Measurement& row) {
     return row.micro.engine.is_partial_sum();
@@ -37,7 +37,8 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
 
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task) {
-  // The longest units come first, so that no device begins a long one when the others are done.
+  // The longest units come first, so that no device begins a long one while the others are done
+  // already.
   std::vector<int> units = task.sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
@@ -54,9 +55,10 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     MeasuringTask one_size = task;
     one_size.sizes = {units[unit]};
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
-    // If the first place cannot measure the unit either, no engine runs it.
+    // If the first place cannot measure the unit either, no place can.
     if (!part.ok() && place != 0) return part.status();
-    // Another device may have less memory, or be broken, so the first device tries again.
+    // A helper device may have less memory, or be broken, so the first place tries such a unit
+    // again.
     doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();
@@ -77,7 +79,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
       failure = part.status();
     }
   }
-  // One place that measured the summing is enough.
+  // It is enough if one place has measured the summing.
   all.sum_late &= std::none_of(
       all.measurements.begin(), all.measurements.end(),
       [](const planning::Measurement& row) { return row.micro.engine.is_partial_sum(); });

@@ -25,7 +25,7 @@ double Median(std::vector<double> values) {
 // Operands, workspace and descriptors of one kernel, and its racers, ready to run.
 class RaceTrack {
  public:
-  // REQUIRES: the device's context is current during this object's lifetime.
+  // REQUIRES: the device's context is current as long as this object exists.
   RaceTrack(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& limits)
       : functions_(*device.functions),
         driver_(*device.driver),
@@ -36,7 +36,7 @@ class RaceTrack {
         begin_(driver_),
         end_(driver_) {}
   ~RaceTrack() {
-    // The memory must not be freed while a racer may run.
+    // The memory must not be freed while a racer may still run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -78,16 +78,17 @@ class RaceTrack {
     return handle_.stream().Synchronize();
   }
 
-  // Returns each racer's median.
+  // Returns the median time of each racer.
   Result<std::vector<double>> Run() {
     for (Entry& entry : entries_) {
-      // The first run loads code and warms caches; the second tells how long a sample must be.
+      // The first run loads code and warms caches. The second one tells how many runs a sample
+      // needs.
       UCUDNN_RETURN_IF_ERROR(Sample(entry).status());
       UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(entry));
       entry.repeats =
           once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
                       : kMaxRepeats;
-      // Long runs count even if no time is left for a round.
+      // A long run counts as a sample, in case no time is left for a round.
       if (entry.repeats == 1) entry.samples_ms.push_back(once_ms);
     }
     for (int round = 0; round < kRounds; ++round) {
@@ -107,10 +108,10 @@ class RaceTrack {
 
  private:
   static constexpr int kRounds = 7;
-  // Shorter racers run several times back to back.
+  // In milliseconds. In a sample, a shorter racer runs several times, back to back.
   static constexpr double kSampleMs = 5;
   static constexpr int kMaxRepeats = 50;
-  // 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
+  // Repeated, 0x3c is a small positive normal number in every type.
   static constexpr unsigned char kOperandByte = 0x3c;
   struct Entry {
     size_t workspace_bytes;
@@ -152,7 +153,7 @@ class RaceTrack {
     return cudnn::CudnnStatus(functions_, status, "running a plan");
   }
 
-  // Mean time of the entry's repeated runs, back to back.
+  // Returns the mean time of the entry's repeated runs, back to back.
   Result<double> Sample(const Entry& entry) {
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
     for (int i = 0; i < entry.repeats; ++i) UCUDNN_RETURN_IF_ERROR(RunOnce(entry));

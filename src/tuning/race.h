@@ -1,6 +1,6 @@
-// Times divisions of one kernel in place: in turns, so that a disturbance affects all of them, on
-// tensors of the kernel's real size. Tiles that are measured one by one on small twins stay in the
-// cache, and seem faster than they are. Results are not compared (verify.h).
+// Times divisions of one kernel in place: in turns, so that a disturbance affects all of them, and
+// on tensors of the kernel's real size. Tiles that are measured one by one on small twins stay in
+// the cache, and so seem faster than they are. Results are not compared (verify.h does that).
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,20 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  size_t workspace_bytes = 0;  // what it runs in, as in a program that grants no more
-  EngineScope scope;           // its engines
+  // The workspace that the racer gets, as in a program that passes no more.
+  size_t workspace_bytes = 0;
+  EngineScope scope;  // the racer's engines
 };
 
 struct RaceResult {
   Status status;
-  bool lacks_memory = false;     // it failed: it takes more than MeasureLimits::memory_bytes
-  std::vector<double> times_ms;  // the median time of each racer
+  // The race failed because it takes more than MeasureLimits::memory_bytes.
+  bool lacks_memory = false;
+  std::vector<double> times_ms;  // median time of each racer
 };
 
-// Runs all racers with the operands of the first one's scope, in memory of ucudnn's own.
-// Bounds, memory and threads are as for VerifyPlan; if time runs out, the runs so far count.
+// Runs all racers with the operands of the first one's scope, in device memory of ucudnn's own.
+// Bounds, memory and threads are as for VerifyPlan. If time runs out, the runs so far count.
 RaceResult Race(const Device& device, const ConvolutionProblem& problem,
                 const std::vector<Racer>& racers, const MeasureLimits& limits);
 

@@ -8,8 +8,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Handles by the context's id, which unlike its address is never reused. If a context is gone, so
-// are its handles.
+// Spare handles by the context's id. Unlike a context's address, an id is never used again, so
+// handles of a context that no longer exists are never taken.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
   Mutex mutex;
@@ -51,7 +51,7 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
     MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // Out of memory: the handle is leaked, because destroying it may cost more.
+    // Out of memory: the handle is leaked, because destroying it would wait for the device.
   }
 }
 

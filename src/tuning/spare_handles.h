@@ -1,7 +1,7 @@
 // ucudnn's own cuDNN handles that are not in use, by context. They are kept for the next use and
-// never destroyed, because cudnnDestroy waits for the whole device. That breaks every capture under
-// way on the device, whatever the thread's capture mode, and other parts of the process may use the
-// context. The handles of a context that is gone cost only host memory. Thread-safe; leaked at
+// never destroyed, because cudnnDestroy waits for the whole device: that breaks every capture on
+// the device, whatever the thread's capture mode, and other parts of the process may use the
+// context. Handles of a context that no longer exists cost only host memory. Thread-safe; leaked at
 // exit.
 #pragma once
 
@@ -11,10 +11,11 @@
 
 namespace ucudnn::tuning {
 
-// Returns a handle of the current context, a spare one or a new one; it may have any stream.
+// Returns a handle of the current context, a spare one if there is one, else a new one. It may be
+// set to any stream.
 Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions);
 
-// Gives back a handle from TakeHandle, in the same context.
+// Returns a handle of TakeHandle to the spare ones, in the same context.
 void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
                 cudnnHandle_t handle) noexcept;
 

@@ -19,8 +19,8 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  // Returns the next unit; none if all are done. Waits while a device that fails may give its unit
-  // back.
+  // Returns the next unit; none if all units are done. Waits while a device that works may still
+  // fail and return its unit.
   std::optional<size_t> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
@@ -31,7 +31,7 @@ class Spreading {
     return unit;
   }
 
-  // Works on `unit` and then on the units that Take returns.
+  // Does `unit`, and then the units that Take returns.
   void Work(size_t device, std::optional<size_t> unit) {
     for (; unit; unit = Take()) {
       if (Status status = Try(device, *unit); !status.ok()) {
@@ -42,10 +42,10 @@ class Spreading {
     }
   }
 
-  // Notes that the device failed; `unit` is the unit on which it worked.
+  // Notes that the device failed while it worked on `unit`, which then waits for another device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    if (unit) waiting_.push_back(*unit);  // never more than there was room for at first
+    if (unit) waiting_.push_back(*unit);  // needs no allocation: the vector held it before
     last_ = std::move(why);
     changed_.NotifyAll();
     assert(devices_left_ > 0);
@@ -53,7 +53,7 @@ class Spreading {
     try {
       lost_(device, last_);
     } catch (...) {
-      // Host memory is out, so the lost device is not reported.
+      // Out of host memory: the lost device is not reported.
     }
   }
 
@@ -71,7 +71,7 @@ class Spreading {
   const DeviceLost& lost_;
   Mutex mutex_;
   Condition changed_;
-  std::vector<size_t> waiting_ UCUDNN_GUARDED_BY(mutex_);  // the next one is the last element
+  std::vector<size_t> waiting_ UCUDNN_GUARDED_BY(mutex_);  // the last element is the next unit
   size_t devices_left_ UCUDNN_GUARDED_BY(mutex_);
   size_t undone_ UCUDNN_GUARDED_BY(mutex_);
   Status last_ UCUDNN_GUARDED_BY(mutex_);

@@ -1,5 +1,5 @@
-// Spreads work over devices. Each has a thread of its own, which takes the next unit when it is
-// done with one. Blocks its caller; the functions that it calls must be thread-safe.
+// Spreads units of work over devices. Each device has a thread of its own, which takes the next
+// unit when it has done one. Blocks its caller. The functions that it calls must be thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace ucudnn::tuning {
 
-// Does one unit on one device; the device's thread calls it. An error means that the device failed.
+// Does one unit on one device, on the device's thread. An error means that the device failed.
 using DoUnit = std::function<Status(size_t device, size_t unit)>;
 // Called for a device that failed at a unit, which another device then does. Calls do not overlap.
 using DeviceLost = std::function<void(size_t device, const Status& why)>;
 
-// Does units 0 to `units` - 1 on `devices` devices, beginning them in this order; device 0 works on
-// the calling thread. A device that fails gets no further unit. If every device fails, returns the
-// last error, and some units are not done.
+// Does units 0 to `units` - 1 on `devices` devices; units are begun in this order. Device 0 works
+// on the calling thread. A device that fails gets no further unit. If every device fails, returns
+// the last error, and some units are not done.
 Status SpreadOverDevices(size_t devices, size_t units, const DoUnit& do_unit,
                          const DeviceLost& lost);
 

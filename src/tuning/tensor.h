@@ -1,4 +1,4 @@
-// How a tensor's elements lie in memory. Plain values.
+// How a tensor's elements are placed in memory. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ struct Tensor {
   Strides strides = {};
 
   int64_t Elements() const;
-  int64_t Span() const;  // elements of memory from the first to behind the last
+  int64_t Span() const;  // elements of memory from the first to the last one, inclusive
   size_t Bytes() const { return static_cast<size_t>(Span()) * ElementBytes(type); }
   // Returns true if every axis steps over all elements that the axes with smaller strides span, so
   // that no two elements share memory.
   bool IsNested() const;
-  // The position, in the order of extents, of the element at `offset`. REQUIRES: the tensor is
-  // nested.
+  // Returns the position, in the order of extents, of the element at `offset`. REQUIRES:
+  // IsNested().
   std::array<int64_t, kMaxSpatial + 2> Position(int64_t offset) const;
 };
 
@@ -36,31 +36,31 @@ Tensor OutputTensor(const ConvolutionProblem& problem);
 // Returns the tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
 // Returns the tensor that an operation fused behind `part`, a part of a convolution, reads of
-// `operand`, an operand of the whole. If images have elements of their own, they are laid out like
-// the part's result; otherwise there are only the elements of its places. Extents are 1 along axes
-// of which all places read the same element.
+// `operand`, an operand of the whole. If each image has elements of its own, they are laid out like
+// the part's result; otherwise there are only the elements for the part's positions. The extent is
+// 1 along axes along which all positions read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.
 struct Axis {
   int64_t extent;
   int64_t stride;
-  int64_t reach;  // elements of memory that this axis and those behind it span
+  int64_t reach;  // elements of memory that this axis and the axes after it span
   int index;
 };
 
-// Sorted by descending stride; never empty.
+// Returns the axes in descending order of stride; never empty.
 std::vector<Axis> SortedAxes(const Tensor& tensor);
 
 // Calls visit(offset, count, stride) for every run of elements within [begin, end) along the
-// innermost of `axes`, of which the first begins at `offset`.
+// innermost of `axes`. The first element of all is at `offset`.
 template <typename Visit>
 void ForEachRun(std::span<const Axis> axes, int64_t offset, int64_t begin, int64_t end,
                 const Visit& visit) {
   const Axis& axis = axes.front();
   const int64_t inner = axes.size() > 1 ? axes[1].reach : 1;
-  // The indices i with an element in [begin, end) satisfy offset + i stride + inner > begin and
-  // offset + i stride < end.
+  // An index i has an element in [begin, end) if offset + i stride + inner > begin and offset + i
+  // stride < end.
   const int64_t from_begin = begin - offset - inner + 1;
   const int64_t first = from_begin <= 0 ? 0 : (from_begin + axis.stride - 1) / axis.stride;
   const int64_t last =

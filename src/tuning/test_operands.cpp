@@ -8,12 +8,13 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// A dense operand repeats itself after this many elements. The periods are primes, so that no two
-// images, channels or rows are equal; no stride of a tensor that fits into memory is a multiple of
-// both.
+// A dense operand repeats itself after this many elements. The numbers are primes, so that images,
+// channels or rows differ from each other: a stride that is a multiple of both would be larger than
+// 10^12 elements.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
-// Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
+// Mixes the bits of `value`. Source: Steele, Lea, Flood: Fast splittable pseudorandom number
+// generators, 2014.
 uint64_t Mix(uint64_t value) {
   value += 0x9e3779b97f4a7c15u;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -21,7 +22,7 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Stores +-1, or +-2 if `two`.
+// Stores +-1, or +-2 if `two` is true.
 void StoreInteger(DataType type, bool negative, bool two, std::byte* to) {
   const auto store = [&](auto one_bits, auto two_bits) {
     using Bits = decltype(one_bits);
@@ -57,11 +58,11 @@ OperandPattern Dense(const Tensor& tensor, bool with_twos, uint64_t seed) {
   return operand;
 }
 
-// The elements of an operand that meet in one output element, in a fixed order.
+// For each output element, the elements of an operand that contribute to it, in a fixed order.
 struct ReductionSets {
   int64_t sets;
   int64_t length;
-  // The offset of element `index` of `set` in memory.
+  // Returns the offset in memory of element `index` of set `set`.
   int64_t (*offset)(const ConvolutionProblem& problem, const Tensor& tensor, int64_t set,
                     int64_t index);
 };
@@ -78,14 +79,14 @@ int64_t SpatialOffset(const Tensor& tensor, int64_t pixel) {
 ReductionSets SetsOf(const ConvolutionProblem& problem) {
   const int64_t length = ReductionLength(problem);
   switch (problem.operation) {
-    case Operation::kForward:  // one filter
+    case Operation::kForward:  // a set is one filter
       return {problem.k, length,
               [](const ConvolutionProblem&, const Tensor& w, int64_t set, int64_t index) {
                 const int64_t taps = w.extents[2] * w.extents[3] * w.extents[4];
                 return set * w.strides[0] + index / taps * w.strides[1] +
                        SpatialOffset(w, index % taps);
               }};
-    case Operation::kBackwardData:  // one channel of all filters of a group
+    case Operation::kBackwardData:  // a set is one channel of all filters of a group
       return {problem.c, length,
               [](const ConvolutionProblem& p, const Tensor& w, int64_t set, int64_t index) {
                 const int64_t taps = w.extents[2] * w.extents[3] * w.extents[4];
@@ -94,7 +95,7 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
                 return filter * w.strides[0] + set % w.extents[1] * w.strides[1] +
                        SpatialOffset(w, index % taps);
               }};
-    case Operation::kBackwardFilter:  // one channel of the output's gradient in all images
+    case Operation::kBackwardFilter:  // a set is one channel of the output's gradient in all images
       break;
   }
   return {problem.k, length,
@@ -105,7 +106,7 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns how far apart nonzero elements are among the elements that meet in an output element.
+// Returns of how many consecutive elements of a set only one may be nonzero.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
@@ -157,7 +158,7 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
   line.type = type;
   line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
   line.strides.fill(1);
-  // Far from the seeds of the convolution's own operands.
+  // Differs from all seeds of the convolution's own operands.
   constexpr uint64_t kFirstSeed = uint64_t{1} << 60;
   return Dense(line, false, kFirstSeed * (number + 1));
 }
@@ -168,7 +169,7 @@ Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern&
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(driver, driver.cuMemcpyHtoDAsync(to, operand.pattern.data(), done, stream),
                          "copying an operand"));
-  // `done` stays a multiple of the pattern's size until the last copy.
+  // Doubles what is copied: `done` stays a multiple of the pattern's size until the last copy.
   while (done < operand.bytes) {
     const size_t size = std::min(done, operand.bytes - done);
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(

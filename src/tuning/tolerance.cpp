@@ -11,10 +11,11 @@
 namespace ucudnn::tuning {
 namespace {
 
-// The image's values are at most 2 in magnitude, the filter's 1.
+// A term is the product of a value of at most 2 and a value of at most 1.
 constexpr double kLargestTerm = 2;
-constexpr double kMeanSquareOfTerm = 2.5;  // the mean of 1 and 4, times 1
-constexpr double kDeviations = 8;  // 1e9 elements all stay within, with probability 1 - 1e-5
+constexpr double kMeanSquareOfTerm = 2.5;  // half of the terms are 1, half are 4 when squared
+// P(|N(0,1)| > 8) = 1.2e-15, so of 1e9 elements one exceeds it with probability 1.2e-6.
+constexpr double kDeviations = 8;
 constexpr double kTransformRoundings = 24;
 constexpr double kCancellation = 16;
 constexpr double kWinogradAmplification = 79.5;
@@ -23,7 +24,8 @@ constexpr double kFftAmplification = 16;
 
 double UnitRoundoff(int precision_bits) { return std::ldexp(1.0, -precision_bits); }
 
-// Tensor cores may convert fp32 tensors to TF32 or fp16, which leaves 11 bits.
+// Returns the bits that stored inputs keep: tensor cores may convert fp32 tensors to TF32 or fp16,
+// which leaves 11 bits.
 int StoredBits(const ConvolutionProblem& problem) {
   const int bits = PrecisionBits(problem.type);
   const bool may_convert = problem.type == DataType::kFloat && problem.math != MathType::kFma;
@@ -108,7 +110,7 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // If the library was built with glibc 2.35, std::hypot would need it at run time.
+  // std::hypot is avoided: built with glibc 2.35, the library would need that version at run time.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

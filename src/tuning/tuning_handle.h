@@ -1,5 +1,5 @@
-// A cuDNN handle and device memory of ucudnn's own, on its own stream, for measuring engines and
-// verifying plans. Thread-compatible; needs its context current from construction to destruction.
+// A cuDNN handle, a stream and device memory of ucudnn's own, for measuring engines and verifying
+// plans. Thread-compatible. Its context must be current from construction to destruction.
 #pragma once
 
 #include "base/status.h"

@@ -20,15 +20,15 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Outputs and workspace are filled with this byte before an engine runs. It is NaN in every type,
-// so an element that is read before it is written, or is never written, shows.
+// Outputs and workspace are filled with this byte before an engine runs. It makes NaN in every
+// type, so an element that is read before it is written, or is never written, is found.
 constexpr unsigned char kUnwritten = 0xff;
 
 // One side of the comparison.
 struct Side {
   std::string name;  // for messages
   Division division;
-  std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when the side first computes
+  std::unique_ptr<execution::Schedule> schedule = nullptr;  // made when this side is computed first
 
   const std::vector<Run>& runs() const { return division.configuration.runs; }
   bool is_divided() const { return division.configuration.Pieces() > 1; }
@@ -62,7 +62,7 @@ class Verifier {
         workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
-    // The memory must not be freed while a kernel of this comparison may run.
+    // The memory must not be freed while a kernel of this comparison may still run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -71,8 +71,8 @@ class Verifier {
       return {Verdict::kNotCompared, status.message(), lacks_memory_};
     }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
-    // If pieces add up, the first one replaces the output; in each pass another run of the plan is
-    // first.
+    // If pieces add up, the first one replaces the output. In each pass a piece of another run is
+    // the first.
     const size_t passes = PlanAddsUp() ? plan_.runs().size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
@@ -173,15 +173,15 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Returns whether pieces of the plan add to the output: then replacing and adding may use two
-  // engines, and both are compared.
+  // Returns whether pieces of the plan add to the output. Then replacing and adding may be done by
+  // two engines, and both are compared.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
   }
 
-  // Runs `side` into `output`; a piece of its run number `first` runs before all others. Returns
-  // none if nothing is wrong, else the verdict.
+  // Computes `side` into `output`, beginning with a piece of its run number `first`. Returns none
+  // if nothing went wrong, else the verdict.
   std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     if (side.schedule == nullptr) {
@@ -203,7 +203,7 @@ class Verifier {
         [&](execution::Step step) {
           outcome = Take(side, step, call);
           if (outcome || !twice_) return !outcome;
-          // An undivided gradient is thus added to itself.
+          // With twice_, an undivided gradient is added to itself.
           step.adds = true;
           outcome = Take(side, step, call);
           return !outcome;
@@ -212,7 +212,7 @@ class Verifier {
     return outcome;
   }
 
-  // Returns the whole problem with its result in `output`.
+  // Returns the call of the whole problem with its result in `output`.
   cudnn::ConvolutionCall CallInto(GuardedBuffer& output) {
     const auto place = [&](GuardedBuffer& own) {
       return &own == &Output() ? output.data() : own.data();
@@ -230,8 +230,8 @@ class Verifier {
     return call;
   }
 
-  // Runs one step; a piece runs in exactly the workspace that it was promised. Returns none if
-  // nothing is wrong, else the verdict.
+  // Runs one step; a piece gets exactly the workspace that it was promised. Returns none if nothing
+  // went wrong, else the verdict.
   std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
     using Kind = execution::Step::Kind;
@@ -263,7 +263,7 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Looks for writes around all buffers after `who` has run; none if there are none.
+  // Looks, after `who` has run, for writes around all buffers. Returns none if there are none.
   std::optional<Verification> Trespass(const std::string& who) {
     std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},
                                                                    {&w_, "the filter"},
@@ -305,7 +305,8 @@ class Verifier {
     return {Verdict::kEqual, ""};
   }
 
-  // Names the piece that computed the element farthest off; empty for gradients of the filter.
+  // Names the piece that computed the element that is farthest off; empty for gradients of the
+  // filter, to which all pieces contribute.
   std::string Whose(const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
     const auto position = result_.Position(differences.offset);
@@ -355,14 +356,14 @@ class Verifier {
   std::vector<OperandPattern> read_contents_;
   cudnn::FusedPointers pointers_;
   Tolerance tolerance_;
-  // An undivided gradient is added to itself, so that adding is compared too.
+  // True if an undivided gradient is added to itself, so that adding is compared, too.
   bool twice_ = false;
   bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;
-  GuardedBuffer other_;  // the plan's output; the undivided engine's is among x_, w_ and y_
+  GuardedBuffer other_;             // the plan's output; the undivided engine's is x_, w_ or y_
   std::deque<GuardedBuffer> read_;  // one for each fused operand
-  GuardedBuffer sum_;               // the part of a workspace before the engine's own
-  GuardedBuffer workspace_;         // the engines' own part
+  GuardedBuffer sum_;               // the first part of a workspace, for sums of partials
+  GuardedBuffer workspace_;         // the part of a workspace for engines
 };
 
 }  // namespace

@@ -23,9 +23,10 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Engines may count the bytes of a view in 32 bits.
+// A view of this many bytes is compared with its real strides, because engines may count bytes in
+// 32 bits.
 constexpr int64_t kLongViewBytes = int64_t{1} << 31;
-// The number of engines that are tried as references.
+// How many engines are tried as references.
 constexpr size_t kMostReferences = 3;
 
 bool IsLong(const Tensor& tensor) {
@@ -46,12 +47,12 @@ ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   return Packed(part);
 }
 
-// One tensor of a tile inside a larger tensor whose other elements are NaN.
+// A tensor of a tile inside a larger tensor, whose other elements are NaN.
 class Surrounded {
  public:
   Surrounded(const Tensor& tensor, const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : tensor_(tensor), driver_(driver), memory_(pool, driver) {
-    // One place more on each side of every axis.
+    // There is room for one more place on each side of every axis.
     const size_t begin = tensor.extents[0] > 1 ? 0 : 1;
     const int64_t widest = *std::max_element(tensor.strides.begin() + begin, tensor.strides.end());
     margin_ = InWorkspace(static_cast<size_t>(widest) * ElementBytes(tensor.type));
@@ -84,11 +85,11 @@ class Surrounded {
  private:
   const Tensor tensor_;
   const cuda::Driver& driver_;
-  size_t margin_ = 0;  // bytes
+  size_t margin_ = 0;  // in bytes, on each side
   cuda::DeviceBuffer memory_;
 };
 
-// The operand that a fused operation reads, for the tile and for the reference.
+// The operand of a fused operation, for the tile and for the reference.
 struct FusedRead {
   FusedRead(const Tensor& of_tile, const Tensor& of_reference, const cuda::MemoryPool& pool,
             const cuda::Driver& driver)
@@ -96,7 +97,7 @@ struct FusedRead {
 
   Surrounded tile;
   const Tensor reference;
-  cuda::DeviceBuffer memory;  // the reference's
+  cuda::DeviceBuffer memory;  // the reference's operand
   OperandPattern content;     // content of `memory`
 };
 
@@ -131,7 +132,7 @@ class TileVerifier {
   }
 
   ~TileVerifier() {
-    // The memory must not be freed while a kernel of this comparison may run.
+    // The memory must not be freed while a kernel of this comparison may still run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -230,7 +231,7 @@ class TileVerifier {
     return PlaceInputs();
   }
 
-  // Fails if there is no memory for `more` bytes beside the bytes needed so far.
+  // Fails if there is no memory for `more` bytes in addition to needed_.
   Status CheckMemory(size_t more) const {
     if (more <= budget_.memory_bytes && needed_ <= budget_.memory_bytes - more) {
       return Status::Ok();
@@ -249,7 +250,7 @@ class TileVerifier {
     const cuda::BoxCopy copy(tensor.extents, from_strides, to_strides, ElementBytes(tensor.type));
     return copy.Enqueue(driver_, from, to, stream());
   }
-  // Returns the address of x, or of a tensor laid out like it, inside the reference's tensor, which
+  // Returns the address of x, or of a tensor laid out like x, inside the reference's tensor, which
   // includes the padding.
   CUdeviceptr InsidePadding(CUdeviceptr padded, const Strides& strides, DataType type) const {
     int64_t offset = 0;
@@ -306,10 +307,11 @@ class TileVerifier {
     return Status::Ok();
   }
 
-  // Adds the engines of `listed` that may be references for the tile, the least workspace first.
+  // Adds the engines of `listed` that may be references for the tile, in ascending order of
+  // workspace; the tile's own engine is the last one.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Only engines of the plan's own graph compute fused operations, so each such engine may be a
+    // Only engines of the plan's own graph compute fused operations, so then each of them may be a
     // reference.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
@@ -503,13 +505,14 @@ class TileVerifier {
   std::unique_ptr<cudnn::Engines> engines_;
   TestOperands operands_;
   Tolerance tolerance_;
-  size_t needed_ = 0;     // bytes of device memory without the reference's workspace
-  Surrounded x_, w_, y_;  // of the tile
-  // Packed tensors: the operands that were copied to the tile, and the reference's result.
+  size_t needed_ = 0;     // device memory in bytes, without the reference's workspace
+  Surrounded x_, w_, y_;  // the tile's tensors
+  // Packed tensors: the operands that were copied into the tile's tensors, and the reference's
+  // result.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
-  cuda::DeviceBuffer gathered_;  // packed copy of the tensor that is compared
+  cuda::DeviceBuffer gathered_;  // packed copy of the tile's result
   cuda::DeviceBuffer reference_workspace_;
-  GuardedBuffer sum_, workspace_;  // of the tile
+  GuardedBuffer sum_, workspace_;  // the tile's
   std::deque<FusedRead> reads_;    // one for each fused operand
   cudnn::FusedPointers of_tile_, of_reference_;
 };
@@ -528,7 +531,7 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
                                                : ComparedTile::Effect::kAdds};
   ConvolutionProblem& part = tile.kind.problem;
   part = SlackTwin(of);
-  // Packed tensors are short.
+  // Packed tensors span less than 2^31 bytes.
   if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
     if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;
     if (!of.packs_y) part.y_strides = tile.around.y_strides = of.problem.y_strides;

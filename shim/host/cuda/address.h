@@ -1,5 +1,5 @@
-// The kind of memory behind an address: device memory, page-locked host memory or the application's
-// own pageable memory.
+// Finds out what kind of memory an address refers to: device memory, page-locked host memory, or
+// the application's own pageable memory.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,15 @@ enum class Memory { kPageable, kPinned, kDevice };
 
 struct Place {
   Memory memory = Memory::kPageable;
-  void* host = nullptr;        // the address at which the stand-in reads and writes it
+  void* host = nullptr;        // the address by which the stand-in reads and writes the memory
   Context* context = nullptr;  // null for pageable memory
-  Allocation allocation;       // the allocation around it; empty for pageable memory
+  Allocation allocation;  // the allocation that contains the address; empty for pageable memory
 };
 
-// Returns none if `address` is in a device's range but in no live allocation.
+// Returns none if `address` is in a device's address range but in no live allocation.
 std::optional<Place> Locate(uintptr_t address);
-// Locates [address, address + bytes): also empty if it runs past its allocation.
+// Locates the memory from `address` to `address` + `bytes`. Returns none also if it extends beyond
+// its allocation.
 std::optional<Place> Locate(uintptr_t address, size_t bytes);
 
 }  // namespace hostgpu

@@ -12,8 +12,8 @@
 namespace hostgpu {
 namespace {
 
-// Guards the captures, and every stream's part in them. `count` lets calls pass quickly that no
-// capture concerns.
+// The ongoing captures. `mutex` also guards Stream::capture and Stream::tail of every stream.
+// `count` lets calls return quickly while nothing captures.
 struct Captures {
   std::mutex mutex;
   std::atomic<int> count{0};
@@ -21,7 +21,7 @@ struct Captures {
   uint64_t issued = 0;
 };
 
-// Leaked: other threads may still capture while the process exits.
+// Never destroyed: other threads may still capture while the process exits.
 Captures& TheCaptures() { return Leaked<Captures>(); }
 
 bool NothingCaptures() { return TheCaptures().count == 0; }
@@ -35,7 +35,7 @@ uint64_t ThisThread() {
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 // Invalidates the ongoing captures for which `spoilt` returns true; returns whether there are any.
-// Called under the lock, as are all functions that follow.
+// The caller holds the mutex, as for all functions below in this namespace.
 template <class Spoilt>
 bool Invalidate(Spoilt spoilt) {
   bool any = false;
@@ -49,16 +49,16 @@ bool Invalidate(Spoilt spoilt) {
 
 bool IsLegacy(const Stream& stream) { return &stream == stream.context.legacy.get(); }
 
-// The legacy stream depends on every blocking stream of its context, so none of them may capture
-// while it is used.
+// Work on the legacy stream waits for every blocking stream of its context. So a capture that has
+// such a stream forbids work on the legacy stream.
 bool LegacyDependsOn(const Capture& capture, const Stream& legacy) {
   return std::any_of(capture.streams.begin(), capture.streams.end(), [&](const auto& stream) {
     return stream->blocking && &stream->context == &legacy.context;
   });
 }
 
-// Returns whether this use of the legacy stream is refused; it invalidates the captures that it
-// would depend on.
+// Returns true if `stream` is a legacy stream and a capture forbids work on it; then invalidates
+// those captures.
 bool BreaksImplicitly(const Stream& stream) {
   return IsLegacy(stream) &&
          Invalidate([&](const Capture& capture) { return LegacyDependsOn(capture, stream); });

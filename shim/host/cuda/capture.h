@@ -1,9 +1,10 @@
-// Stream capture: which streams record instead of run, and which calls a capture forbids meanwhile.
-// A call that breaks a rule is refused, and invalidates the captures that it would have spoilt;
-// they remain until their end is called. All functions are thread-safe. The rules are the driver
-// API's (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode) and the CUDA programming guide's
-// ("Prohibited and Unhandled Operations"). Stricter than a GPU: no stream-ordered allocation while
-// capturing (STREAM_CAPTURE_UNSUPPORTED).
+// Stream capture: determines which streams record work instead of running it, and which calls are
+// forbidden during a capture. A call that breaks a rule is refused, and invalidates the captures
+// that it concerns; an invalidated capture continues until cuStreamEndCapture. All functions are
+// thread-safe. The rules are those of the driver API (cuStreamBeginCapture,
+// cuThreadExchangeStreamCaptureMode) and of the CUDA programming guide ("Prohibited and Unhandled
+// Operations"). One rule is stricter than on a GPU: stream-ordered allocation is refused while the
+// stream captures (STREAM_CAPTURE_UNSUPPORTED).
 #pragma once
 
 #include <cstdint>
@@ -17,54 +18,57 @@ namespace hostgpu {
 
 struct Context;
 
-// One capture sequence: from its begin to its end.
+// One capture sequence, from cuStreamBeginCapture to cuStreamEndCapture.
 struct Capture {
   uint64_t id = 0;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  uint64_t thread = 0;  // the thread that began it
+  uint64_t thread = 0;  // number of the thread that began it
   Stream* origin = nullptr;
-  std::vector<std::shared_ptr<Stream>> streams;  // the origin and streams that were forked from it
+  // The origin, and streams that joined by waiting for its events.
+  std::vector<std::shared_ptr<Stream>> streams;
   bool ended = false;
   bool invalidated = false;
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
 };
 
-// Sets the calling thread's interaction mode, and returns the former one.
+// Sets the calling thread's capture mode, and returns the former mode.
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
-// Ends the capture with any result except UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. `graph` is
-// null unless it succeeds.
+// Ends the capture, except for the results UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. Sets `graph`
+// to the recorded graph, or to null on any error.
 CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
 
 struct CaptureInfo {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   uint64_t id = 0;
   std::shared_ptr<Graph> graph;
-  std::vector<CUgraphNode> tail;  // nodes on which the next node will depend
+  std::vector<CUgraphNode> tail;  // the nodes on which the stream's next node will depend
 };
 CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info);
-// Returns the graph of an ongoing capture; null if the handle is none's.
+// Returns the graph of an ongoing capture; null if the handle belongs to no ongoing capture.
 std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 
-// Gives `work` to `stream`: enqueued in its context's order, or recorded if it captures. `ticket`
-// becomes the default one if it was recorded.
+// Enqueues `work` on `stream` in its context's order, or records it if the stream captures. Sets
+// `ticket` to the work's ticket, or to the default ticket if the work was recorded.
 CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 
-// Handle cuEventRecord and cuStreamWaitEvent if a capture is concerned; *captured says whether one
-// is, in which case everything is done. `record` is null for an event that was never recorded.
+// Handle cuEventRecord and cuStreamWaitEvent during captures. Set *captured to true if a capture
+// recorded the call, so that the caller has nothing left to do. `record` is null for an event that
+// was never recorded.
 CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
 CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);
 
-// Refuses calls that ask about, or wait for, work that may be captured, and calls that cannot be
-// recorded.
+// Refuse a call that asks about, or waits for, work that a capture may have recorded, and a call
+// that cannot be recorded.
 CUresult RefuseIfCapturing(const Stream& stream);
 CUresult RefuseIfCapturing(const Context& context);
 CUresult RefuseIfCaptured(const EventRecord& record);
-// Refuses "potentially unsafe" calls that the thread's mode and the ongoing captures forbid.
+// Refuses a call that CUDA names "potentially unsafe" if the thread's mode and the ongoing captures
+// forbid it.
 CUresult RefuseUnsafeCall();
 
-// To be called when the context is reset: its captures are over.
+// Ends the captures of a context that is being reset.
 void AbandonCaptures(const Context& context);
 
 }  // namespace hostgpu

@@ -10,7 +10,7 @@
 namespace hostgpu {
 namespace {
 
-// Leaked: graphs may be destroyed while the process exits.
+// Never destroyed: graphs may be destroyed while the process exits.
 struct Children {
   std::mutex mutex;
   std::unordered_map<const Node*, std::shared_ptr<Graph>> of;
@@ -21,7 +21,7 @@ struct ChildNode : Node {
   explicit ChildNode(Node node) : Node(std::move(node)) {}
   ~ChildNode() {
     std::shared_ptr<Graph> child,
-        listed;  // destroyed outside the locks, because its nodes may be child nodes, too
+        listed;  // destroyed without the locks, which the destructors of its child nodes take
     {
       std::lock_guard lock(TheChildren().mutex);
       const auto found = TheChildren().of.find(this);
@@ -38,8 +38,7 @@ struct ChildNode : Node {
   }
 };
 
-// Copies a graph. The copy has its own nodes, in the same order, which wait for each other as the
-// originals do.
+// Copies a graph. The copy has its own nodes, in the same order and with the same dependencies.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

@@ -1,6 +1,5 @@
-// Nodes that are graphs themselves. A child graph belongs to its node: its handle is valid as long
-// as the node lives. When its parent is made executable, its content at that moment is what will
-// run.
+// Nodes that are graphs themselves. A child graph's handle is valid until its node is destroyed. An
+// executable graph uses the child's content at the time of its instantiation.
 #pragma once
 
 #include <memory>
@@ -9,18 +8,18 @@
 
 namespace hostgpu {
 
-// Makes a node that holds a copy of `graph` and runs behind `after`.
+// Makes a node that holds a copy of `graph` and runs after the nodes `after`.
 std::shared_ptr<Node> MakeChildNode(const Graph& graph, std::vector<const Node*> after);
 
-// Returns the graph of a node of MakeChildNode; null for any other.
+// Returns the child graph of a node that MakeChildNode made; null for other nodes.
 std::shared_ptr<Graph> ChildOf(const Node* node);
 
-// Copies of `nodes`, with the nodes of child graphs in place of the child nodes. They run in this
-// order and have no dependencies.
+// Returns copies of `nodes` in which the nodes of a child graph replace the child node. The copies
+// have no dependencies: they run in this order.
 Nodes WithoutChildren(const Nodes& nodes);
 
-// Returns a value that is equal for graphs whose nodes have the same types, run the same kernels
-// and wait for the same nodes. Such graphs differ only in parameters.
+// Returns a value that is equal for two graphs if their nodes have the same types, run the same
+// kernels and have the same dependencies. Such graphs differ only in parameters.
 std::vector<uint64_t> TopologyOf(const Graph& graph);
 
 }  // namespace hostgpu

@@ -17,9 +17,10 @@ uint64_t NextContextId() {
 }
 
 std::atomic<bool> initialized{false};
-std::atomic<bool> forked{false};  // a child forked after initialisation, which cannot use CUDA
+// This process was forked after initialisation; CUDA does not work in it.
+std::atomic<bool> forked{false};
 
-// It is trivially destructible, so that calls from other thread-local destructors still find it.
+// Trivially destructible, so that destructors of other thread-local objects can still make calls.
 struct ThreadContexts {
   std::array<Context*, 64> stack;
   size_t depth;
@@ -27,7 +28,8 @@ struct ThreadContexts {
 thread_local ThreadContexts contexts;
 thread_local int host_functions = 0;
 
-// The calling thread's cudaStreamPerThread of each device; closed when the thread ends.
+// The calling thread's cudaStreamPerThread of each device. The destructor closes these streams when
+// the thread ends.
 struct PerThreadStreams {
   std::vector<std::shared_ptr<Stream>> by_device;
   ~PerThreadStreams() {
@@ -116,7 +118,8 @@ void Context::Reset() {
   });
   std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
   std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
-  // The memory belongs to the application; only its page-locking belonged to this context.
+  // Registered memory belongs to the application. The context only made it page-locked, so only the
+  // entries are removed.
   std::erase_if(state.host, [this](const auto& entry) {
     return entry.second.context == this && entry.second.kind == HostAllocation::Kind::kRegistered;
   });

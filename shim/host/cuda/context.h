@@ -1,5 +1,6 @@
-// Devices, primary contexts, each thread's current context, and the checks with which every driver
-// call begins. Everything is created once and leaked: at exit worker threads may still be running.
+// Devices, primary contexts, each thread's current context, and the checks at the begin of every
+// driver call. These objects are never destroyed, because worker threads may still run when the
+// process exits.
 #pragma once
 
 #include <atomic>
@@ -20,36 +21,39 @@
 
 namespace hostgpu {
 
-// The primary context of one device; there are no others.
+// The primary context of one device. The stand-in has no other contexts.
 struct Context {
   Context(int device, size_t memory_bytes);
 
-  // Called by Submit, which knows of captures. Enqueues in the legacy default stream's order: its
-  // tasks follow all tasks in blocking streams, and all tasks in blocking streams follow its tasks.
+  // Enqueues a task in the order of the legacy default stream: tasks of the legacy stream run after
+  // all earlier tasks of blocking streams, and before all later ones. Only Submit calls this,
+  // because only Submit handles captures.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
   std::shared_ptr<Stream> CreateStream(bool blocking, int priority);
-  // Returns the tickets that synchronising with `stream` waits for: the legacy stream stands for
-  // all blocking ones.
+  // Returns the tickets for which a synchronisation of `stream` waits. For the legacy stream these
+  // are the tickets of all blocking streams too.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
-  // To be called when an allocation found no room: waits for stream-ordered frees and empties the
-  // pools. Returns false if that frees nothing.
+  // Called when an allocation found no room: waits for stream-ordered frees and empties the pools.
+  // Returns false if that frees no memory.
   bool MakeRoom();
-  // Waits, then destroys streams, events and memory, and forgets registered host memory, as
-  // releasing the last reference does.
+  // Does what releasing the last reference does: waits for all work, destroys streams, events and
+  // memory, and forgets registered host memory.
   void Reset();
 
   const int device;
   DeviceMemory memory;
   StreamOrderedMemory pools{memory};
   std::shared_ptr<Stream> legacy;
-  // Held while a reference is added or removed, and while removing the last one destroys
-  // everything: a thread that retains the context then waits, and finds a new one.
+  // Locked while a reference is added or removed, and while the removal of the last reference
+  // destroys all objects. So a thread that retains the context then waits until Reset is done.
   std::mutex lifetime;
-  std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; written under `lifetime`
-  std::atomic<uint64_t> id;        // a new one after every reset
-  // Frees by cuMemFreeAsync, of memory that belongs to no pool, that the stream has not reached.
+  // Number of cuDevicePrimaryCtxRetain calls; written under `lifetime`.
+  std::atomic<int> references{0};
+  std::atomic<uint64_t> id;  // changes at every reset
+  // Number of cuMemFreeAsync calls that the stream has not yet reached, of memory that belongs to
+  // no pool.
   std::atomic<int> pending_frees{0};
 
   CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }
@@ -57,10 +61,10 @@ struct Context {
  private:
   std::mutex order_;
   std::vector<std::shared_ptr<Stream>>
-      streams_;  // without the legacy one; closed streams stay until they are drained
+      streams_;  // all streams but `legacy`; a closed stream stays until it is drained
 };
 
-// Page-locked host memory, allocated by the stand-in or registered by the application.
+// Page-locked host memory, which the stand-in allocated or the application registered.
 struct HostAllocation {
   size_t bytes = 0;
   enum class Kind { kAllocated, kRegistered } kind = Kind::kAllocated;
@@ -69,20 +73,20 @@ struct HostAllocation {
 
 struct State {
   Settings settings = ReadSettings();
-  std::deque<Context> contexts;  // by device
-  std::mutex mutex;              // guards the members that follow
+  std::deque<Context> contexts;  // indexed by device
+  std::mutex mutex;              // guards the members below
   std::unordered_map<Stream*, std::shared_ptr<Stream>> streams;
   std::unordered_map<Event*, std::shared_ptr<Event>> events;
   std::unordered_map<Graph*, std::shared_ptr<Graph>> graphs;
   std::unordered_map<GraphExec*, std::shared_ptr<GraphExec>> graph_execs;
   std::map<uintptr_t, HostAllocation> host;
-  std::set<std::pair<int, int>> peers;  // (device, peer that it may reach)
+  std::set<std::pair<int, int>> peers;  // pairs of a device and a peer that it may access
 
   State();
 };
 State& TheState();
 
-// Returns the object of a handle in one of the state's tables; null if there is none.
+// Returns the object of a handle in the table `table` of the state; null if the handle is unknown.
 template <class Object, class Handle>
 std::shared_ptr<Object> Find(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
                              Handle handle) {
@@ -92,7 +96,7 @@ std::shared_ptr<Object> Find(std::unordered_map<Object*, std::shared_ptr<Object>
   return found == (state.*table).end() ? nullptr : found->second;
 }
 
-// Adds an object to one of the state's tables. Returns its handle.
+// Adds an object to the table `table` of the state, and returns its handle.
 template <class Handle, class Object>
 Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
             const std::shared_ptr<Object>& object) {
@@ -102,13 +106,13 @@ Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
   return reinterpret_cast<Handle>(object.get());
 }
 
-// CUDA_SUCCESS once cuInit has succeeded in this process (not in a parent from which it was
-// forked).
+// Initialize implements cuInit. Initialized returns CUDA_SUCCESS if cuInit has succeeded in this
+// process; a success in the parent of a fork does not count.
 CUresult Initialize();
 CUresult Initialized();
 
-// Marks the calling thread as one that runs an application's host function: no CUDA call is
-// permitted.
+// While it exists, the calling thread counts as running a host function of the application, which
+// may make no CUDA call.
 class HostFunctionScope {
  public:
   HostFunctionScope();
@@ -117,20 +121,22 @@ class HostFunctionScope {
 bool InHostFunction();
 
 Context* CurrentContext();
-void SetCurrentContext(Context* context);  // replaces the top of the thread's stack; null pops it
+// Replaces the top of the thread's stack; null removes the top.
+void SetCurrentContext(Context* context);
 bool PushContext(Context* context);
 Context* PopContext();
 
-// Returns the context behind a handle; null if it is unknown.
+// Returns the context of a handle; null if the handle is unknown.
 Context* FindContext(CUcontext handle);
 Context* FindDevice(CUdevice device);
 std::shared_ptr<Event> FindEvent(CUevent handle);
 std::shared_ptr<Graph> FindGraph(CUgraph handle);
-// Returns the stream behind a handle; resolves default streams in `current`. Null if the handle is
-// unknown.
+// Returns the stream of a handle; null if the handle is unknown. A default stream's handle means
+// the default stream of `current`.
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle);
 
-// Runs the body of an entry point: no exception crosses the C border.
+// Returns body() for an entry point, after the checks that all driver calls have in common. C
+// callers cannot handle exceptions, so exceptions become error codes.
 template <class Body>
 CUresult Call(Body body) {
   if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;

@@ -1,4 +1,5 @@
-// The driver API as the stand-in exports it; all other symbols of the library are hidden.
+// Declares the driver API with default visibility, so that the stand-in exports it. All other
+// symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -1,4 +1,4 @@
-// Stream capture.
+// Driver functions for stream capture.
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
@@ -10,8 +10,8 @@ bool IsMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-// The arrays that were returned to the caller last; they are documented to stay valid until the
-// next call on the stream.
+// The arrays that the last call returned to this thread. By the documentation they stay valid until
+// the next call on the stream.
 struct Dependencies {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;
@@ -76,7 +76,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   });
 }
 
-// Earlier versions, which the header no longer declares.
+// Earlier versions of the functions, which the header no longer declares.
 #undef cuStreamGetCaptureInfo
 #pragma GCC visibility push(default)
 extern "C" {

@@ -1,4 +1,5 @@
-// Primary contexts, the current context of a thread, and access between them.
+// Driver functions for primary contexts, for a thread's current context and for access between
+// contexts.
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 

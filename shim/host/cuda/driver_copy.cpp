@@ -1,5 +1,6 @@
-// Copies and fills. Copies of pageable memory make the caller wait; copies of page-locked or device
-// memory do not, as in the CUDA documentation ("API synchronization behavior").
+// Driver functions that copy and fill memory. As in the CUDA documentation ("API synchronization
+// behavior"), the caller waits for copies of pageable memory, but not for copies of page-locked or
+// device memory.
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -13,25 +14,27 @@ using namespace hostgpu;
 
 namespace {
 
-// Pageable sources up to this size are staged: the call returns before the copy is made.
+// Pageable sources up to this size are copied to a buffer first, so that the call returns before
+// the copy is made.
 constexpr size_t kStagedBytes = 64 << 10;
 
 enum class Wait { kNo, kYes };
-enum class Operand { kAny, kOnDevice };  // the pointers that the function's name demands
+enum class Operand { kAny, kOnDevice };  // what the function's name demands of a pointer
 
-// The layout of an operand's rows: bytes from row to row, rows from plane to plane.
+// The layout of an operand: `pitch` is the number of bytes from one row to the next, `height` the
+// number of rows from one plane to the next.
 struct Strides {
   size_t pitch = 0, height = 0;
 };
 
 struct Rows {
-  size_t width, height;  // bytes, rows
+  size_t width, height;  // in bytes; number of rows
   Strides from{}, to{};
-  size_t depth = 1;  // planes
+  size_t depth = 1;  // number of planes
 
   bool Empty() const { return width == 0 || height == 0 || depth == 0; }
-  // Returns the number of bytes from the first byte up to and including the last; none if they
-  // exceed an address.
+  // Returns the number of bytes from the first to the last byte of the operand, both included; none
+  // if that number does not fit in size_t.
   std::optional<size_t> Extent(const Strides& strides) const {
     size_t rows = 0, bytes = 0;
     if (__builtin_mul_overflow(strides.height, depth - 1, &rows) ||
@@ -42,7 +45,7 @@ struct Rows {
     }
     return bytes;
   }
-  // Returns whether no two rows, and no two planes, overlap.
+  // Returns true if no two rows and no two planes overlap.
   bool Disjoint(const Strides& strides) const {
     if ((height > 1 || depth > 1) && strides.pitch < width) return false;
     return depth == 1 || strides.height >= height;
@@ -83,8 +86,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   }
 
   if (wait == Wait::kYes) {
-    // A wait cannot be recorded, so it is refused while the stream captures. Otherwise it counts as
-    // potentially unsafe.
+    // A capturing stream refuses a copy that waits, because waiting cannot be recorded. For other
+    // streams such a copy is "potentially unsafe".
     CUresult refused = RefuseIfCapturing(stream);
     if (refused == CUDA_SUCCESS) refused = RefuseUnsafeCall();
     if (refused != CUDA_SUCCESS) return refused;
@@ -95,7 +98,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
       target->memory == Memory::kDevice && source->memory == Memory::kDevice;
   if (both_on_device) wait = Wait::kNo;
   Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
-  // A recorded copy reads its source whenever it is replayed.
+  // While the stream captures, the source is not staged: each launch of the graph must read its
+  // present content.
   if (wait == Wait::kNo && source_pageable && *from_bytes <= kStagedBytes && !IsCapturing(stream)) {
     auto staged = std::make_shared<std::vector<char>>(read, read + *from_bytes);
     work.run = [=] { CopyRows(write, staged->data(), rows); };
@@ -131,8 +135,8 @@ CUresult Fill(CUstream handle, CUdeviceptr to, unsigned char value, size_t width
   });
 }
 
-// Returns the first byte of an operand of cuMemcpy2D or cuMemcpy3D, `offset` bytes behind its
-// pointer. Empty for arrays, which the stand-in lacks.
+// Returns the address of the first byte of an operand of cuMemcpy2D or cuMemcpy3D: its pointer plus
+// `offset`. Returns none for CUDA arrays, which the stand-in does not have.
 std::optional<uintptr_t> Start(CUmemorytype type, const void* host, CUdeviceptr device,
                                size_t offset) {
   switch (type) {
@@ -150,8 +154,9 @@ Operand OperandOf(CUmemorytype type) {
   return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
 }
 
-// Returns whether pitch and height of an operand include the origin, as documented; either may be 0
-// if no second row, or no second plane, is copied.
+// Returns true if pitch and height of an operand are large enough for the origin, as the
+// documentation demands. Pitch may be 0 if only one row is copied, and height if only one plane is
+// copied.
 bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
   return (strides.pitch == 0 || strides.pitch >= x_end) &&
          (strides.height == 0 || strides.height >= y_end);

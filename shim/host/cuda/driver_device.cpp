@@ -1,4 +1,4 @@
-// Devices: their number, names and attributes.
+// Driver functions that return the number, the names and the attributes of devices.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ struct AttributeValue {
   CUdevice_attribute attribute;
   int value;
 };
-// Attributes that depend on neither the machine nor the device: an sm_80 with one copy engine in
-// each direction.
+// Attributes that are the same on all machines: those of an sm_80 GPU with one copy engine in each
+// direction.
 constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -60,8 +60,8 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };
 
-// Returns the size of the largest cache that the system reports, through which this device's memory
-// is read; 0 if it reports none.
+// Returns the size of the largest cache that the system reports, because host memory serves as
+// device memory; 0 if it reports none.
 int CacheBytes() {
   long bytes = 0;
   for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {

@@ -1,5 +1,6 @@
-// cuGetProcAddress: finds the driver's functions by their unversioned names. Functions that the
-// stand-in does not implement are not found (linking against them gives the stub that says so).
+// cuGetProcAddress finds the driver's functions by their unversioned names. It does not find
+// functions that the stand-in does not implement; a program that is linked against them gets a
+// stub, which reports the missing function.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -11,15 +12,16 @@
 #include "shim/host/cuda/driver_api.h"
 
 extern "C" {
-// The section that holds the generated stubs; the linker provides both ends.
+// The section that contains the generated stubs; the linker defines symbols for its start and its
+// end.
 [[gnu::visibility("hidden")]] extern const char __start_hostgpu_stubs[];
 [[gnu::visibility("hidden")]] extern const char __stop_hostgpu_stubs[];
 }
 
 namespace {
 
-// The first CUDA version in which an unversioned name means this export, if it is later than CUDA
-// 3.2.
+// The CUDA version since which an unversioned name means this export; only for exports that are
+// newer than CUDA 3.2.
 struct Introduction {
   const char* name;
   int version;
@@ -76,13 +78,13 @@ void* Find(const std::string& symbol, int version, bool* too_new) {
 
 }  // namespace
 
-// The stand-in has no per-thread default streams: a program that asks for them by the flags gets
-// the functions of the legacy default stream, which wait for more.
+// The flags of cuGetProcAddress can ask for per-thread default streams. The stand-in ignores them
+// and returns the functions of the legacy default stream, which wait for more work.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
   bool too_new = false;
-  // The private symbols of the stand-ins must not be found here.
+  // The stand-ins' private symbols do not start with "cu", and must not be found.
   const bool driver_name = std::strncmp(symbol, "cu", 2) == 0;
   *function = driver_name ? Find(symbol, version, &too_new) : nullptr;
   if (status) {
@@ -101,14 +103,15 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The real runtime asks for this first; a file with its own copy of the runtime cannot work here.
-// Each is named once.
+// A real CUDA runtime asks for an export table first. A file that has its own copy of the runtime
+// cannot work with the stand-in. Prints the name of each such file once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   Dl_info caller{};
   dladdr(__builtin_return_address(0), &caller);
   const std::string file = caller.dli_fname ? caller.dli_fname : "this program";
   static std::mutex* const mutex = new std::mutex;
-  static auto* const told = new std::set<std::string>;  // leaked: calls may come while exiting
+  // Never destroyed: threads may call this while the process exits.
+  static auto* const told = new std::set<std::string>;
   std::lock_guard lock(*mutex);
   if (told->insert(file).second) {
     std::fprintf(stderr,

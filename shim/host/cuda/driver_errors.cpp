@@ -1,4 +1,4 @@
-// Names and texts of driver errors.
+// Driver functions that return names and texts of errors.
 #include "shim/host/cuda/driver_api.h"
 #include "shim/host/cuda/errors.h"
 

@@ -1,4 +1,4 @@
-// Makes graphs executable, updates and launches them.
+// Driver functions that make graphs executable, update them and launch them.
 #include <cstdio>
 
 #include "shim/host/cuda/capture.h"
@@ -17,7 +17,8 @@ template <class Object, class Handle, class Table>
 CUresult Destroy(Table State::*table, Handle handle) {
   return Call([&] {
     State& state = TheState();
-    std::shared_ptr<Object> last;  // destroyed outside the lock, because nodes free what they hold
+    // Destroyed without the lock, because its nodes may release objects that take the lock.
+    std::shared_ptr<Object> last;
     std::lock_guard lock(state.mutex);
     const auto found = (state.*table).find(reinterpret_cast<Object*>(handle));
     if (found == (state.*table).end()) return CUDA_ERROR_INVALID_VALUE;
@@ -72,7 +73,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   });
 }
 
-// Launches in flight continue with the former nodes.
+// Launches that have begun continue with the former nodes.
 CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
                            CUgraphExecUpdateResultInfo* info) {
   return Call([&]() -> CUresult {

@@ -1,4 +1,4 @@
-// The contents of graphs: nodes, child graphs, and dependencies.
+// Driver functions for the contents of graphs: nodes, child graphs, and dependencies.
 #include <algorithm>
 
 #include "shim/host/cuda/child_graph.h"
@@ -9,11 +9,12 @@ using namespace hostgpu;
 
 namespace {
 
-// A node's handle is valid while its graph, or the capture that makes it, lives; like the driver,
-// this does not check that.
+// Returns the node of a handle. The handle is valid only as long as the graph, or the capture that
+// records it, exists; like the real driver, this function does not check that.
 const Node* NodeOf(CUgraphNode handle) { return reinterpret_cast<const Node*>(handle); }
 
-// Returns the graph that holds the node, under the state's lock; null if none does.
+// Returns the graph that contains the node; null if no graph does. The caller holds the state's
+// mutex.
 Graph* GraphOf(State& state, CUgraphNode handle) {
   for (auto& [address, graph] : state.graphs) {
     for (const auto& node : graph->nodes) {
@@ -33,7 +34,9 @@ std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
   return dependents;
 }
 
-// Gives a list as the API does: its length if there is no array, else as much as fits, filled up.
+// Returns a list as the API does. Without an array, sets *count to the list's length. With an array
+// of *count elements, writes as many nodes as fit, fills the rest with null, and sets *count to the
+// number of nodes written.
 CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; nodes && i < *count; ++i) {
@@ -43,7 +46,7 @@ CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* 
   return CUDA_SUCCESS;
 }
 
-// Edges carry no data.
+// Returns a list with edge data, all of which is zero: the stand-in's edges have no data.
 CUresult GiveEdges(const std::vector<const Node*>& list, CUgraphNode* nodes, CUgraphEdgeData* edges,
                    size_t* count) {
   if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
@@ -58,7 +61,7 @@ CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData*
   });
 }
 
-// Returns a node that runs `work`, which the last holder releases.
+// Returns a node that runs `work`. The work is released when its last holder is destroyed.
 Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
     if (release) release(held);
@@ -139,11 +142,11 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   });
 }
 
-// A node that others wait for cannot be destroyed: their edges would have to be removed, but nodes
+// Refuses a node on which others depend. Removing it would change the dependents' edges, and nodes
 // never change.
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
   return Call([&] {
-    std::shared_ptr<Node> last;  // destroyed outside the lock
+    std::shared_ptr<Node> last;  // destroyed without the lock
     State& state = TheState();
     std::lock_guard lock(state.mutex);
     Graph* const graph = GraphOf(state, handle);
@@ -201,14 +204,14 @@ int hostgpuUpdateInGraph(void* handle, const hostgpuWork* work, unsigned long lo
            if (!graph || graph->nodes.size() != 1 || graph->nodes[0]->kernel != kernel) {
              return CUDA_ERROR_INVALID_VALUE;
            }
-           *graph->nodes[0] = std::move(node);  // the node keeps its handle
+           *graph->nodes[0] = std::move(node);  // the node's handle, its address, does not change
            return CUDA_SUCCESS;
          }) == CUDA_SUCCESS;
 } catch (...) {
   return 0;
 }
 
-// Earlier versions, without edge data, which the header no longer declares.
+// Earlier versions without edge data, which the header no longer declares.
 #undef cuGraphNodeGetDependencies
 #pragma GCC visibility push(default)
 extern "C" {

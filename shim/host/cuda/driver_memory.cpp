@@ -1,4 +1,5 @@
-// Allocates device and page-locked memory, and answers questions about pointers.
+// Driver functions that allocate device memory and page-locked memory, and that return attributes
+// of pointers.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// Allocating and freeing are "potentially unsafe" during a capture.
+// Returns body(context) unless a capture forbids it: allocating and freeing are "potentially
+// unsafe".
 template <class Body>
 CUresult CallUnsafe(Body body) {
   return CallInContext([&](Context& context) -> CUresult {
@@ -33,7 +35,7 @@ CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Removes the entry of this kind that starts at `address` from the table.
+// Removes and returns the entry of this kind that starts at `address`.
 std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   State& state = TheState();
   std::lock_guard lock(state.mutex);
@@ -44,7 +46,7 @@ std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   return allocation;
 }
 
-// Writes one attribute of a pointer; `place` is empty for memory that CUDA does not know.
+// Writes one attribute of a pointer to `data`. `place` is empty for memory that CUDA does not know.
 CUresult Attribute(void* data, CUpointer_attribute attribute, const Place& place,
                    CUdeviceptr address) {
   const bool host_visible = place.memory != Memory::kDevice;
@@ -83,8 +85,8 @@ CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
   return CallUnsafe([&](Context& context) { return AllocateDevice(context, out, bytes); });
 }
 
-// Waits for the device: work may still use the memory, and freeing is documented to wait; for
-// memory of a pool it is documented not to.
+// Waits for the device before it frees memory, as documented, because work may still use the
+// memory. For a pool's memory it does not wait, as documented.
 CUresult cuMemFree(CUdeviceptr address) {
   return CallUnsafe([&](Context&) {
     if (address == 0) return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-// Stream-ordered allocation: memory pools, and allocating and freeing in stream order, which cannot
-// be captured here.
+// Driver functions for memory pools and for allocating and freeing in stream order. The stand-in
+// refuses them while the stream captures.
 #include <optional>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace {
 
 MemoryPool* Pool(CUmemoryPool handle) { return reinterpret_cast<MemoryPool*>(handle); }
 
-// Allocates memory of the device `owner`, for work on `stream`, which may belong to another device.
+// Allocates memory of the device `owner` for work on `stream`, which may belong to another device.
 CUresult Allocate(Context& owner, MemoryPool* pool, Stream& stream, size_t bytes,
                   CUdeviceptr* out) {
   *out = 0;
@@ -43,7 +43,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
   });
 }
 
-// Memory of no pool is freed when the stream gets there.
+// Memory that belongs to no pool is freed when the stream reaches this call.
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (address == 0) return CUDA_SUCCESS;
@@ -66,7 +66,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   });
 }
 
-// Pools of device memory that stays in this process; others are not supported.
+// Creates a pool of device memory that cannot be shared with other processes; other kinds of pools
+// are not supported.
 CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
   return Call([&]() -> CUresult {
     if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {

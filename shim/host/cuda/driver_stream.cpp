@@ -1,4 +1,4 @@
-// Streams, host functions and the stand-ins' own enqueue.
+// Driver functions for streams and host functions, and hostgpuEnqueue.
 #include <algorithm>
 
 #include "shim/host/cuda/capture.h"
@@ -66,7 +66,8 @@ CUresult cuStreamQuery(CUstream handle) {
   });
 }
 
-// An explicit stream tells its context even to a thread that has none.
+// Returns the stream's context. For a stream other than a default stream, the calling thread needs
+// no current context.
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   if (IsDefault(handle)) {
     return CallInContext([&](Context& context) {
@@ -112,7 +113,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
 }
 
 int hostgpuEnqueue(void* handle, const hostgpuWork* work) try {
-  // The last holder of the work releases it: the stream, or graphs.
+  // The last holder of the work, which is the stream or a graph, releases it.
   const auto release = work->release;
   const std::shared_ptr<void> argument(work->argument, [release](void* held) {
     if (release) release(held);

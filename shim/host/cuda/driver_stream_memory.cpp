@@ -1,5 +1,6 @@
-// Stream memory operations: a stream writes a word, or waits until a word has a value, in device
-// memory or in page-locked host memory, which other processes may have mapped, too.
+// Stream memory operations: a stream writes a 32-bit word, or waits until a word has a value. The
+// word is in device memory or in page-locked host memory, which other processes may have mapped
+// too.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -17,16 +18,16 @@ using namespace hostgpu;
 
 namespace {
 
-// A waiting thread looks this often before it sleeps.
+// A waiting thread reads the word this many times before it sleeps.
 constexpr int kLooksBeforeSleep = 200;
-// A wait sleeps until a stream of the stand-in writes the word. Words that a program stores itself
-// wake nothing: they are noticed after this time at the latest, which grows from the first to the
-// second value.
+// A wait sleeps until a stream of the stand-in writes the word. A word that a program stores itself
+// does not wake the waiting thread, so the thread also reads the word after this time. The time
+// doubles from the first to the second value.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 
-// Returns the address at which the stand-in accesses the word; null for an address that a device
-// cannot reach.
+// Returns the address by which the stand-in accesses the word; null if the address is misaligned or
+// a device cannot access it.
 uint32_t* Word(CUdeviceptr address) {
   if (address == 0 || address % sizeof(uint32_t) != 0) return nullptr;
   const std::optional<Place> place = Locate(address, sizeof(uint32_t));
@@ -37,13 +38,13 @@ uint32_t Read(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_ACQU
 
 bool Holds(uint32_t found, uint32_t value, unsigned condition) {
   switch (condition) {
-    case CU_STREAM_WAIT_VALUE_GEQ:  // the comparison is cyclic
+    case CU_STREAM_WAIT_VALUE_GEQ:  // the comparison is cyclic, as in CUDA
       return static_cast<int32_t>(found - value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
       return found == value;
     case CU_STREAM_WAIT_VALUE_AND:
       return (found & value) != 0;
-    default:  // NOR
+    default:  // CU_STREAM_WAIT_VALUE_NOR
       return ~(found | value) != 0;
   }
 }
@@ -55,7 +56,7 @@ void Wait(const uint32_t* word, uint32_t value, unsigned condition) {
   long sleep_ns = kShortestSleepNs;
   for (uint32_t found = Read(word); !Holds(found, value, condition); found = Read(word)) {
     const timespec most{0, sleep_ns};
-    // Returns at once if the word no longer has the value `found`.
+    // Returns at once if the word has changed since it was read.
     syscall(SYS_futex, word, FUTEX_WAIT, found, &most, nullptr, 0);
     sleep_ns = std::min(2 * sleep_ns, kLongestSleepNs);
   }
@@ -71,7 +72,7 @@ void Write(uint32_t* word, uint32_t value) {
 CUresult cuStreamWaitValue32(CUstream handle, CUdeviceptr address, cuuint32_t value,
                              unsigned flags) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
-    // Flushing remote writes is not necessary here.
+    // The FLUSH flag asks for remote writes to be flushed, which host memory does not need.
     const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
     const uint32_t* const word = Word(address);
     if (!word || condition > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-// User objects, and the references that graphs hold to them.
+// Driver functions for user objects and for the references that graphs hold to them.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -14,18 +14,19 @@ using namespace hostgpu;
 
 namespace {
 
-// The program's own references, by handle.
+// The references that the program itself holds, by handle.
 struct Objects {
   std::mutex mutex;
   std::unordered_map<UserObject*, std::vector<HeldObject>> held;
 };
 
-// Leaked: graphs may be destroyed while the process exits.
+// Never destroyed: graphs may be destroyed while the process exits.
 Objects& TheObjects() { return Leaked<Objects>(); }
 
 UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
 
-// Removes `count` of the program's references; if there are fewer, removes none.
+// Moves `count` of the program's references to `taken`. Returns false, and moves none, if the
+// program has fewer.
 bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken) {
   Objects& objects = TheObjects();
   std::lock_guard lock(objects.mutex);
@@ -60,14 +61,14 @@ CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, uns
 }
 
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
-  std::vector<HeldObject> taken;  // destroyed outside the lock
+  std::vector<HeldObject> taken;  // destroyed without the lock
   return Call([&] {
     const bool had = count > 0 && TakeHeld(handle, count, taken);
     return had ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
-// The graph may belong to an ongoing capture.
+// The graph may also be the graph of an ongoing capture.
 CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count,
                                  unsigned flags) {
   std::vector<HeldObject> taken;

@@ -1,12 +1,12 @@
-// The errors of both APIs, which have the same codes. Pure.
+// The errors of the driver and the runtime API, which have the same codes. Pure.
 #pragma once
 
 namespace hostgpu {
 
 struct ErrorText {
   int code;
-  const char* driver_name;   // empty if the driver lacks this code
-  const char* runtime_name;  // empty if the runtime lacks it
+  const char* driver_name;   // empty if the driver has no such code
+  const char* runtime_name;  // empty if the runtime has no such code
   const char* text;
 };
 
@@ -16,7 +16,7 @@ constexpr ErrorText kErrors[] = {
 #undef HOSTGPU_ERROR
 };
 
-// Returns the error with this code, if it has a name in the API of `name`; null otherwise.
+// Returns the error with this code, or null if the API whose names `name` selects has no such code.
 constexpr const ErrorText* FindError(int code, const char* ErrorText::*name) {
   for (const ErrorText& error : kErrors) {
     if (error.code == code && *(error.*name) != '\0') return &error;

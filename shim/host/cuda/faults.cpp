@@ -1,4 +1,4 @@
-// Fault injection and occurrence counts, shared by all stand-ins.
+// Fault injection and counts of occurrences for all stand-ins.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -35,7 +35,7 @@ struct Faults {
   }
 };
 
-// Leaked: other threads may still count while the process exits.
+// Never destroyed: other threads may still count while the process exits.
 Faults& TheFaults() { return hostgpu::Leaked<Faults>(); }
 
 }  // namespace

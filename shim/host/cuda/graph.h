@@ -1,6 +1,6 @@
-// Graphs: nodes in the order in which they were recorded or added, in which they can also run.
-// Every graph and every executable graph has its own nodes; those of an executable graph never
-// change, so work in flight shares them.
+// Graphs. The nodes are in the order in which they were recorded or added, and may also run in this
+// order. Every graph and every executable graph has its own nodes. The nodes of an executable graph
+// never change, so launches that have begun share them.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@
 
 namespace hostgpu {
 
-// A piece of work for a stream: run now, or kept as a node.
+// A piece of work for a stream, which runs once or becomes a node.
 struct Work {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
-  std::function<void()> run;    // any number of times, from any thread, if it is kept
-  std::vector<uintptr_t> uses;  // addresses of the device memory that it uses
-  std::vector<Ticket> after{};  // tickets that it waits for, beside its stream
+  std::function<void()> run;    // a node's `run` is called at each launch, from any thread
+  std::vector<uintptr_t> uses;  // addresses of the device memory that the work uses
+  std::vector<Ticket> after{};  // tickets for which the work waits, besides the stream's order
 };
 
-// Device memory that a node uses. The number distinguishes an allocation from a later one at its
-// address.
+// Device memory that a node uses. `allocation` distinguishes an allocation from a later one at the
+// same address.
 struct Use {
   uintptr_t address;
   uint64_t allocation;
 };
-// Returns the uses of those `addresses` that are device memory.
+// Returns a Use for each of the `addresses` that is device memory.
 std::vector<Use> UsesOf(const std::vector<uintptr_t>& addresses);
 
 struct Node {
@@ -38,10 +38,10 @@ struct Node {
   std::function<void()> run;
   std::vector<Use> uses;
   std::vector<const Node*> after;
-  uint64_t kernel = 0;  // distinguishes kernels, if it was added with parameters that may change
+  uint64_t kernel = 0;  // identifies the kernel of a node whose parameters may change
 
   CUgraphNode Handle() const {
-    return reinterpret_cast<CUgraphNode>(const_cast<Node*>(this));  // CUDA's handles have no const
+    return reinterpret_cast<CUgraphNode>(const_cast<Node*>(this));  // a CUDA handle is not const
   }
 };
 using Nodes = std::vector<std::shared_ptr<Node>>;
@@ -52,19 +52,19 @@ struct Graph {
 };
 
 struct GraphExec {
-  std::mutex mutex;  // guards the members that follow
-  Nodes nodes;       // with the nodes of child graphs in place of the child nodes
+  std::mutex mutex;  // guards the members below
+  Nodes nodes;       // nodes of child graphs replace the child nodes
   std::vector<uint64_t> topology;
   std::vector<HeldObject> objects;
-  Ticket last;  // of its latest launch: launches of one executable graph never overlap
+  Ticket last;  // ticket of the latest launch; launches of one executable graph never overlap
 };
 
-// Returns the first use whose memory has been freed since the node was recorded; null if there is
-// none. On a GPU such a graph would read and write memory that by now belongs to other code.
+// Returns the first use of memory that was freed after its node was recorded; null if there is
+// none. On a GPU, launching such a graph would access memory that other code may own by then.
 const Use* FindStaleUse(const Nodes& nodes);
 
-// Returns the function of a launch. It runs the nodes one after another, and holds `objects` until
-// it is destroyed.
+// Returns the function that a launch enqueues. It runs the nodes one after the other. It holds
+// `objects` until it is destroyed.
 std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects);
 
 }  // namespace hostgpu

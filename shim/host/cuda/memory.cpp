@@ -23,7 +23,7 @@ bool DeviceMemory::Map() {
   if (file < 0) return false;
   void* view = MAP_FAILED;
   void* alias = MAP_FAILED;
-  // The file is sealed, so that its receivers can rely on its size.
+  // The file's size is sealed, so that other processes that map it can rely on the size.
   if (ftruncate(file, static_cast<off_t>(total_)) == 0 &&
       fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     view = mmap(nullptr, total_, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -35,7 +35,7 @@ bool DeviceMemory::Map() {
     if (alias != MAP_FAILED) munmap(alias, total_);
     return false;
   }
-  // A forked child must not write into its parent's device.
+  // A forked child must not be able to write to its parent's device memory.
   madvise(view, total_, MADV_DONTFORK);
   madvise(alias, total_, MADV_DONTFORK);
   madvise(alias, total_, MADV_DONTDUMP);

@@ -1,6 +1,6 @@
-// The memory of one virtual device: a sparse memory file that is mapped twice. The application's
-// addresses are inaccessible, so code that treats device memory as host memory faults as it would
-// on a GPU; the stand-ins use the alias. Thread-safe.
+// The memory of one virtual device: a sparse memory file that is mapped twice. The addresses that
+// the application gets are inaccessible, so code that dereferences device addresses on the host
+// faults, as with a GPU. The stand-ins use the second mapping, the alias. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,39 +11,40 @@
 
 namespace hostgpu {
 
-// A live allocation as the application asked for it.
+// A live allocation with the size that the application asked for.
 struct Allocation {
   uintptr_t start = 0;
   size_t bytes = 0;
-  uint64_t number = 0;  // never given to another allocation of the device
+  uint64_t number = 0;  // unique among all allocations of the device
   size_t BytesFrom(uintptr_t address) const { return start + bytes - address; }
 };
 
 class DeviceMemory {
  public:
-  // Nothing is mapped before the first allocation.
+  // The memory is mapped at the first allocation.
   explicit DeviceMemory(size_t bytes);
 
-  // First fit at multiples of 512 bytes. Empty if nothing fits (or the system refuses the mapping).
+  // Takes the first gap that is large enough, at a multiple of 512 bytes. Returns none if there is
+  // no such gap, or if the system refuses the mapping.
   std::optional<uintptr_t> Allocate(size_t bytes);
   // Returns false if no allocation starts at `address`.
   bool Free(uintptr_t address);
   void FreeAll();
 
-  // Serves memory pools: turns allocations into held ranges, and held ranges into allocations. Held
-  // memory counts as used and cannot be found.
-  static size_t Rounded(size_t bytes);        // the size that an allocation of `bytes` takes up
-  size_t Hold(uintptr_t address);             // the allocation's rounded size
-  void Use(uintptr_t address, size_t bytes);  // at the start of a held range
-  void Release(uintptr_t address, size_t rounded);  // a held range, or part of one
+  // These functions serve memory pools. They turn allocations into held ranges, and held ranges
+  // into allocations. Held memory counts as used, and Find does not find it.
+  static size_t Rounded(size_t bytes);  // returns the size that an allocation of `bytes` occupies
+  size_t Hold(uintptr_t address);       // holds an allocation; returns its rounded size
+  void Use(uintptr_t address, size_t bytes);  // allocates `bytes` at the start of a held range
+  void Release(uintptr_t address, size_t rounded);  // frees a held range or a part of one
 
-  // Returns whether `address` lies in this device's address range, allocated or not.
+  // Returns true if `address` is in this device's address range, allocated or not.
   bool Contains(uintptr_t address) const;
   std::optional<Allocation> Find(uintptr_t address) const;
   void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
 
-  // Returns a new descriptor of the file behind all of the memory, as hostgpuDeviceFile does; -1 if
-  // the system refuses.
+  // Returns a new descriptor of the file that contains all of the memory, for hostgpuDeviceFile; -1
+  // if the system refuses.
   int NewFile();
   size_t OffsetOf(uintptr_t address) const { return address - base_; }
 
@@ -63,11 +64,11 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   uintptr_t base_ = 0;
   char* alias_ = nullptr;
-  int file_ = -1;  // open while mapped, so that other processes can get it
+  int file_ = -1;  // open while mapped, so that NewFile can open it anew
   size_t used_ = 0;
   uint64_t issued_ = 0;
-  std::map<size_t, Block> live_;   // by offset
-  std::map<size_t, size_t> gaps_;  // offset to bytes
+  std::map<size_t, Block> live_;   // live allocations by offset
+  std::map<size_t, size_t> gaps_;  // free ranges: offset and size
 };
 
 }  // namespace hostgpu

@@ -10,8 +10,8 @@ bool AllDone(const std::vector<Ticket>& tickets) {
   return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); });
 }
 
-// Returns the tickets that `stream` must wait for before it uses memory freed at `freed`; empty if
-// it must not wait but would have to.
+// Returns the tickets for which `stream` must wait before it uses memory whose frees are `freed`.
+// If it would have to wait and `wait` is false, returns none.
 std::optional<std::vector<Ticket>> Needed(const std::vector<Ticket>& freed, const Stream& stream,
                                           bool wait) {
   std::vector<Ticket> needed;
@@ -97,7 +97,7 @@ std::optional<uintptr_t> StreamOrderedMemory::Allocate(MemoryPool* pool, size_t 
   return address;
 }
 
-// Takes the smallest unused range that `stream` may use; its rest stays unused.
+// Takes the smallest unused range that `stream` may use; the rest of the range stays unused.
 bool StreamOrderedMemory::Reuse(MemoryPool& pool, size_t bytes, const Stream& stream, bool wait,
                                 uintptr_t* address, std::vector<Ticket>* after) {
   auto best = pool.unused.end();

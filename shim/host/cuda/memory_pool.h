@@ -1,7 +1,7 @@
-// Stream-ordered memory of one device: pools that keep freed memory until work on a stream may use
-// it again, or until a synchronisation returns it. Thread-safe. A pool's memory counts against the
-// device from the moment the pool reserves it, as on a GPU; but here, reserved memory that is not
-// allocated cannot be accessed.
+// Stream-ordered memory of one device. Pools keep freed memory until work on a stream may use it
+// again, or until a synchronisation returns it to the device. Thread-safe. As on a GPU, memory
+// counts against the device from the moment when a pool reserves it. Unlike on a GPU, memory that
+// is reserved but not allocated cannot be accessed.
 #pragma once
 
 #include <cstddef>
@@ -18,43 +18,46 @@
 
 namespace hostgpu {
 
-// One pool, guarded by the mutex of the StreamOrderedMemory it belongs to. Sizes in bytes.
+// One pool. The mutex of the StreamOrderedMemory that owns it guards it. Sizes are in bytes.
 struct MemoryPool {
   struct Unused {
     size_t bytes;
-    std::vector<Ticket> after;  // the frees that must be done before it is used again
+    // Tickets of the frees that must be done before this memory is used again.
+    std::vector<Ticket> after;
   };
 
   size_t limit = std::numeric_limits<size_t>::max();
   uint64_t reserved = 0;
-  bool destroyed = false;  // by the application; the pool is kept while its memory is allocated
-  std::map<uintptr_t, Unused> unused;  // by address; neighbours are merged
+  // The application destroyed the pool; the object is kept while its memory is allocated.
+  bool destroyed = false;
+  std::map<uintptr_t, Unused> unused;  // unused ranges by address; adjacent ranges are merged
 };
 
 class StreamOrderedMemory {
  public:
   explicit StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {}
 
-  MemoryPool* Create(size_t limit);  // at most `limit` bytes are reserved; 0: no limit
-  // Allocated memory of the pool stays valid until it is freed. Returns false if it is no live
+  MemoryPool* Create(size_t limit);  // the pool reserves at most `limit` bytes; 0: no limit
+  // Allocated memory of the pool stays valid until it is freed. Returns false if `pool` is no live
   // pool.
   bool Destroy(MemoryPool* pool);
-  // Returns whether `pool` is a live pool of this device.
+  // Returns true if `pool` is a live pool of this device.
   bool Has(MemoryPool* pool);
 
-  // Allocates memory for later work on `stream`; that work must wait for `after`, which is set.
-  // Empty if the pool does not exist, or neither it nor the device has room.
+  // Allocates memory for later work on `stream`. Sets `after` to the tickets for which that work
+  // must wait. Returns none if the pool does not exist, or if neither the pool nor the device has
+  // room.
   std::optional<uintptr_t> Allocate(MemoryPool* pool, size_t bytes, const Stream& stream,
                                     std::vector<Ticket>* after);
   bool Allocated(uintptr_t address);
-  // Frees memory, which may be used again when `after` is done. Returns false if it is no live
-  // allocation of a pool.
+  // Frees memory, which may be used again when `after` is done. Returns false if `address` is no
+  // live allocation of a pool.
   bool Free(uintptr_t address, const Ticket& after);
 
-  // Returns unused memory to the device, as far as the frees are done, as a synchronisation does.
+  // Returns unused memory to the device if its frees are done, as a synchronisation does on a GPU.
   void ReleaseUnused();
   bool HoldsUnused();
-  // To be called when all of the device's memory was freed at once.
+  // Called when all memory of the device was freed at once.
   void Forget();
 
  private:
@@ -67,7 +70,7 @@ class StreamOrderedMemory {
   DeviceMemory& memory_;
   std::mutex mutex_;
   std::map<MemoryPool*, std::unique_ptr<MemoryPool>> pools_;
-  std::map<uintptr_t, MemoryPool*> owners_;  // of live allocations
+  std::map<uintptr_t, MemoryPool*> owners_;  // the pool of each live allocation, by address
 };
 
 }  // namespace hostgpu

@@ -1,4 +1,4 @@
-// Exports of the driver that are not implemented.
+// Answers calls of the driver's functions that are not implemented.
 #include "shim/host/not_implemented.h"
 
 #include <cuda.h>

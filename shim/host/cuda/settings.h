@@ -1,5 +1,5 @@
-// HOSTGPU_DEVICES and HOSTGPU_MEMORY, read once. An invalid value is reported, and its default is
-// used.
+// Reads HOSTGPU_DEVICES and HOSTGPU_MEMORY once. An invalid value is reported, and the default is
+// used instead.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace hostgpu {
 
 struct Settings {
   int devices = 1;
-  size_t memory_bytes = size_t{4} << 30;  // of each device
+  size_t memory_bytes = size_t{4} << 30;  // memory of each device
 };
 
 Settings ReadSettings();

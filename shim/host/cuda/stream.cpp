@@ -20,10 +20,10 @@ uint64_t NextStreamId() {
   return next++;
 }
 
-// A program may exit while its streams still work, as on a GPU; but here libraries would then
-// destroy objects that tasks use. The end of the process therefore waits for its tasks, for a
-// bounded time, because a task may wait for an event that never comes; remaining tasks then do
-// nothing.
+// A program may exit while its streams still work. On a GPU that is harmless, but here the
+// libraries' destructors would destroy objects that tasks use. So exit() waits for the tasks, but
+// not longer than two seconds, because a task may wait for an event that never happens. Tasks that
+// are left then do nothing.
 std::atomic<long> pending = 0;
 std::atomic<bool> abandoned = false;
 std::atomic<pid_t> owner = 0;
@@ -31,16 +31,16 @@ std::atomic<pid_t> owner = 0;
 void AwaitTasks() {
   constexpr auto kLongest = std::chrono::seconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kLongest;
-  // A forked child has none of the threads that would run them.
+  // A forked child has no worker threads, so it must not wait for tasks.
   while (getpid() == owner && pending > 0 && !abandoned) {
     if (std::chrono::steady_clock::now() > deadline) abandoned = true;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-// This runs before the destructors of all objects that exist when it is registered. Libraries make
-// more objects at their first uses, so it is registered again behind the first task, the second,
-// the fourth, ...
+// An atexit function runs before the destructors of all objects that existed when it was
+// registered. Libraries create more objects when they are first used, so AwaitTasks is registered
+// again after tasks 1, 2, 4, 8, ...
 void AwaitTasksAtExit() {
   static std::atomic<uint64_t> ended = 0;
   const uint64_t task = ++ended;
@@ -68,7 +68,8 @@ Stream::Stream(Context& context, bool blocking, int priority)
 Ticket Stream::Enqueue(std::function<void()> run, std::vector<Ticket> after) {
   std::lock_guard lock(mutex_);
   if (!started_) {
-    // The application's signals belong to the application's threads.
+    // The worker blocks all signals, so that the application's threads get the application's
+    // signals.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -114,7 +115,7 @@ void Stream::Work() {
     }
     for (const Ticket& ticket : task.after) ticket.Wait();
     if (!abandoned) task.run();
-    task.run = nullptr;  // everything that it holds is destroyed before anyone sees it completed
+    task.run = nullptr;  // destroys what the task holds before the task counts as completed
     AwaitTasksAtExit();
     --pending;
     std::lock_guard lock(progress_->mutex);

@@ -1,6 +1,6 @@
-// Streams and events. A stream is a first-in first-out queue with a worker thread of its own,
-// started at the first task; before a task runs, it waits for its tickets. All functions are
-// thread-safe.
+// Streams and events. A stream is a first-in first-out queue with its own worker thread, which
+// starts at the first task. Before a task runs, the worker waits for the task's tickets. All
+// functions are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,15 @@ struct Capture;
 struct Context;
 struct Node;
 
-// How far a stream has come. It outlives the stream for code that waits for it.
+// The number of the last completed task of a stream. Code that waits for a stream may still use it
+// after the stream is destroyed.
 struct Progress {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t completed = 0;
 };
 
-// One enqueued task. The default ticket counts as done.
+// Identifies one enqueued task. A default ticket counts as done.
 struct Ticket {
   std::shared_ptr<Progress> progress;
   uint64_t number = 0;
@@ -37,26 +38,26 @@ class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(Context& context, bool blocking, int priority);
 
-  // Enqueues a task. Callers hold the context's order lock, so "enqueued before" is one order over
-  // its streams.
+  // Enqueues a task. The caller holds the context's lock `order_`, so that there is one order of
+  // enqueuing for all streams of the context.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
-  // Returns whether `ticket` is one of this stream's own: tasks that are enqueued from now on
-  // follow it.
+  // Returns true if `ticket` belongs to this stream; tasks that are enqueued from now on then run
+  // after its task.
   bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
-  // Queued tasks still run; then the worker ends.
+  // Ends the worker after it has run all queued tasks.
   void Close();
-  // Returns whether it is closed and has nothing left to run: no later task can be ordered after
-  // it.
+  // Returns true if the stream is closed and all its tasks have run. Then no later task needs to
+  // wait for it.
   bool Drained();
 
   Context& context;
-  const bool blocking;  // ordered with the legacy default stream
+  const bool blocking;  // its work is ordered with work of the legacy default stream
   const int priority;
   const uint64_t id;
 
-  // The capture that this stream is part of, and the nodes on which its next node will depend.
-  // Guarded by the lock of capture.cpp.
+  // The capture to which this stream belongs, and the nodes on which its next node will depend. The
+  // mutex in capture.cpp guards both.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> tail;
 
@@ -69,7 +70,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Work();
 
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
-  uint64_t issued_ = 0;  // under the context's order lock
+  uint64_t issued_ = 0;  // guarded by the context's lock `order_`
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Task> tasks_;
@@ -80,8 +81,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 // The latest cuEventRecord of an event.
 struct EventRecord {
   Ticket ticket;
-  std::atomic<int64_t> time_ns{0};  // when the worker reached it; valid once the ticket is done
-  // If the event was recorded in a capture, it stands for these nodes instead of work.
+  // When the worker reached the event; valid once `ticket` is done.
+  std::atomic<int64_t> time_ns{0};
+  // If a capture recorded the event, the event stands for these nodes and `ticket` is not used.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> nodes;
 };

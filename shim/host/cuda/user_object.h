@@ -1,5 +1,5 @@
-// Objects that a program attaches to graphs: each is destroyed with its last reference, which
-// graphs, executable graphs, launches in flight and the program hold. Thread-safe.
+// Objects that a program attaches to graphs. The program, graphs, executable graphs and launches
+// hold references; when the last reference ends, the object is destroyed. Thread-safe.
 #pragma once
 
 #include <memory>

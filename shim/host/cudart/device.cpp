@@ -1,4 +1,4 @@
-// Devices, versions and entry points.
+// Runtime functions for devices, versions and entry points.
 #include <cstring>
 
 #include "shim/host/cudart/runtime.h"

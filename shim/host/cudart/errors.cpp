@@ -1,4 +1,4 @@
-// Names and texts of runtime errors.
+// Runtime functions that return names and texts of errors.
 #include "shim/host/cuda/errors.h"
 
 #include "shim/host/cudart/runtime_api.h"

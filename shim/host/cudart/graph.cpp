@@ -1,5 +1,5 @@
-// Stream capture and graphs, implemented by the driver's. Handles and enumerations of the two APIs
-// are the same.
+// Runtime functions for stream capture and graphs, implemented by the driver's functions. Handles
+// and enumeration values are the same in both APIs.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

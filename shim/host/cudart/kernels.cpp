@@ -1,7 +1,6 @@
-// The functions that nvcc's code calls in programs with kernels. Registering kernels is accepted,
-// so that such programs start. The stand-in runs no device code: launching a kernel that it does
-// not know (see known_kernels.h) is an error of that launch, and is reported the first time, by
-// name.
+// The functions that nvcc's code calls in programs with kernels. Registering a kernel succeeds, so
+// that such programs start. The stand-in cannot run device code. Launching a kernel that is not in
+// known_kernels.h fails, and the first such launch prints the kernel's name.
 #include <cxxabi.h>
 
 #include <cstdio>
@@ -22,9 +21,9 @@ using namespace hostgpu::runtime;
 namespace {
 
 struct Kernel {
-  std::string name;  // mangled
+  std::string name;  // mangled name
   bool was_launched = false;
-  KnownKernel known;  // set once it was launched
+  KnownKernel known;  // set at the first launch
 };
 
 struct Kernels {
@@ -34,7 +33,7 @@ struct Kernels {
 
 Kernels& TheKernels() { return hostgpu::Leaked<Kernels>(); }
 
-// Returns the name as in its source; a name that is not C++'s stays as it is.
+// Returns the name as in the source; a name that is not a mangled C++ name is returned unchanged.
 std::string Demangled(const std::string& name) {
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr), &std::free);
@@ -140,7 +139,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return Launch(function, arguments, config->stream);
 }
 
-// Attributes that do not depend on a kernel's code are the device's, all others 0.
+// Attributes that do not depend on a kernel's code are the device's; all others are 0.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return Bound([&] {
     if (!attributes) return CUDA_ERROR_INVALID_VALUE;
@@ -159,8 +158,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   });
 }
 
-// Allows as many blocks as a multiprocessor has threads for, because the use of registers is
-// unknown.
+// Returns the number of blocks whose threads fit on a multiprocessor. A kernel's registers, which
+// may allow fewer, are unknown.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int block_size, size_t,

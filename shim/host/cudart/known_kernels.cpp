@@ -19,7 +19,7 @@
 namespace hostgpu::runtime {
 namespace {
 
-// A C++ type, by its name. long double holds every value of each of them.
+// A C++ number type with its name. A long double can hold every value of each of these types.
 struct Number {
   std::string_view name;
   size_t bytes;
@@ -27,8 +27,8 @@ struct Number {
   void (*write)(long double value, void* to);
 };
 
-// Converts as a GPU does: a value that an integer cannot hold becomes the nearest one, and NaN
-// becomes 0.
+// Converts as a GPU does: a value outside an integer type's range becomes the nearest value of the
+// type, and NaN becomes 0.
 template <class T>
 T ConvertTo(long double value) {
   if constexpr (std::is_integral_v<T>) {
@@ -78,7 +78,8 @@ T Argument(const void* argument) {
   return value;
 }
 
-// Returns the number of elements of a launch: its first argument, of an integer type.
+// Returns the number of elements of a launch. It is the launch's first argument, of an integer
+// type.
 size_t CountOf(const Number& type, const void* argument) {
   return static_cast<size_t>(std::max(0.0L, type.read(argument)));
 }
@@ -92,7 +93,7 @@ cudaError_t Enqueue(cudaStream_t stream, std::initializer_list<const void*> uses
   return EnqueueOn(stream, uses, std::move(work)) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-// Runs static_kernel(count, functor{to, value}).
+// Returns the computation of static_kernel(count, functor{to, value}).
 KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& value_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);
@@ -103,7 +104,8 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
     return Enqueue(stream, {to}, [=, &to_type] {
       auto* const host = static_cast<char*>(hostgpuHostAlias(to));
       if (count > 0) to_type.write(value, host);
-      // The filled part is copied behind itself, and so doubles, until everything is filled.
+      // Copies the filled part behind itself until all bytes are filled; each copy doubles the
+      // filled part.
       const size_t bytes = count * to_type.bytes;
       for (size_t done = to_type.bytes; done < bytes; done *= 2) {
         std::memcpy(host + done, host, std::min(done, bytes - done));
@@ -112,7 +114,7 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
   };
 }
 
-// Runs transform_kernel(count, elements a thread, identity, to, from).
+// Returns the computation of transform_kernel(count, elements per thread, identity, to, from).
 KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& from_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);
@@ -133,11 +135,12 @@ KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& 
 }
 
 struct Pattern {
-  std::regex name;  // three groups: the types of the count, of the written and of the read elements
+  std::regex name;  // its three groups are the types of the count, of written and of read elements
   KnownKernel (*kernel)(const Number&, const Number&, const Number&);
 };
 
-// CUB and Thrust put their version, and the GPUs that they were compiled for, into a namespace.
+// CUB and Thrust are in a namespace whose name contains their version and the GPUs for which they
+// were compiled.
 const std::vector<Pattern>& Patterns() {
   static const auto* const patterns = new std::vector<Pattern>{
       {std::regex(R"(void cub::(?:\w+::)?detail::for_each::static_kernel<[\w: ]+, ([a-z ]+), )"
@@ -154,7 +157,7 @@ const std::vector<Pattern>& Patterns() {
 }  // namespace
 
 KnownKernel FindKnownKernel(const std::string& name) {
-  // A regular expression needs stack for each character that it is matched with.
+  // std::regex recurses for each matched character, so a long name could overflow the stack.
   constexpr size_t kLongestName = 1000;
   if (name.size() > kLongestName) return {};
   for (const Pattern& pattern : Patterns()) {

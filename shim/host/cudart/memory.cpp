@@ -1,4 +1,4 @@
-// Allocation, copies and fills, implemented by the driver's.
+// Runtime functions that allocate, copy and fill memory, implemented by the driver's functions.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;
@@ -7,7 +7,7 @@ namespace {
 
 CUdeviceptr* Out(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
 
-// Sets the memory types that the kind gives to the two operands; returns false if it is no kind.
+// Sets the memory types of both operands for a kind of copy; returns false for an invalid kind.
 bool Types(cudaMemcpyKind kind, CUmemorytype* to, CUmemorytype* from) {
   const auto type = [](bool device) { return device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; };
   switch (kind) {
@@ -43,8 +43,8 @@ CUDA_MEMCPY2D Copy2D(void* to, size_t to_pitch, CUmemorytype to_type, const void
 
 }  // namespace
 
-// This is the only function of the library that returns no status, so nothing could say that it is
-// missing.
+// This is the only runtime function that returns no status, so a stub could not report that it is
+// not implemented.
 cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
                                             cudaChannelFormatKind kind) {
   return {x, y, z, w, kind};

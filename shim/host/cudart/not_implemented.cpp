@@ -1,5 +1,5 @@
-// Exports of the runtime that are not implemented. Their error becomes the thread's last error,
-// like the error of every failed call.
+// Answers calls of the runtime's functions that are not implemented. Like the error of every failed
+// call, their error becomes the thread's last error.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/cudart/runtime.h"

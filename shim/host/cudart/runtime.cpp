@@ -10,7 +10,7 @@ namespace {
 thread_local int selected_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-// The runtime's own reference to each device's primary context.
+// The reference that the runtime itself holds to each device's primary context.
 struct Primaries {
   struct Primary {
     CUcontext context = nullptr;
@@ -39,8 +39,8 @@ CUresult Retain(int device, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Returns the device whose primary context was `context` and was reset by this runtime; -1 if there
-// is none.
+// Returns the device whose primary context `context` was reset by this runtime; -1 if there is
+// none.
 int Forgotten(CUcontext context) {
   Primaries& primaries = ThePrimaries();
   std::lock_guard lock(primaries.mutex);

@@ -1,32 +1,35 @@
-// The begin and the end of every runtime call: the primary context of the thread's device is bound,
-// and a failure becomes the thread's last error.
+// The begin and the end of every runtime call: binds the primary context of the thread's device,
+// and records a failure as the thread's last error.
 #pragma once
 
 #include "shim/host/cudart/runtime_api.h"
 
 namespace hostgpu::runtime {
 
-// Records `error` as the calling thread's last error unless it is success; returns it.
+// Records `error` as the calling thread's last error unless it is success; returns `error`.
 cudaError_t Recorded(cudaError_t error);
-// Both APIs have the same error codes.
+// The driver's error codes equal the runtime's.
 inline cudaError_t Recorded(CUresult error) { return Recorded(static_cast<cudaError_t>(error)); }
 
-// Makes a context current as the runtime does: the present one, else the device's primary one.
+// Makes a context current as the runtime does: keeps the current context, or else binds the primary
+// context of the thread's device.
 CUresult Bind();
 // Makes `device` the calling thread's device.
 CUresult SelectDevice(int device);
 int SelectedDevice();
-// To be called after its primary context was reset: the next call binds it anew.
+// Called after the device's primary context was reset; the next runtime call binds the context
+// again.
 void ForgetContext(int device);
 
-// Calls `function`, such as one of the driver's, with a context bound.
+// Returns function(arguments...) after a context is bound. `function` may be a function of the
+// driver.
 template <class Function, class... Arguments>
 cudaError_t Bound(Function function, Arguments... arguments) {
   const CUresult bound = Bind();
   return Recorded(bound == CUDA_SUCCESS ? function(arguments...) : bound);
 }
 
-// Calls `function` after initialisation, without a context.
+// Returns function(arguments...) after the driver is initialised; binds no context.
 template <class Function, class... Arguments>
 cudaError_t Initialised(Function function, Arguments... arguments) {
   const CUresult ready = cuInit(0);

@@ -1,10 +1,11 @@
-// The runtime API as the stand-in exports it; all other symbols of the library are hidden.
+// Declares the runtime API with default visibility, so that the stand-in exports it. All other
+// symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
 
-// These are declared in cuda_profiler_api.h, which some installations of the headers lack.
+// Declared here because some installations lack cuda_profiler_api.h, which declares them.
 extern "C" {
 cudaError_t CUDARTAPI cudaProfilerStart();
 cudaError_t CUDARTAPI cudaProfilerStop();

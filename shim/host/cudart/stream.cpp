@@ -1,4 +1,4 @@
-// Streams, events and host functions, implemented by the driver's.
+// Runtime functions for streams, events and host functions, implemented by the driver's functions.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

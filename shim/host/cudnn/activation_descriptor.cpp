@@ -1,4 +1,4 @@
-// Activation descriptors.
+// Functions of cuDNN for activation descriptors.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 

@@ -1,5 +1,5 @@
-// Every cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize function. The same
-// few bodies serve three operations.
+// All cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize functions. A few
+// templates implement each kind for all three operations.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -37,7 +37,7 @@ cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, const ConvolutionDescriptors& 
   });
 }
 
-// The caller's array for a query's answer.
+// The caller's array for the answer of a query.
 template <class Perf>
 struct PerformanceList {
   int requested;
@@ -64,7 +64,7 @@ void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
   *answer.returned = count;
 }
 
-// Answers a query; rank(problem, &ranked) fills in the ranking.
+// Answers a query; rank(problem, &ranked) fills the ranking.
 template <class Perf, class Rank>
 cudnnStatus_t Query(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                     const PerformanceList<Perf>& answer, const Rank& rank) {
@@ -104,8 +104,8 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descrip
                });
 }
 
-// Measures with operands of the library's own; the workspace is as large as the device allows, up
-// to the largest need.
+// Measures with operands that the library allocates itself. The workspace has the largest size that
+// some algorithm needs and that the device has room for.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;
@@ -119,7 +119,7 @@ cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
   for (size_t need : needs) {
     if (need > 0 && workspace.Allocate(need)) break;
   }
-  cuStreamSynchronize(nullptr);  // the buffers are cleared on the default stream
+  cuStreamSynchronize(nullptr);  // waits until the buffers are cleared, on the default stream
   return RankByMeasuring(
       handle, problem,
       {x.address(), w.address(), y.address(), workspace.address(), workspace.bytes()}, ranked);

@@ -1,4 +1,5 @@
-// cuDNN's declarations as the stand-in exports them; all other symbols of the library are hidden.
+// Declares cuDNN's functions with default visibility, so that the stand-in exports them. All other
+// symbols of the library are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)

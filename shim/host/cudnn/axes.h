@@ -1,5 +1,5 @@
-// The axes of tensors in the engines' order: three spatial ones, d, h and w, of which a tensor may
-// lack the first. Pure.
+// Converts extents and strides to the engines' order of axes, which has three spatial axes: d, h
+// and w. A tensor may have only the last ones. Pure.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace hostgpu {
 
-// Returns the `count` values from `first` on for the last spatial axes, and `otherwise` for the
-// other axes.
+// Returns an array for d, h and w: its last `count` values are values[first], values[first + 1],
+// ..., the others are `otherwise`.
 template <class Values>
 std::array<int64_t, 3> PerAxis(const Values& values, int first, int count, int64_t otherwise) {
   std::array<int64_t, 3> result;
@@ -19,13 +19,14 @@ std::array<int64_t, 3> PerAxis(const Values& values, int first, int count, int64
   return result;
 }
 
-// Returns the spatial extents of a tensor or a filter of three to five dimensions, depth first.
+// Returns the extents of d, h and w of a tensor or a filter that has three to five dimensions; an
+// axis that it lacks has extent 1.
 template <class Tensor>
 std::array<int64_t, 3> SpatialExtents(const Tensor& tensor) {
   return PerAxis(tensor.dims, 2, tensor.dim_count - 2, 1);
 }
 
-// Returns the strides in the order n, c, d, h, w.
+// Returns the strides in the order n, c, d, h, w; an axis that the tensor lacks has stride 0.
 template <class Tensor>
 std::array<int64_t, 5> FiveStrides(const Tensor& tensor) {
   const auto spatial = PerAxis(tensor.strides, 2, tensor.dim_count - 2, 0);

@@ -1,7 +1,7 @@
-// Batch normalisation, per activation (one mean for every c, h, w) and spatial (one for every
-// channel): training, inference and gradients. Asynchronous; x, y, dx and dy with any strides,
-// fp32, fp16, bf16, fp64; scale, bias, means and variances packed, in fp64 for fp64 and in fp32
-// otherwise. Sums are fp64 for every type.
+// Batch normalisation: training, inference and gradients, per activation (one mean for every c, h,
+// w) and spatial (one mean for every channel). The work is asynchronous. x, y, dx and dy have any
+// strides and are fp32, fp16, bf16 or fp64. Scale, bias, means and variances are packed; they are
+// fp64 if x is, otherwise fp32. Sums are computed in fp64 for every type.
 #include <cmath>
 #include <initializer_list>
 
@@ -14,8 +14,8 @@
 namespace hostgpu {
 namespace {
 
-// Walks the groups that share one mean, and the elements of each, in `Tensors` tensors of one
-// shape.
+// Visits the groups of elements that share one mean, and the elements of each group, in `Tensors`
+// tensors with the same shape.
 template <size_t Tensors>
 class Groups {
  public:
@@ -31,14 +31,14 @@ class Groups {
   }
 
   double size() const { return static_cast<double>(size_); }
-  // Calls body(offsets) for each group: the offsets of its first element in every tensor, then of
-  // its parameter.
+  // Calls body(offsets) for each group. `offsets` has the offset of the group's first element in
+  // every tensor, and then the offset of its parameter.
   template <class Body>
   void ForEachGroup(const Body& body) const {
     ForEachElement(rank_, groups_, group_strides_, body);
   }
-  // Calls body(offsets) for each element: its offsets from the group's first element in every
-  // tensor.
+  // Calls body(offsets) for each element of a group. `offsets` has the element's offset from the
+  // group's first element in every tensor.
   template <class Body>
   void ForEachInGroup(const Body& body) const {
     ForEachElement(rank_, elements_, element_strides_, body);
@@ -53,7 +53,7 @@ class Groups {
 };
 
 struct Moments {
-  double mean, variance;  // biased
+  double mean, variance;  // the sum of squares is divided by the number of elements
 };
 
 template <size_t Tensors, class T>
@@ -69,7 +69,8 @@ Moments MomentsOf(const Groups<Tensors>& groups, const T* x) {
   return {mean, squares / groups.size()};
 }
 
-// running = factor * now + (1 - factor) * running; factor 1 does not read it. Null: not wanted.
+// Sets running = factor * now + (1 - factor) * running. With factor 1 the old value is not read.
+// Does nothing if the caller passed null.
 template <class P>
 void Average(void* running, int64_t at, double now, double factor) {
   if (running == nullptr) return;
@@ -87,8 +88,8 @@ struct ForwardCall {
   void* y = nullptr;
   void* scale = nullptr;
   void* bias = nullptr;
-  void* mean = nullptr;      // the running mean; for inference, the estimate
-  void* variance = nullptr;  // the running variance; for inference, the estimate
+  void* mean = nullptr;      // training: the running mean; inference: the estimated mean
+  void* variance = nullptr;  // training: the running variance; inference: the estimated variance
   void* saved_mean = nullptr;
   void* saved_inverse = nullptr;
 };
@@ -97,7 +98,8 @@ template <class T>
 void Forward(const ForwardCall& call) {
   using P = Accumulator<T>;
   const Groups<2> groups(call.parameters, {call.x_layout, call.y_layout});
-  // The running variance is unbiased.
+  // The running variance is unbiased: its sum of squares is divided by the number of elements minus
+  // 1.
   const double bessel = groups.size() > 1 ? groups.size() / (groups.size() - 1) : 1;
   groups.ForEachGroup([&](const auto& start) {
     const T* x = static_cast<const T*>(call.x) + start[0];
@@ -136,12 +138,13 @@ struct BackwardCall {
   void* scale = nullptr;
   void* dscale = nullptr;
   void* dbias = nullptr;
-  void* saved_mean = nullptr;  // null, as is the inverse: both are computed again
+  void* saved_mean = nullptr;  // mean and inverse are both null if they must be computed
   void* saved_inverse = nullptr;
 };
 
-// Computes, with normal = (x - mean) inverse over a group of m elements: dbias = sum(dy), dscale =
-// sum(dy normal), dx = scale inverse (dy - (dbias + normal dscale) / m).
+// Computes the gradients of each group. With normal = (x - mean) * inverse and m elements in the
+// group: dbias = sum(dy), dscale = sum(dy * normal), dx = scale * inverse * (dy - (dbias + normal *
+// dscale) / m).
 template <class T>
 void Backward(const BackwardCall& call) {
   using P = Accumulator<T>;
@@ -180,7 +183,7 @@ void Backward(const BackwardCall& call) {
 
 struct Parameter {
   const char* name;
-  const void* address;  // null: not wanted, and stays null
+  const void* address;  // null: the caller does not want it; `host` stays null
   void** host;
 };
 
@@ -197,8 +200,8 @@ cudnnStatus_t ResolveParameters(cudnnHandle_t handle, cudnnTensorDescriptor_t la
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Enqueues training or inference, with the members of `call` beside its tensors and parameters.
-// Saved statistics are null if they are not wanted.
+// Enqueues training or inference. `call` already has the members that do not depend on tensors or
+// parameters. Saved statistics are null if the caller does not want them.
 cudnnStatus_t EnqueueForward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
                              const void* beta, cudnnTensorDescriptor_t x_layout, const void* x,
                              cudnnTensorDescriptor_t y_layout, void* y,

@@ -1,6 +1,6 @@
-// The parts that batch normalisation's Ex calls share with the plain ones. These functions are
-// hidden: a hook may stand before the exported ones, and must not take the stand-in's own call for
-// the program's.
+// Functions that batch normalisation's plain and Ex calls share. They are hidden symbols, because a
+// program may have replaced the exported ones by hooks, and those must not get calls that the
+// stand-in makes itself.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -9,15 +9,15 @@ namespace hostgpu {
 
 bool IsBatchNormMode(cudnnBatchNormMode_t mode);
 
-// Checks descriptors that are not null. `other` is y, dy or dx; the parameters must be those that
-// cudnnDeriveBNTensorDescriptor makes from x.
+// Checks the shapes of descriptors that are not null. `other` is y, dy or dx; `parameters` must
+// have the shape that cudnnDeriveBNTensorDescriptor derives from x.
 cudnnStatus_t CheckNormalizedShapes(cudnnBatchNormMode_t mode, cudnnTensorDescriptor_t x,
                                     cudnnTensorDescriptor_t other,
                                     cudnnTensorDescriptor_t parameters);
 
 }  // namespace hostgpu
 
-// cudnnBatchNormalizationForwardTraining and cudnnBatchNormalizationBackward under hidden names.
+// Hidden names for cudnnBatchNormalizationForwardTraining and cudnnBatchNormalizationBackward.
 #pragma GCC visibility push(hidden)
 extern "C" decltype(cudnnBatchNormalizationForwardTraining) hostgpuTrainBatchNorm;
 extern "C" decltype(cudnnBatchNormalizationBackward) hostgpuUnlearnBatchNorm;

@@ -1,6 +1,6 @@
-// Batch normalisation's Ex calls. Only CUDNN_BATCHNORM_OPS_BN is served, which equals the plain
-// calls. It reads no z, dz, y, activation, workspace or reserve space; the real 9.19 also asks for
-// no bytes of the last two.
+// Batch normalisation's Ex calls. Only CUDNN_BATCHNORM_OPS_BN is supported, with which they do the
+// same as the plain calls. Then z, dz, y, activation, workspace and reserve space are not read. For
+// this operation the real 9.19 library also needs 0 bytes of workspace and reserve space.
 #include "shim/host/cudnn/batch_normalization.h"
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/handle.h"
@@ -67,7 +67,7 @@ cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Like the real library, it does not read the description of x.
+// Like the real library, this function does not read the contents of xDesc.
 cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t bnOps,
     const cudnnActivationDescriptor_t activationDesc, const cudnnTensorDescriptor_t xDesc,

@@ -1,6 +1,6 @@
 // cudnnConvolutionBiasActivationForward: y = activation(alpha1 * conv(x, w) + alpha2 * z + bias).
-// The convolution writes y in y's own type, then one pass adds and clips. 16-bit results are
-// therefore rounded twice, while a fused kernel would round once.
+// The convolution writes y in y's type; a second pass adds and applies the activation. So 16-bit
+// results are rounded twice, whereas a fused kernel would round once.
 #include "shim/host/cudnn/execution.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct Epilogue {
   cudnnTensorStruct y, z, bias;
-  const void* z_data;  // null: nothing to add
+  const void* z_data;  // null: no z is added
   const void* bias_data;
   double alpha2;
   bool relu;
@@ -73,7 +73,7 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
   const cudnnActivationMode_t mode = call.activation->mode;
   HOSTGPU_REFUSE_IF(mode != CUDNN_ACTIVATION_RELU && mode != CUDNN_ACTIVATION_IDENTITY,
                     CUDNN_STATUS_NOT_SUPPORTED);
-  // The documentation allows identity only for IMPLICIT_PRECOMP_GEMM.
+  // The documentation allows identity only with IMPLICIT_PRECOMP_GEMM.
   HOSTGPU_REFUSE_IF(mode == CUDNN_ACTIVATION_IDENTITY &&
                         call.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                     CUDNN_STATUS_NOT_SUPPORTED);
@@ -84,7 +84,8 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
   const double alpha1 = ReadScale(call.alpha1, problem.shape.type);
   const double alpha2 = ReadScale(call.alpha2, problem.shape.type);
   const bool adds_z = alpha2 != 0;
-  // A z in y's place is read as the convolution's beta; anywhere else in y it would be overwritten.
+  // If z is y, the convolution adds it by its beta. If z overlaps y in another way, the convolution
+  // would overwrite z before it is read.
   const bool in_place = adds_z && call.z_data == pointers.y;
   HOSTGPU_REFUSE_IF(in_place && !SameLayout(*call.z, *call.y), CUDNN_STATUS_BAD_PARAM);
 

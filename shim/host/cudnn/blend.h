@@ -1,4 +1,4 @@
-// The last step of most functions: output = alpha * result + beta * output.
+// Computes output = alpha * result + beta * output, the last step of most functions.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
@@ -8,7 +8,7 @@
 
 namespace hostgpu {
 
-// A function's two scaling factors, read when it is called.
+// The two scaling factors of a function, which are read when the function is called.
 struct Scales {
   double alpha, beta;
 };
@@ -17,7 +17,7 @@ inline Scales ReadScales(const void* alpha, const void* beta, DataType type) {
   return {ReadScale(alpha, type), ReadScale(beta, type)};
 }
 
-// If beta is 0, `to` is not read.
+// Sets to = alpha * value + beta * to. If beta is 0, the old value of `to` is not read.
 template <class T>
 void Blend(T& to, const Scales& scales, Accumulator<T> value) {
   const auto alpha = static_cast<Accumulator<T>>(scales.alpha);

@@ -1,4 +1,5 @@
-// The three convolutions. Everything is checked before the call returns; the work is asynchronous.
+// The three convolution functions. They check all arguments before they return; the work is
+// asynchronous.
 #include "shim/host/cudnn/device_memory.h"
 #include "shim/host/cudnn/entry_points.h"
 #include "shim/host/cudnn/handle.h"

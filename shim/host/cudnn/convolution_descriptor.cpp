@@ -1,6 +1,6 @@
-// Convolution descriptors, and the output extents that follow from them. As in
-// tensor_descriptor.cpp, checks, their order and the state after a refusal are the real library's,
-// including 32-bit wrap-around.
+// Functions of cuDNN for convolution descriptors and for the output extents that they determine. As
+// in tensor_descriptor.cpp, the checks, their order and the state after a refused call are those of
+// the real library, including 32-bit wrap-around.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -66,7 +66,8 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t convD
   convDesc->spatial_count = arrayLength;
   convDesc->mode = mode;
   convDesc->compute_type = dataType;
-  // Each value is stored before it is checked, so a refused call leaves it behind.
+  // A value is stored before it is checked, so a refused call changes the descriptor, as in the
+  // real library.
   for (int i = 0; i < arrayLength; ++i) {
     convDesc->pad[i] = padA[i];
     HOSTGPU_REFUSE_IF(padA[i] < 0, CUDNN_STATUS_BAD_PARAM);
@@ -121,15 +122,15 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescri
       inputTensorDesc->dims[1] != Multiply(convDesc->group_count, filterDesc->dims[1]),
       CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // for every value of nbDims
+  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // also if nbDims is too small for this element
   tensorOuputDimA[1] = filterDesc->dims[0];
   for (int i = 2; i < nbDims; ++i) {
     const int stride = convDesc->stride[i - 2];
     const int padded = Add(inputTensorDesc->dims[i], Multiply(2, convDesc->pad[i - 2]));
     const int window = Add(Multiply(filterDesc->dims[i] - 1, convDesc->dilation[i - 2]), 1);
     HOSTGPU_REFUSE_IF(padded < window, CUDNN_STATUS_BAD_PARAM);
-    // A refused setter can leave a stride by which no division is possible; the real library
-    // crashes on it.
+    // A refused setter can leave a stride of 0 or less in the descriptor. The real library crashes
+    // here.
     HOSTGPU_REFUSE_IF(stride <= 0, CUDNN_STATUS_BAD_PARAM);
     tensorOuputDimA[i] = Add(Subtract(padded, window) / stride, 1);
   }

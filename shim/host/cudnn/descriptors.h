@@ -1,7 +1,7 @@
-// The objects behind cuDNN's descriptor handles. Thread-compatible, owned by the application.
-// Setters behave like the real 9.19 library's, including the state after a refused call. That
-// behaviour was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not
-// read.
+// The structs behind cuDNN's descriptor handles. Thread-compatible; the application owns them.
+// Setters behave like those of the real 9.19 library, also in the state after a refused call. That
+// behaviour was found by experiment; tests/unit/host/cudnn/descriptor_conformance_test.cpp compares
+// it with the real library's.
 #pragma once
 
 #include <array>
@@ -12,13 +12,15 @@
 
 namespace hostgpu {
 
-// Returns the bytes of one element as cuDNN counts them (a vector type is one element); 0 for other
-// types.
+// Returns the number of bytes of one element; a vector of a vector type counts as one element, as
+// in cuDNN. Returns 0 for invalid types.
 size_t ElementBytes(cudnnDataType_t type);
 
-// Returns whether tensors and filters accept the type (the three vector types included).
+// Returns true if tensors and filters accept the type. The three vector types are among the
+// accepted ones.
 bool IsTensorType(cudnnDataType_t type);
-// Returns whether the type is one of those three; their elements hold this many channels.
+// IsVectorType returns true for the three vector types. ChannelsPerVector returns the number of
+// channels in one element.
 bool IsVectorType(cudnnDataType_t type);
 int ChannelsPerVector(cudnnDataType_t type);
 
@@ -26,13 +28,14 @@ int ChannelsPerVector(cudnnDataType_t type);
 
 struct cudnnTensorStruct {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;  // only NCHW_VECT_C changes the reported values
+  // The getters' results depend only on whether this is NCHW_VECT_C.
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   int dim_count = 0;
-  std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, channels are counted in vectors
+  std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, dims[1] counts vectors of channels
   std::array<int, CUDNN_DIM_MAX> strides{};
 
-  // Elements from the first to the last addressed one, both included; 0 for an unset descriptor,
-  // and the earlier value after a refused call.
+  // The number of elements from the first to the last addressed one, both included. 0 if the
+  // descriptor was never set; a refused call does not change it.
   int64_t span = 0;
 };
 
@@ -102,13 +105,13 @@ cudnnStatus_t DestroyDescriptor(Struct* descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Writes the value of a getter, if the caller wants it.
+// Stores the value of a getter in `*to`, unless the caller passed null.
 template <class T>
 void Give(T* to, T value) {
   if (to != nullptr) *to = value;
 }
 
-// 32-bit arithmetic that wraps as the real library's does.
+// 32-bit arithmetic that wraps around, as the real library's does.
 inline int Multiply(int a, int b) {
   return static_cast<int>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
 }

@@ -1,4 +1,4 @@
-// Device memory of the library's own, zeroed, and freed with this object.
+// Zeroed device memory that belongs to the library; the destructor frees it.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@ class DeviceBuffer {
     if (address_ != 0) cuMemFree(address_);
   }
 
-  // Returns false, and stays empty, if the device has no room.
+  // Returns false if the device has no room for the buffer or clearing it fails.
   bool Allocate(size_t bytes) {
     if (cuMemAlloc(&address_, bytes) != CUDA_SUCCESS) {
       address_ = 0;

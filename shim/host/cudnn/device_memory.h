@@ -1,6 +1,6 @@
-// Resolves device addresses, and handles wrong ones. On a GPU the kernel would fault and the
-// context be lost; here a line on stderr names the fault, the call fails, and so does every later
-// call in this process. Thread-safe.
+// Converts device addresses to host addresses, and handles wrong addresses. On a GPU the kernel
+// would fault and the context would be lost. Here a line on stderr names the fault, the call fails,
+// and every later call of this process fails too. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,16 @@ namespace hostgpu {
 void ReportDeviceFault(const char* what);
 bool DeviceFaulted();
 
-// When the enqueued work of a call runs: in stream order, or at a replay if the stream captures the
-// call or the call becomes a node of a graph. Nothing touches memory until then.
+// When the enqueued work of a call runs: in stream order, or when a graph is launched, if the
+// stream captures the call or the call becomes a node of a graph. The memory is not accessed
+// before.
 enum class Runs { kNow, kAtReplay };
 
-// The host address of the `bytes` bytes at device `address`, which must lie in one live allocation
-// and be a multiple of `alignment`; `name` is the argument's name. If the call runs now, a wrong
-// address is a reported fault of the device (EXECUTION_FAILED_CUDART); if it runs at a replay, it
-// is an error of the call alone (BAD_PARAM_SIZE_INSUFFICIENT, BAD_PARAM_MISALIGNED_POINTER).
+// Sets `host` to the host address of the `bytes` bytes at the device address `address`. They must
+// be in one live allocation, and the address a multiple of `alignment`. `name` is the argument's
+// name in messages. If the call runs now, a wrong address is a reported fault of the device
+// (EXECUTION_FAILED_CUDART). If it runs at a launch, only the call fails
+// (BAD_PARAM_SIZE_INSUFFICIENT, BAD_PARAM_MISALIGNED_POINTER).
 cudnnStatus_t Resolve(const char* name, const void* address, size_t bytes, size_t alignment,
                       Runs runs, void** host);
 

@@ -1,5 +1,5 @@
-// Functions that visit every element once: add, set, scale, activations, and the bias gradient.
-// Asynchronous, like the convolutions; any strides, fp32, fp16, bf16, fp64.
+// Functions that visit each element once: add, set, scale, activations and the bias gradient. The
+// work is asynchronous. Tensors have any strides and are fp32, fp16, bf16 or fp64.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -41,7 +41,7 @@ A Activate(const cudnnActivationStruct& activation, A x) {
   }
 }
 
-// Returns the derivative of the activation at input x with output y.
+// Returns the derivative of the activation at input x, where y is the output.
 template <class A>
 A Slope(const cudnnActivationStruct& activation, A x, A y) {
   const A coefficient = static_cast<A>(activation.coefficient);
@@ -80,7 +80,7 @@ cudnnStatus_t RequireLike(cudnnTensorDescriptor_t tensor, cudnnTensorDescriptor_
 
 cudnnStatus_t RequireActivation(cudnnActivationDescriptor_t activation) {
   HOSTGPU_REFUSE_IF(activation == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // The documentation allows identity only for the fused convolution.
+  // The documentation allows identity only in the fused convolution.
   HOSTGPU_REFUSE_IF(activation->mode == CUDNN_ACTIVATION_IDENTITY, CUDNN_STATUS_BAD_PARAM);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,5 +1,5 @@
-// What the entry points of the three convolutions share. They differ in their names, in the order
-// of their operands, and in the names of their enumerations and result structs.
+// Code that the functions of the three convolutions share. Those functions differ only in their
+// names, in the order of their operands, and in their enumerations and result structs.
 #pragma once
 
 #include "shim/host/cudnn/execution.h"
@@ -7,8 +7,9 @@
 
 namespace hostgpu {
 
-// The descriptors of a call. Their types say which operation an entry point is for: it takes those
-// of its two inputs before the convolution's, and that of its result behind it.
+// The descriptors of a call. The parameter types of the constructor determine the operation. As in
+// cuDNN's functions, the descriptors of both inputs precede the convolution's, and the result's
+// descriptor follows it.
 struct ConvolutionDescriptors {
   ConvolutionDescriptors(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                          cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y)
@@ -23,7 +24,8 @@ struct ConvolutionDescriptors {
   cudnnStatus_t Describe(Problem* problem) const {
     return hostgpu::Describe(operation, x, w, convolution, y, problem);
   }
-  // The operands come in the order of the descriptors.
+  // Returns the pointers of a call; `first`, `second` and `result` are in the order of the
+  // constructor's descriptors.
   DevicePointers Pointers(const void* first, const void* second, const void* result,
                           void* workspace, size_t workspace_bytes) const {
     switch (operation) {
@@ -46,8 +48,9 @@ struct ConvolutionDescriptors {
 
 }  // namespace hostgpu
 
-// Calls define(name, its short form, the kinds of the descriptors of both inputs and of the result)
-// for each operation.
+// Calls the macro `define` for each operation. Its arguments are the operation's name, the short
+// form of the name, and the kinds of descriptors of the first input, the second input and the
+// result.
 #define HOSTGPU_FOR_EACH_OPERATION(define)                  \
   define(Forward, Fwd, Tensor, Filter, Tensor)              \
       define(BackwardData, BwdData, Filter, Tensor, Tensor) \

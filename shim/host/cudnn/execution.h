@@ -6,7 +6,7 @@
 
 namespace hostgpu {
 
-// Host addresses of a call's operands, whose sizes were checked for the problem.
+// Host addresses of a call's operands, whose sizes Check has checked for the problem.
 struct Operands {
   void* x;
   void* w;
@@ -16,30 +16,30 @@ struct Operands {
   size_t workspace_offered;
 };
 
-// Device pointers as passed by the application.
+// The device pointers that the application passed.
 struct DevicePointers {
   const void* x;
   const void* w;
   const void* y;
   void* workspace;
   size_t workspace_bytes;
-  // Returns the workspace that the call uses: null if it needs none.
+  // Returns the workspace that the call uses; null if the call needs none.
   const void* UsedWorkspace(const Operands& operands) const {
     return operands.workspace_needed > 0 ? workspace : nullptr;
   }
 };
 
-// Algorithm 0 accepts any pointer aligned to its elements, as cuDNN's implicit GEMM does; the
-// others use 16-byte accesses.
+// Returns the alignment that pointers need. For algorithm 0 it is the size of an element, as for
+// cuDNN's implicit GEMM; the other algorithms access 16 bytes at a time.
 size_t RequiredAlignment(const Problem& problem, int algorithm);
 
-// Checks everything that can be refused before a call is enqueued. A workspace one byte too small,
-// or none, is BAD_PARAM_SIZE_INSUFFICIENT (a specific form of BAD_PARAM). For pointers that would
-// fault on a device see Resolve; if that loses the device, all later calls fail, too.
+// Checks everything for which a call can be refused before it is enqueued. A workspace that is
+// missing or too small is BAD_PARAM_SIZE_INSUFFICIENT (a specific form of BAD_PARAM). Resolve
+// handles pointers that would fault on a device; after a reported fault all later calls fail.
 cudnnStatus_t Check(cudnnHandle_t handle, const Problem& problem, int algorithm,
                     const DevicePointers& pointers, Operands* operands);
 
-// Runs the algorithm on the stream's worker. A failure is reported as a device fault.
+// Runs the algorithm; the stream's worker calls this. A failure is reported as a device fault.
 void Execute(const Problem& problem, int algorithm, double alpha, double beta,
              const Operands& operands);
 

@@ -1,5 +1,5 @@
-// Filter descriptors. As in tensor_descriptor.cpp, the checks and the state after a refusal are the
-// real library's.
+// Functions of cuDNN for filter descriptors. As in tensor_descriptor.cpp, the checks and the state
+// after a refused call are those of the real library.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -7,14 +7,14 @@ using namespace hostgpu;
 
 namespace {
 
-// Filters accept every tensor type but plain 32-bit integers.
+// Filters accept all tensor types except INT32.
 bool IsFilterType(cudnnDataType_t type) { return IsTensorType(type) && type != CUDNN_DATA_INT32; }
 
 }  // namespace
 
 int64_t cudnnFilterStruct::Elements() const {
   if (dim_count == 0) return 0;
-  uint64_t elements = 1;  // wraps as in the real library
+  uint64_t elements = 1;  // wraps around as in the real library
   for (int i = 0; i < dim_count; ++i) elements *= static_cast<uint64_t>(int64_t{dims[i]});
   return static_cast<int64_t>(elements);
 }
@@ -65,8 +65,8 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   Give(format, filterDesc->format);
   Give(nbDims, filterDesc->dim_count);
   HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // (The real library writes filterDimA[1] of a vector layout even if fewer dimensions were asked
-  // for.)
+  // For a vector layout, the real library writes filterDimA[1] even if the caller asked for only
+  // one dimension. The stand-in does not.
   for (int i = 0; i < nbDimsRequested; ++i) {
     filterDimA[i] = filterDesc->dims[i];
     if (i == 1 && filterDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {

@@ -1,7 +1,8 @@
-// An artificial cost of data that an engine has not just read.
-// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take that many
-// microseconds longer if its image differs from that of its last run, as if the image were not in
-// the L2 cache. Measuring, which repeats one piece, does not notice this; whole calls do.
+// Adds an artificial cost for data that an engine did not read in its last run.
+// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take this many
+// microseconds longer if its image is not the image of the algorithm's last run, as if the image
+// were not in the L2 cache. Measurements, which repeat one piece, do not include this cost; whole
+// calls do.
 #pragma once
 
 #include <atomic>
@@ -13,12 +14,12 @@ namespace hostgpu {
 
 class FirstTouch {
  public:
-  // `setting` is the variable's value or null; an invalid one is reported on stderr, and costs
-  // nothing. An algorithm has its number in the operation that runs.
+  // `setting` is the variable's value, or null. An invalid value is reported on stderr and ignored.
+  // The algorithm is given by its number in the enumeration of the operation that runs.
   explicit FirstTouch(const char* setting);
 
-  // Returns the additional time of a run. Thread-safe; all streams share the image that was touched
-  // last.
+  // Returns the additional time of a run on `image`. Thread-safe; the image of the last run is
+  // stored once for all streams.
   std::chrono::microseconds Cost(int algorithm, const void* image);
 
  private:
@@ -29,8 +30,8 @@ class FirstTouch {
   std::atomic<const void*> last_{nullptr};
 };
 
-// Called on the stream's worker before a run: takes the additional time. x and y are the run's; the
-// image is dy in backward_data, and x otherwise.
+// Waits for the additional time before a run; the stream's worker calls this. x and y are the
+// operands of the run; the image is dy in backward_data, and x otherwise.
 void PayFirstTouch(Operation operation, int algorithm, const void* x, const void* y);
 
 }  // namespace hostgpu

@@ -1,4 +1,4 @@
-// Handles, and the functions that describe the library.
+// Functions of cuDNN for handles.
 #include "shim/host/cudnn/handle.h"
 
 #include <cuda.h>
@@ -21,7 +21,7 @@ bool BindContext() {
 
 namespace {
 
-// Packs a function as work that the driver runs and releases.
+// Converts a function to work that the driver runs and releases.
 hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work) {
   using Task = std::function<void()>;
   const auto run = [](void* argument) {
@@ -39,7 +39,7 @@ hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work
 
 Runs WhenRuns(cudnnHandle_t handle) {
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  // A stream that cannot be asked is refused when work is enqueued on it.
+  // If the stream cannot be queried, enqueuing work on it will fail anyway.
   if (!BindContext() || cuStreamIsCapturing(handle->stream, &capturing) != CUDA_SUCCESS) {
     return Runs::kNow;
   }
@@ -84,7 +84,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   if (handle == nullptr) return CUDNN_STATUS_SUCCESS;
-  cuCtxSynchronize();  // documented: implies cudaDeviceSynchronize
+  cuCtxSynchronize();  // the documentation says that cudnnDestroy synchronises the device
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }

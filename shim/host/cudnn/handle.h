@@ -1,5 +1,5 @@
-// The cuDNN handle: a device's stream to work on. Used by one thread at a time, as in the real
-// library.
+// The cuDNN handle, which contains the stream for its work. Only one thread at a time may use a
+// handle, as in the real library.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct cudnnContext {
 
 namespace hostgpu {
 
-// Binds a context as the CUDA runtime inside the real library does: the current one, else device
-// 0's primary one. Returns false if there is no device.
+// Binds a context as the CUDA runtime in the real library does: keeps the current context, or else
+// binds device 0's primary context. Returns false if there is no device.
 bool BindContext();
 
-// Says when work that is enqueued now on the handle's stream will run.
+// Returns when work that is enqueued now on the handle's stream will run.
 Runs WhenRuns(cudnnHandle_t handle);
 
-// Runs `work` on the handle's stream in stream order, or records it if the stream captures, and
-// returns at once. `uses` are the device addresses that it uses; null ones are ignored.
+// Runs `work` on the handle's stream in stream order, or records it if the stream captures; returns
+// at once. `uses` are the device addresses that the work uses; null addresses are ignored.
 cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work);
 inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,
@@ -35,14 +35,16 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
   return Enqueue(handle, std::span(uses.begin(), uses.size()), std::move(work));
 }
 
-// Adds `work` as a node of `graph`, or makes its only node run it from now on, if that was made
-// with the same `kernel`. Returns false for a null or another graph.
+// AddToGraph adds `work` to `graph` as a node. UpdateInGraph replaces the work of the only node of
+// `graph`, which was added with the same `kernel`. Both return false if `graph` is null or unknown;
+// UpdateInGraph also returns false for any other graph.
 bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                 std::function<void()> work);
 bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                    std::function<void()> work);
 
-// Runs an entry point's body; no exception may leave a C function.
+// Returns body() for an entry point. Exceptions become status codes, because C callers cannot
+// handle exceptions.
 template <class Body>
 cudnnStatus_t Protect(const Body& body) noexcept {
   try {

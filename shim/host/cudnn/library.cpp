@@ -1,4 +1,4 @@
-// Information about the library: versions, error names, the last error's text.
+// Functions of cuDNN that return versions, names of status codes and the last error's text.
 #include "shim/host/cudnn/api.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -10,7 +10,7 @@ size_t cudnnGetVersion() { return CUDNN_VERSION; }
 
 size_t cudnnGetMaxDeviceVersion() { return CUDNN_MAX_DEVICE_VERSION; }
 
-// Returns the version of the runtime with which the real 9.19 was built.
+// Returns the version of the runtime with which the real 9.19 library was built.
 size_t cudnnGetCudartVersion() { return 13010; }
 
 cudnnStatus_t cudnnGraphVersionCheck() { return CUDNN_STATUS_SUCCESS; }

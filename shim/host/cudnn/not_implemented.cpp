@@ -1,4 +1,4 @@
-// Exports of cuDNN that are not implemented.
+// Answers calls of cuDNN's functions that are not implemented.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/cudnn/refusal.h"

@@ -1,6 +1,7 @@
-// cudnnOpTensor: C = op(alpha1 * A, alpha2 * B) + beta * C, B repeated along its axes of extent 1.
-// Asynchronous; any strides. A and B share a type; C may have another of the same precision class
-// (fp32, fp16, bf16 compute in fp32; fp64 in fp64).
+// cudnnOpTensor: C = op(alpha1 * A, alpha2 * B) + beta * C, where B is repeated along its axes of
+// extent 1. The work is asynchronous. Tensors have any strides. A and B have the same type; C may
+// have another type of the same precision class (fp32, fp16 and bf16 are computed in fp32, fp64 in
+// fp64).
 #include <cmath>
 #include "shim/host/cudnn/blend.h"
 #include "shim/host/cudnn/handle.h"
@@ -93,12 +94,12 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
                             const void* alpha2, const cudnnTensorDescriptor_t bDesc, const void* B,
                             const void* beta, const cudnnTensorDescriptor_t cDesc, void* C) {
   return Protect([&] {
-    // Operations that ignore B still demand one, as in the real library.
+    // B must not be null even for operations that ignore B, as in the real library.
     HOSTGPU_REFUSE_IF(
         AnyNull(handle, opTensorDesc, aDesc, bDesc, cDesc, A, B, C, alpha1, alpha2, beta),
         CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(*aDesc, *bDesc, *cDesc)) return status;
-    // B may be C only if A is, too.
+    // B may be C only if A is C too.
     HOSTGPU_REFUSE_IF(B == C && !(A == C && SameTensor(*aDesc, *cDesc)), CUDNN_STATUS_BAD_PARAM);
     DataType from{}, to{};
     HOSTGPU_REFUSE_IF(!EngineType(aDesc->type, &from) || !EngineType(cDesc->type, &to),

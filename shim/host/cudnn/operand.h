@@ -1,5 +1,5 @@
-// A tensor argument of an elementwise function: its device pointer is checked and resolved to a
-// host address.
+// Checks a tensor argument of an elementwise function, and converts its device pointer to a host
+// address.
 #pragma once
 
 #include "shim/host/cudnn/descriptors.h"
@@ -10,8 +10,9 @@
 
 namespace hostgpu {
 
-// BAD_PARAM for an unset descriptor or null pointer, NOT_SUPPORTED for a type that the engines do
-// not know, Resolve's status for an address that would fault. All elements have one type: `type`.
+// Sets `type` and `host` for the tensor. Returns BAD_PARAM for a null pointer or a descriptor that
+// was never set, NOT_SUPPORTED for negative strides and for types that the engines do not support,
+// and Resolve's status for an address that would fault.
 inline cudnnStatus_t ResolveTensor(cudnnHandle_t handle, const char* name,
                                    cudnnTensorDescriptor_t tensor, const void* address,
                                    DataType* type, void** host) {

@@ -1,6 +1,7 @@
-// Pooling, 2-D and 3-D: maximum, and averages over the whole window or over its part inside the
-// image. Asynchronous; any strides, fp32, fp16, bf16, fp64. The gradient of a maximum goes to the
-// first element of the window that has it, so both maximum modes are deterministic.
+// Pooling in two and three dimensions: the maximum, and the average over the whole window or over
+// its part inside the image. The work is asynchronous. Tensors have any strides and are fp32, fp16,
+// bf16 or fp64. In the gradient of a maximum, the first element of the window that equals the
+// maximum gets the whole gradient, so both maximum modes are deterministic.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -13,7 +14,7 @@
 namespace hostgpu {
 namespace {
 
-// Both passes: dx has the layout of x, dy the layout of y.
+// The arguments of a forward or a backward call. dx has the layout of x, dy the layout of y.
 struct Pooling {
   cudnnPoolingStruct pooling;
   cudnnTensorStruct x_layout, y_layout;
@@ -29,14 +30,14 @@ struct Pooling {
   int axes() const { return pooling.spatial_count; }
 };
 
-// Returns the image's extents and strides alone, in the order of the pooling's axes.
+// Returns the elements from index 2 on: the extents or strides of the spatial axes.
 Extents Spatial(const std::array<int, CUDNN_DIM_MAX>& values) {
   Extents spatial{};
   for (int i = 2; i < CUDNN_DIM_MAX; ++i) spatial[i - 2] = values[i];
   return spatial;
 }
 
-// The part of output `at`'s window that lies inside the image.
+// The part of an output's window that is inside the image; `at` is the output's index.
 struct Window {
   Extents begin{}, extents{};
   int64_t inside = 1, whole = 1;
@@ -59,18 +60,20 @@ struct Window {
   }
 };
 
-// Returns whether a maximum replaces `best` by `value`: the first of equal elements in the window's
-// order wins; the first NaN beats everything, or nothing.
+// Returns true if `value` replaces the maximum `best`. Of equal elements the first one in the
+// window's order stays. With CUDNN_PROPAGATE_NAN the first NaN replaces every number and stays;
+// otherwise a NaN replaces nothing.
 template <class A>
 bool Beats(A value, A best, cudnnNanPropagation_t nan) {
   if (value != value) return nan == CUDNN_PROPAGATE_NAN && best == best;
   return value > best;
 }
 
-// Calls body(window, the output's offset) for every output of one channel of one image.
+// Calls body(window, offset) for each output of one channel of one image; `offset` is the output's.
 template <class Body>
 void ForEachOutput(const Pooling& call, const Body& body) {
-  // The strides select the index itself: one tensor for each axis.
+  // ForEachElement passes offsets, not indices. A tensor with stride 1 on one axis and 0 on all
+  // others has the index on that axis as its offset, so there is one such tensor for each axis.
   std::array<Extents, cudnnPoolingStruct::kMaxSpatial + 1> strides{};
   for (int i = 0; i < call.axes(); ++i) strides[i][i] = 1;
   strides.back() = Spatial(call.y_layout.strides);
@@ -81,14 +84,14 @@ void ForEachOutput(const Pooling& call, const Body& body) {
   });
 }
 
-// Calls body(offset in x and dx, offset in y and dy) for every channel of every image.
+// Calls body(offset in x and dx, offset in y and dy) for each channel of each image.
 template <class Body>
 void ForEachPlane(const Pooling& call, const Body& body) {
   ForEachElement<2>(2, call.x_layout.dims, {call.x_layout.strides, call.y_layout.strides},
                     [&](const auto& at) { body(at[0], at[1]); });
 }
 
-// Returns the divisor of an average.
+// Returns the number by which an average's sum is divided.
 int64_t Count(const Pooling& call, const Window& window) {
   return call.pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? window.whole
                                                                           : window.inside;
@@ -122,7 +125,8 @@ void Backward(const Pooling& call) {
   const int axes = call.axes();
   const Extents dims = Spatial(call.x_layout.dims);
   const Extents strides = Spatial(call.x_layout.strides);
-  // The packed sums of one plane, because windows overlap and a result is rounded once.
+  // The sums of one plane are collected in a packed array of the accumulator's type: windows
+  // overlap, and each result must be rounded only once.
   Extents packed{};
   int64_t elements = 1;
   for (int i = axes - 1; i >= 0; --i) {
@@ -160,8 +164,8 @@ void Backward(const Pooling& call) {
   });
 }
 
-// `y` must have exactly the extents that the descriptors give for `x`. (The real library does not
-// check the image's extents; its results for others are not imitated.)
+// Checks that `y` has exactly the extents that the descriptors give for `x`. The real library does
+// not check the spatial extents; the stand-in does not imitate its results for wrong ones.
 cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
                           cudnnTensorDescriptor_t y) {
   HOSTGPU_REFUSE_IF(x->dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);
@@ -170,7 +174,7 @@ cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescripto
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
   for (int i = 0; i < pooling->spatial_count; ++i) {
-    // This check ensures that every window reaches into the image.
+    // This check ensures that each window contains at least one element of the image.
     HOSTGPU_REFUSE_IF(pooling->pad[i] < 0 || pooling->pad[i] >= pooling->window[i],
                       CUDNN_STATUS_NOT_SUPPORTED);
   }

@@ -1,5 +1,5 @@
-// Pooling descriptors. The order of the checks, and the state after a refused call, are the real
-// library's.
+// Functions of cuDNN for pooling descriptors. The order of the checks and the state after a refused
+// call are those of the real library.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 
@@ -58,7 +58,8 @@ cudnnStatus_t cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t pooling
   Give(mode, poolingDesc->mode);
   Give(maxpoolingNanOpt, poolingDesc->nan_propagation);
   Give(nbDims, poolingDesc->spatial_count);
-  // Writes as many values as were asked for, even if there are fewer.
+  // Writes as many values as the caller asked for, even if the descriptor has fewer, as the real
+  // library does.
   for (int i = 0; i < nbDimsRequested; ++i) {
     if (windowDimA != nullptr) windowDimA[i] = poolingDesc->window[i];
     if (paddingA != nullptr) paddingA[i] = poolingDesc->pad[i];
@@ -83,7 +84,8 @@ cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t p
     outputTensorDimA[1] = Multiply(dims[1], type == CUDNN_DATA_INT8x4 ? 4 : 32);
   }
   for (int i = 0; i < poolingDesc->spatial_count; ++i) {
-    // The distance that a window can move; negative if it is larger than the padded image.
+    // The distance by which the window can move in the padded image; negative if the window is
+    // larger than the padded image.
     const int padded = Add(dims[i + 2], Multiply(2, poolingDesc->pad[i]));
     const int room = Subtract(padded, poolingDesc->window[i]);
     HOSTGPU_REFUSE_IF(room < 0, CUDNN_STATUS_BAD_PARAM);

@@ -48,7 +48,8 @@ bool EngineType(cudnnDataType_t type, DataType* engine_type) {
 
 namespace {
 
-// cuDNN's INT8_CONFIG and INT8_EXT_CONFIG: forward, channels last and in fours, y of int8 or fp32.
+// Describes cuDNN's INT8_CONFIG and INT8_EXT_CONFIG: a forward convolution with NHWC tensors,
+// numbers of channels that are multiples of four, and y of int8 or fp32.
 cudnnStatus_t DescribeInt8(Operation operation, const cudnnTensorStruct& x,
                            const cudnnFilterStruct& w, const cudnnTensorStruct& y,
                            ConvolutionShape* shape) {
@@ -85,7 +86,8 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
   HOSTGPU_REFUSE_IF(!IsComputeTypeFor(shape.type, convolution->compute_type),
                     CUDNN_STATUS_NOT_SUPPORTED);
 
-  // This refuses channels that do not match, and filters larger than the padded image.
+  // This call refuses numbers of channels that do not match, and filters that are larger than the
+  // padded image.
   int expected[CUDNN_DIM_MAX];
   if (cudnnStatus_t status =
           cudnnGetConvolutionNdForwardOutputDim(convolution, x, w, dim_count, expected)) {

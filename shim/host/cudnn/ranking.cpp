@@ -13,7 +13,7 @@
 namespace hostgpu {
 namespace {
 
-// A single run that is shorter than this is unreliable; the fastest of a few then counts.
+// One run that is shorter than this is unreliable; then the fastest of kShortRuns runs counts.
 constexpr float kShortRun_ms = 5;
 constexpr int kShortRuns = 3;
 
@@ -32,7 +32,8 @@ std::vector<RankedAlgorithm> Candidates(const Problem& problem) {
 float MeasureNow(const Problem& problem, int algorithm, const Operands& operands) {
   using Clock = std::chrono::steady_clock;
   float fastest_ms = 0;
-  for (int run = 0; run <= kShortRuns; ++run) {  // run 0 warms caches and loads code
+  // Run 0, which fills caches and loads code, does not count.
+  for (int run = 0; run <= kShortRuns; ++run) {
     const auto start = Clock::now();
     Execute(problem, algorithm, 1, 0, operands);
     const float time_ms = std::chrono::duration<float, std::milli>(Clock::now() - start).count();
@@ -65,7 +66,8 @@ std::vector<RankedAlgorithm> RankByModel(const Problem& problem) {
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers,
                               std::vector<RankedAlgorithm>* ranked) {
-  // Measuring waits for the stream, which would break its capture.
+  // Measuring waits for the stream. A capturing stream cannot wait: cuStreamSynchronize then fails
+  // and invalidates the capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   HOSTGPU_REFUSE_IF(!BindContext(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   cuStreamIsCapturing(handle->stream, &capturing);

@@ -1,4 +1,4 @@
-// Ranks the algorithms that serve a problem by speed, modelled or measured.
+// Ranks an operation's algorithms by modelled or measured speed.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,20 @@ namespace hostgpu {
 
 struct RankedAlgorithm {
   int algorithm;
-  cudnnStatus_t status;  // why it cannot run; SUCCESS if it can
+  cudnnStatus_t status;  // SUCCESS, or the reason why the algorithm cannot run
   float time_ms;         // -1 if it was not measured
-  size_t memory;         // the answer of the WorkspaceSize query
+  size_t memory;         // the workspace that the algorithm needs, in bytes
   bool deterministic;
 };
 
-// Ranks every algorithm of the operation. Those that serve the problem come first: blocked layouts,
-// which need workspace, before the one that needs none. Nothing runs.
+// Ranks all algorithms of the operation without running them. Algorithms that support the problem
+// precede the others; among them, blocked layouts, which need workspace, precede the algorithm that
+// needs none.
 std::vector<RankedAlgorithm> RankByModel(const Problem& problem);
 
-// Every algorithm, run on the handle's stream into the caller's buffers, the fastest first. Those
-// that need more than the given workspace (ALLOC_FAILED), or better aligned pointers
-// (NOT_SUPPORTED), follow. Returns early, with the status, for a pointer that would fault.
+// Runs each algorithm on the handle's stream with the caller's buffers, and ranks them by time.
+// Algorithms that need more than the given workspace (ALLOC_FAILED) or better aligned pointers
+// (NOT_SUPPORTED) follow at the end. Returns the error status for a pointer that would fault.
 // Synchronous.
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers, std::vector<RankedAlgorithm>* ranked);

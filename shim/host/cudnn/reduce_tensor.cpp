@@ -1,5 +1,6 @@
-// cudnnReduceTensor: C = alpha * reduce(A) + beta * C, over the axes along which C has extent 1, in
-// the order of A's elements. Only sums, in fp32 (fp64 for fp64). Asynchronous; any strides.
+// cudnnReduceTensor: C = alpha * reduce(A) + beta * C over the axes on which C has extent 1, in the
+// order of A's elements. Only sums are supported. They are computed in fp64 for fp64 and otherwise
+// in fp32. The work is asynchronous. Tensors have any strides.
 #include <vector>
 
 #include "shim/host/cudnn/blend.h"
@@ -19,8 +20,8 @@ struct Reduction {
 
 template <class T>
 void Reduce(const Reduction& reduction) {
-  // The extents of the axes that C has, and of the axes that are summed over, both with the rank of
-  // A.
+  // `kept` has the extents of A on the axes of the result, and 1 on the summed axes; `summed` has
+  // A's extents on the summed axes, and 1 elsewhere.
   Extents kept = reduction.a.dims, summed = reduction.a.dims;
   for (int i = 0; i < reduction.a.dim_count; ++i) {
     (reduction.c.dims[i] == 1 ? kept : summed)[i] = 1;
@@ -48,7 +49,7 @@ cudnnStatus_t CheckReduction(const cudnnReduceTensorStruct* reduction, const cud
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Like the real library, it demands room for partial sums.
+// The stand-in needs no workspace, but like the real library it demands room for partial sums.
 size_t WorkspaceOf(const cudnnTensorStruct& c) {
   size_t results = 1;
   for (int i = 0; i < c.dim_count; ++i) results *= static_cast<size_t>(c.dims[i]);

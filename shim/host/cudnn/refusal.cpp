@@ -5,8 +5,7 @@
 namespace hostgpu {
 namespace {
 
-// The condition is not owned: conditions are string literals, or texts that live as long as the
-// thread.
+// Points to a string literal, or to a text that exists as long as the thread.
 thread_local const char* last_condition = "";
 
 }  // namespace

@@ -1,15 +1,16 @@
-// Refusals of the stand-in: the status, and the failed condition for cudnnGetLastErrorString. One
-// message a thread, as in the real library.
+// Refuses calls of the stand-in: returns the status, and stores the failed condition for
+// cudnnGetLastErrorString. There is one message per thread, as in the real library.
 #pragma once
 
 #include "shim/host/cudnn/api.h"
 
 namespace hostgpu {
 
-// Keeps `condition`, which is not copied, as this thread's last error and returns `status`.
+// Stores `condition` as this thread's last error and returns `status`. The text is not copied, so
+// it must stay valid.
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
 
-// Writes this thread's last error to `message` and forgets it.
+// Copies this thread's last error to `message` and clears it.
 void TakeLastError(char* message, size_t capacity);
 
 template <class... Pointers>

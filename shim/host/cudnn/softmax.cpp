@@ -1,5 +1,5 @@
-// Softmax and its gradient, over the channels of every pixel or over whole images. Asynchronous;
-// any strides, fp32, fp16, bf16, fp64.
+// Softmax and its gradient, over the channels of each pixel or over whole images. The work is
+// asynchronous. Tensors have any strides and are fp32, fp16, bf16 or fp64.
 #include <cmath>
 #include <limits>
 
@@ -16,11 +16,12 @@ struct Softmax {
   cudnnSoftmaxMode_t mode;
   cudnnTensorStruct y_layout, x_layout;  // dy has the layout of y, dx the layout of x
   Scales scales;
-  const void* from;   // x; backward: y
-  const void* slope;  // backward: dy
-  void* to;           // y; backward: dx
+  const void* from;   // forward: x; backward: y
+  const void* slope;  // backward: dy; forward: unused
+  void* to;           // forward: y; backward: dx
 
-  // Inner returns the extents of one sum; Outer returns the extents of the places where sums start.
+  // Inner returns the extents of the elements of one sum. Outer returns the extents of the first
+  // elements of all sums.
   Extents Inner() const {
     Extents dims = x_layout.dims;
     dims[0] = 1;
@@ -44,7 +45,8 @@ void Forward(const Softmax& call) {
   ForEachElement(rank, call.Outer(), strides, [&](const auto& start) {
     const T* x = static_cast<const T*>(call.from) + start[0];
     T* y = static_cast<T*>(call.to) + start[1];
-    // "fast" subtracts no maximum, and so overflows earlier than the other algorithms.
+    // CUDNN_SOFTMAX_FAST does not subtract the maximum, so it overflows for smaller inputs than the
+    // other algorithms.
     A largest = 0;
     if (call.algorithm != CUDNN_SOFTMAX_FAST) {
       largest = -std::numeric_limits<A>::infinity();
@@ -63,7 +65,7 @@ void Forward(const Softmax& call) {
   });
 }
 
-// dx = y (dy - sum(y dy)); of the logarithm: dx = dy - exp(y) sum(dy).
+// Computes dx = y * (dy - sum(y * dy)), or for the logarithm dx = dy - exp(y) * sum(dy).
 template <class T>
 void Backward(const Softmax& call) {
   using A = Accumulator<T>;

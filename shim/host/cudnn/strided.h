@@ -1,4 +1,4 @@
-// Walks the elements of several tensors of one shape, each with its own strides.
+// Visits the elements of several tensors that have the same shape and different strides.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace hostgpu {
 
 using Extents = std::array<int, CUDNN_DIM_MAX>;
 
-// Calls body(offsets) for every index of `dims` (rank >= 1): offsets[t] is the element's offset in
+// Calls body(offsets) for each index of `dims` (rank >= 1); offsets[t] is the element's offset in
 // tensor t.
 template <size_t N, class Body>
 void ForEachElement(int rank, const Extents& dims, const std::array<Extents, N>& strides,
@@ -30,7 +30,7 @@ void ForEachElement(int rank, const Extents& dims, const std::array<Extents, N>&
   }
 }
 
-// Strides of `small` when it is repeated along its dimensions of extent 1.
+// Returns the strides with which `small` is repeated along its dimensions of extent 1.
 inline Extents BroadcastStrides(const cudnnTensorStruct& small) {
   Extents strides = small.strides;
   for (int i = 0; i < small.dim_count; ++i) {
@@ -47,7 +47,7 @@ inline bool SameShape(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Returns whether both have the same shape, type and place of every element.
+// Returns true if both tensors have the same type, shape and strides.
 inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   if (a.type != b.type || !SameShape(a, b)) return false;
   for (int i = 0; i < a.dim_count; ++i) {
@@ -56,7 +56,7 @@ inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Returns whether each dimension of `small` equals that of `large` or is 1.
+// Returns true if each dimension of `small` is 1 or equals the dimension of `large`.
 inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
   if (small.dim_count != large.dim_count) return false;
   for (int i = 0; i < small.dim_count; ++i) {
@@ -65,7 +65,8 @@ inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& 
   return true;
 }
 
-// Returns whether it has one value per channel: the second dimension of `of`, all others 1.
+// Returns true if `tensor` has one value per channel of `of`: its second dimension equals that of
+// `of`, and all its other dimensions are 1.
 inline bool IsPerChannel(const cudnnTensorStruct& tensor, const cudnnTensorStruct& of) {
   if (!Broadcasts(tensor, of)) return false;
   for (int i = 0; i < tensor.dim_count; ++i) {

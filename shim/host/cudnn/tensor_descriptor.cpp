@@ -1,5 +1,5 @@
-// Tensor descriptors. The order of the checks, and the state after a refused call, are the real
-// library's.
+// Functions of cuDNN for tensor descriptors. The order of the checks and the state after a refused
+// call are those of the real library.
 #include <climits>
 #include <cstdlib>
 #include "shim/host/cudnn/descriptors.h"
@@ -56,7 +56,7 @@ int64_t Span(const cudnnTensorStruct& tensor) {
   return span;
 }
 
-// Stores values before it refuses them: the real descriptors keep them, too.
+// Values are stored before a later one is refused, as in the real library.
 cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims, const int* dimA,
                     const int* strideA) {
   tensor.type = type;
@@ -72,15 +72,15 @@ cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Packed strides: the last dimension is contiguous or, for NHWC, the channels are.
+// Sets packed strides: the last dimension has stride 1, or with `channels_last` the channels have.
 void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides) {
   strides[nbDims - 1] = channels_last ? dims[1] : 1;
   for (int i = nbDims - 2; i >= (channels_last ? 2 : 0); --i) {
     strides[i] = Multiply(strides[i + 1], dims[i + 1]);
   }
   if (channels_last) {
-    // With two dimensions the channel is also the last dimension. The real library reads past its
-    // array there, so any answer will do.
+    // With two dimensions the channels are also the last dimension. There the real library reads
+    // beyond its array, so its result is not imitated.
     strides[0] = nbDims > 2 ? Multiply(strides[2], dims[2]) : dims[1];
     if (nbDims > 2) strides[1] = 1;
   }
@@ -155,7 +155,7 @@ cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t tensorDesc,
   HOSTGPU_REFUSE_IF(nbDims < 2, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(dimA[1] % ChannelsPerVector(dataType), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(!IsTensorType(dataType), CUDNN_STATUS_BAD_PARAM);
-  // The real library sets the layout before it checks the number of dimensions.
+  // The real library stores the layout before it checks the number of dimensions.
   tensorDesc->format = format;
   if (cudnnStatus_t status = CheckForm(dataType, nbDims)) return status;
   std::array<int, CUDNN_DIM_MAX> dims{};
@@ -171,7 +171,8 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
   Give(dataType, tensorDesc->type);
   Give(nbDims, tensorDesc->dim_count);
   const bool vectors = tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C;
-  // (The real library scales dimA[1] of a vector layout even if fewer dimensions were asked for.)
+  // For a vector layout, the real library multiplies dimA[1] even if the caller asked for only one
+  // dimension. The stand-in does not.
   for (int i = 0; i < nbDimsRequested && i < tensorDesc->dim_count; ++i) {
     if (dimA != nullptr) {
       dimA[i] = tensorDesc->dims[i];
@@ -188,7 +189,8 @@ cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensorDes
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   Give(dataType, tensorDesc->type);
   Give(n, tensorDesc->dims[0]);
-  // Other types may have the vector layout, but their channels are not counted here.
+  // A descriptor with the vector layout may have another type. Then the number of channels per
+  // element is unknown.
   int channels_per_element = 1;
   if (tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
     HOSTGPU_REFUSE_IF(!IsVectorType(tensorDesc->type), CUDNN_STATUS_BAD_PARAM);

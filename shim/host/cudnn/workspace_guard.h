@@ -1,6 +1,6 @@
-// Checks that workspace promises are kept: the bytes that an algorithm asked for are overwritten
-// before it runs (nothing may survive in them), and the caller's bytes behind them must stay
-// unchanged.
+// Checks that algorithms use only the workspace that they asked for. Before an algorithm runs, the
+// bytes that it asked for are overwritten, so that it cannot rely on earlier contents. Afterwards
+// the bytes behind them must be unchanged.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ class WorkspaceGuard {
   static constexpr unsigned char kPattern = 0xA5;
   static constexpr size_t kGuardBytes = 256;
 
-  // `workspace` holds `offered` bytes, of which the algorithm asked for the first `needed`. Bytes
-  // behind `offered` are not looked at: they may be another stream's.
+  // `workspace` has `offered` bytes; the algorithm asked for the first `needed` of them. Bytes
+  // behind `offered` are not checked, because another stream may use them.
   WorkspaceGuard(void* workspace, size_t needed, size_t offered);
 
-  // Returns false if the algorithm wrote behind the bytes that it asked for; these are restored.
+  // Returns false if the algorithm wrote behind the bytes that it asked for; restores those bytes.
   bool RestoreBehind();
 
  private:

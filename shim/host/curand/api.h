@@ -1,5 +1,5 @@
-// The part of cuRAND's interface that is implemented. Declared here as in curand.h, because some
-// installations of CUDA's headers lack that file; all other symbols of the library are hidden.
+// The implemented part of cuRAND's interface. The declarations repeat curand.h, because some
+// installations of CUDA's headers lack that file. All other symbols of the library are hidden.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ enum curandStatus_t {
 };
 
 #pragma GCC visibility push(default)
-// `type` is a curandRngType_t.
+// `type` is a value of curandRngType_t.
 curandStatus_t curandCreateGenerator(curandGenerator_st** generator, int type);
 curandStatus_t curandDestroyGenerator(curandGenerator_st* generator);
 curandStatus_t curandSetStream(curandGenerator_st* generator, CUstream_st* stream);

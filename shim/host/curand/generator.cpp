@@ -1,5 +1,5 @@
-// Pseudo-random generators on device memory, in stream order. As in the real library, one thread at
-// a time uses a generator.
+// Generators of pseudo-random numbers, which write to device memory in stream order. As in the real
+// library, only one thread at a time may use a generator.
 #include <cuda.h>
 
 #include <new>
@@ -15,9 +15,9 @@ struct curandGenerator_st {
 
 namespace {
 
-constexpr int kFirstPseudo = 100, kFirstQuasi = 200;  // curandRngType_t
+constexpr int kFirstPseudo = 100, kFirstQuasi = 200;  // values of curandRngType_t
 
-// Calls fill(place, numbers) in stream order to write the next `count` numbers to `output`.
+// Enqueues fill(place, output), which writes the next `count` numbers.
 template <class Fill>
 curandStatus_t Generate(curandGenerator_st* generator, float* output, size_t count,
                         const Fill& fill) {

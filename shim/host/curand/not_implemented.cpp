@@ -1,4 +1,5 @@
-// Exports of cuRAND that are not implemented. It has no "not supported"; this is the nearest error.
+// Answers calls of cuRAND's functions that are not implemented. cuRAND has no status for "not
+// supported"; CURAND_STATUS_ARCH_MISMATCH is the nearest one.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/curand/api.h"

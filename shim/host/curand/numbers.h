@@ -1,5 +1,6 @@
-// A sequence of random numbers in which each is computed from its place, so the number of calls
-// that draw it does not matter. It differs from all of cuRAND's sequences. Pure functions.
+// A sequence of random numbers. Each number is computed from its position, so it does not matter in
+// how many calls the numbers are drawn. The sequence differs from all sequences of cuRAND. Pure
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +8,17 @@
 
 namespace hostgpu::random {
 
-// Begins at place `first` of the sequence of `seed`.
+// A position in the sequence of `seed`.
 struct Place {
   uint64_t seed = 0;
   uint64_t first = 0;
 };
 
-// Draws numbers in (0, 1].
+// Writes `count` numbers in (0, 1].
 void Uniform(Place place, float* output, size_t count);
 
-// `count` is even: numbers come in pairs, from two draws.
+// Writes `count` normally distributed numbers. `count` must be even, because the method makes
+// pairs.
 void Normal(Place place, float mean, float deviation, float* output, size_t count);
 
 }  // namespace hostgpu::random

@@ -33,9 +33,9 @@ Half ToHalf(float value) {
   uint32_t half;
   if (bits > 0x7f800000u) {
     half = 0x7e00u | ((bits >> 13) & 0x3ffu);
-  } else if (bits >= 0x477ff000u) {  // rounds to 65520 and above
+  } else if (bits >= 0x477ff000u) {  // 65520 and more: rounds to infinity
     half = 0x7c00u;
-  } else if (bits < 0x38800000u) {  // subnormal: let the adder round at 2^-24
+  } else if (bits < 0x38800000u) {  // below 2^-14: adding 0.5f rounds to a multiple of 2^-24
     float magnitude;
     std::memcpy(&magnitude, &bits, sizeof magnitude);
     magnitude += 0.5f;
@@ -69,7 +69,8 @@ __attribute__((target("avx,f16c"))) void NarrowF16c(const float* from, Half* to,
   for (; i < count; ++i) to[i] = ToHalf(from[i]);
 }
 
-// Every processor with AVX2 has F16C, which older compilers cannot ask for by name.
+// Returns true if the processor has F16C. Every processor with AVX2 has it, and older compilers do
+// not accept the name "f16c".
 bool HasF16c() {
   static const bool has = __builtin_cpu_supports("avx2");
   return has;

@@ -1,5 +1,5 @@
-// The element types of tensors and their conversion to the type the engines compute in:
-// fp32 for fp32, fp16 and bf16; fp64 for fp64 and integers, whose products it sums exactly.
+// The element types of tensors, and their conversion to the type in which the engines compute: fp32
+// for fp32, fp16 and bf16; fp64 for fp64 and for integers, whose products are then summed exactly.
 // Rounding is to nearest, ties to even.
 #pragma once
 
@@ -28,8 +28,7 @@ using Accumulator =
 float ToFloat(Half value);
 Half ToHalf(float value);
 
-// Conversions of runs of elements, written once for each type because fp16 has an instruction for
-// it.
+// Convert `count` elements. They are no templates because fp16 has its own instructions.
 void Widen(const Half* from, float* to, int64_t count);
 void Narrow(const float* from, Half* to, int64_t count);
 
@@ -59,7 +58,8 @@ inline void Store(Bfloat16& to, float value) { to = ToBfloat16(value); }
 inline void Store(float& to, float value) { to = value; }
 inline void Store(double& to, double value) { to = value; }
 
-// A value that an integer cannot hold becomes its nearest value; not a number becomes 0.
+// Stores the integer nearest to `value`. A value outside the type's range becomes the nearest value
+// of the type, and NaN becomes 0.
 template <class Integer>
 void StoreInteger(Integer& to, double value) {
   constexpr double kLeast = std::numeric_limits<Integer>::min();
@@ -70,7 +70,7 @@ void StoreInteger(Integer& to, double value) {
 inline void Store(int8_t& to, double value) { StoreInteger(to, value); }
 inline void Store(int32_t& to, double value) { StoreInteger(to, value); }
 
-// to[i] = from[i * from_stride], widened.
+// Sets to[i] = from[i * from_stride] for i < count, converted to the accumulator type.
 template <class T>
 void LoadRun(const T* from, int64_t from_stride, Accumulator<T>* to, int64_t count) {
   if (from_stride != 1) {
@@ -82,8 +82,8 @@ void LoadRun(const T* from, int64_t from_stride, Accumulator<T>* to, int64_t cou
   }
 }
 
-// to[i * to_stride] = alpha * from[i * from_stride] + beta * to[i * to_stride], narrowed once; A
-// may be wider than the type's accumulator. If beta is 0, `to` is not read.
+// Sets to[i * to_stride] = alpha * from[i * from_stride] + beta * to[i * to_stride], and rounds
+// each result once. A may be wider than the accumulator type of T. If beta is 0, `to` is not read.
 template <class A, class T>
 void BlendRun(const A* from, int64_t from_stride, T* to, int64_t to_stride, int64_t count,
               std::type_identity_t<A> alpha, std::type_identity_t<A> beta) {
@@ -105,7 +105,7 @@ void BlendRun(const A* from, int64_t from_stride, T* to, int64_t to_stride, int6
   }
 }
 
-// Calls body(T{}) with the storage type T of `type`, which must not be an integer type.
+// Calls body(T{}), where T is the element type for `type`. `type` must not be an integer type.
 template <class Body>
 auto WithElement(DataType type, const Body& body) {
   switch (type) {
@@ -121,7 +121,7 @@ auto WithElement(DataType type, const Body& body) {
   return body(float{});
 }
 
-// WithElement for all types, integers included.
+// Does the same as WithElement, also for integer types.
 template <class Body>
 auto WithNumber(DataType type, const Body& body) {
   switch (type) {

@@ -8,7 +8,8 @@
 namespace hostgpu {
 namespace {
 
-// Algorithm numbers are the enumerators of cuDNN's enumeration for each operation.
+// Returns the oneDNN variant of an algorithm, which is given by its number in cuDNN's enumeration
+// for the operation.
 std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
   if (algorithm == 1) return OnednnVariant::kBlocked;
   if (algorithm == 2 && operation == Operation::kForward) return OnednnVariant::kPlain;
@@ -39,7 +40,7 @@ bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, vo
   }
   const auto variant = VariantOf(shape.operation, algorithm);
   if (!variant) return false;
-  // A plain-layout primitive writes directly into y, which it cannot blend.
+  // In the plain layout, oneDNN's primitive writes to y itself, so it cannot add beta * y.
   if (*variant == OnednnVariant::kPlain && (alpha != 1 || beta != 0)) {
     return OnednnWorkspaceBytes(shape, *variant) && RunImplicitGemm(shape, alpha, x, w, y, beta);
   }

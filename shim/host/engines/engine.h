@@ -1,6 +1,6 @@
-// The engines of the stand-in cuDNN: one convolution on host memory, with a choice of algorithms.
-// Pure functions on caller-owned memory, thread-safe; only the output and the workspace are
-// written. They compute through oneDNN. Accumulation is fp32 (fp64 for fp64 and int8 data).
+// The engines of the stand-in cuDNN. They compute one convolution on host memory with a choice of
+// algorithms, by oneDNN. Pure functions on memory of the caller, thread-safe; they write only the
+// output and the workspace. Sums are fp32 (fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>
@@ -18,13 +18,14 @@ constexpr size_t BytesOf(DataType type) {
   return kBytes[static_cast<int>(type)];
 }
 
-// Up to three spatial dimensions, axis order d, h, w; 2-D problems use d = 1 everywhere.
+// A convolution with up to three spatial dimensions, in the order d, h, w. With two dimensions, all
+// values for d are those of an axis of extent 1.
 struct ConvolutionShape {
   Operation operation;
-  DataType type;  // of x, w and y; for kInt8, of x and w
+  DataType type;  // type of x, w and y; for kInt8, of x and w only
   int64_t n, c, k, groups;
   std::array<int64_t, 3> x, w, y;         // spatial extents of image, filter, output
-  std::array<int64_t, 3> pad, upper_pad;  // before the first pixel, behind the last one
+  std::array<int64_t, 3> pad, upper_pad;  // padding before the first pixel and behind the last one
   std::array<int64_t, 3> stride, dilation;
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w
@@ -37,14 +38,15 @@ inline DataType ResultType(const ConvolutionShape& shape) {
   return shape.type == DataType::kInt8 ? shape.int8_result : shape.type;
 }
 
-// Algorithm numbers are cuDNN's own for each operation:
+// Algorithm numbers are those of cuDNN's enumeration for each operation:
 //   0  implicit GEMM: no workspace, every shape and type, pointers aligned to an element
 //   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
 //   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
 //      (of oneDNN 2 with AVX-512: oneDNN 3 has none for x86)
-// All but 0 need pointers aligned to 16 bytes. Only forward algorithm 1 serves int8: implicit GEMM,
-// exact, without workspace; a value outside the result's type becomes its nearest value.
+// All but 0 need pointers that are aligned to 16 bytes. int8 is supported only by forward algorithm
+// 1, which is then an implicit GEMM without workspace. Its sums are exact; a value outside the
+// result's type becomes the nearest value of that type.
 constexpr int kAlgorithmCount = 8;
 
 constexpr int WinogradOf(Operation operation) {
@@ -52,15 +54,15 @@ constexpr int WinogradOf(Operation operation) {
   return kAlgorithms[static_cast<int>(operation)];
 }
 
-// Returns the bytes of workspace that algorithm `algorithm` needs; nullopt if it does not serve
-// this shape.
+// Returns the bytes of workspace that `algorithm` needs; nullopt if it does not support this shape.
 std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm);
 
 bool IsDeterministic(const ConvolutionShape& shape, int algorithm);
 
-// forward: y = alpha*conv(x, w) + beta*y; backward_data: x = alpha*... + beta*x; backward_filter: w
-// = alpha*... + beta*w. If beta is 0, the output is not read. `workspace` holds WorkspaceBytes
-// bytes. Returns false if the engine cannot run (a fault of the caller or of oneDNN).
+// Computes, with conv the operation's convolution: y = alpha * conv(x, w) + beta * y for forward, x
+// = alpha * conv(w, y) + beta * x for backward_data, w = alpha * conv(x, y) + beta * w for
+// backward_filter. If beta is 0, the output is not read. `workspace` has WorkspaceBytes bytes.
+// Returns false if the engine cannot run because of an error of the caller or of oneDNN.
 bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
          double beta, void* workspace);
 

@@ -12,8 +12,8 @@ bool Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, c
                     beta, c, ldc) == dnnl_success;
 }
 
-// oneDNN has no fp64. Plain loops with a vectorised inner one suffice for a type that is not used
-// for training.
+// oneDNN does not support fp64. Plain loops with a vectorised innermost loop are fast enough,
+// because fp64 is not used for training.
 bool Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
           int64_t lda, const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
   for (int64_t i = 0; i < m; ++i) {

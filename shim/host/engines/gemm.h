@@ -1,7 +1,7 @@
 // Row-major matrix products on one tile: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, with beta
-// 0 or 1; op transposes if the flag says so. `ld` is the distance of rows as stored. Inside a
-// parallel loop they run on the calling thread alone. They return false if oneDNN refuses (out of
-// memory).
+// 0 or 1. op transposes the matrix if its flag is true. lda, ldb and ldc are the distances between
+// stored rows. Inside a parallel loop the functions use only the calling thread. They return false
+// if oneDNN reports an error (out of memory).
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,9 @@
 namespace hostgpu {
 namespace {
 
-// The scratch of a thread: a tile of the result, one of the operand that is not gathered, and one
-// of patches. Together they have at most kScratchBytes, which stay in the second-level cache.
+// The scratch memory of a thread: a tile of the result, a tile of the operand that is not gathered,
+// and a tile of patches. Together they have at most kScratchBytes, so that they stay in the
+// second-level cache.
 template <class Acc>
 struct Scratch {
   static constexpr int64_t kTotal = kScratchBytes / sizeof(Acc);
@@ -25,8 +26,8 @@ struct Scratch {
   Acc* patches = operand + kOperand;
 };
 
-// Returns the largest length, at most `limit`, that cuts `total` into nearly equal parts; a
-// multiple of 16 if the parts are long.
+// Returns a length, at most `limit`, that divides `total` into nearly equal parts. If `total`
+// exceeds `limit`, the length is rounded up to a multiple of 16.
 int64_t Part(int64_t total, int64_t limit) {
   if (total <= limit) return std::max<int64_t>(total, 1);
   const int64_t parts = (total + limit - 1) / limit;
@@ -48,8 +49,8 @@ FilterStrides StridesOfFilter(const ConvolutionShape& shape) {
           shape.w[2] * tap, tap};
 }
 
-// Computes y from x and w, or x from y and w. For every pixel of the result, whose elements are of
-// type R, it sums over source channels and taps.
+// Computes y from x and w, or x from y and w. Each pixel of the result, whose elements have type R,
+// is a sum over source channels and filter taps.
 template <class T, class R = T>
 class GatheringProduct {
   using Acc = Accumulator<T>;
@@ -65,7 +66,8 @@ class GatheringProduct {
         result_strides_(forward_ ? shape.y_strides : shape.x_strides),
         filter_strides_(StridesOfFilter(shape)),
         group_filter_stride_(filter_strides_.k * (shape.k / shape.groups)),
-        // If the gathered order is the order of w's memory, forward multiplies with w in place.
+        // If the gathered order equals the order of w in memory, forward multiplies with w without
+        // a copy.
         tap_major_(forward_ ? shape.filter_nhwc : source_strides_[1] == 1),
         columns_(tap_major_ && source_strides_[1] == 1 && source_channels_ > 1),
         filter_in_place_(forward_ && std::is_same_v<T, Acc>),
@@ -83,7 +85,7 @@ class GatheringProduct {
 
     int64_t channels = Part(result_channels_, 512);
     const int64_t pixels_limit = std::min<int64_t>(Scratch<Acc>::kResult / channels, 768);
-    // Small images are combined; a large image is cut.
+    // Several small images form one tile; a large image is divided into tiles.
     const int64_t images = image * 2 <= pixels_limit ? pixels_limit / image : 1;
     const int64_t pixels = images > 1 ? images * image : Part(image, pixels_limit);
     const int64_t batches = Parts(geometry.images, images);
@@ -129,7 +131,7 @@ class GatheringProduct {
                                 source_strides_};
     const T* filter = filter_ + tile.group * group_filter_stride_ +
                       tile.first_channel * (forward_ ? filter_strides_.k : filter_strides_.c);
-    // If no tap reaches these pixels, the sum is empty.
+    // If no filter tap reads a source pixel for this tile, each sum has no terms.
     if (depth == 0) std::fill(scratch.result, scratch.result + tile.channels * tile.pixels, Acc{0});
     for (int64_t first = 0; first < depth; first += tile.depth_part) {
       const int64_t part = std::min(tile.depth_part, depth - first);
@@ -212,10 +214,10 @@ class GatheringProduct {
   R* result_;
 };
 
-constexpr int64_t kSmallImage = 96;  // pixels
+constexpr int64_t kSmallImage = 96;  // number of pixels
 
-// Returns whether each channel of y is one run of memory that is long enough to multiply with in
-// place.
+// Returns true if each channel of y is contiguous in memory and long enough to be multiplied
+// without a copy.
 bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   int64_t run = 1;
   for (int axis = 2; axis >= 0; --axis) {
@@ -225,8 +227,8 @@ bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   return run >= kSmallImage && shape.y_strides[1] >= run;
 }
 
-// Computes w from x and y. A task owns a tile of w and walks over the whole batch, so the sum stays
-// in one fp32 tile and is rounded to the filter's type once.
+// Computes w from x and y. A task computes one tile of w over the whole batch, so the sums stay in
+// one tile of the accumulator's type and are rounded only once.
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;
@@ -243,7 +245,8 @@ class FilterProduct {
         y_in_place_(std::is_same_v<T, Acc> && HasLargeGaplessPlanes(shape)),
         patches_of_x_(ForwardGeometry(shape)),
         pixels_of_y_(IdentityGeometry(shape)),
-        // The rows are in the order of w's memory, so that a tile's rows are stored as runs.
+        // The rows are in the order of w in memory, so that a tile's rows can be stored as
+        // contiguous runs.
         x_rows_(PatchRows(patches_of_x_, channels_, shape.filter_nhwc)),
         y_rows_(PatchRows(pixels_of_y_, filters_, true)),
         alpha_(alpha),
@@ -262,7 +265,8 @@ class FilterProduct {
     const int64_t image = patches_of_x_.PixelsPerImage();
     int64_t limit = Scratch<Acc>::kPatches / width;
     if (!y_in_place_) limit = std::min(limit, Scratch<Acc>::kOperand / filters);
-    // Small images are combined so that the products are deep enough to be worth packing for.
+    // Small images are combined, so that a product has enough depth to outweigh the cost of
+    // packing.
     const int64_t batch = image >= kSmallImage ? image : image * patches_of_x_.images;
     const int64_t pixels = Part(batch, limit);
     return ParallelFor(groups_ * filter_tiles * width_tiles, [&](int64_t task) {
@@ -338,7 +342,7 @@ class FilterProduct {
   const int64_t channels_, filters_, groups_;
   const std::array<int64_t, 5> x_strides_, y_strides_;
   const bool columns_, y_columns_;
-  const bool y_in_place_;  // fp32 planes without gaps are multiplied in place
+  const bool y_in_place_;  // contiguous fp32 planes are multiplied without a copy
   const PatchGeometry patches_of_x_, pixels_of_y_;
   const std::vector<PatchRow> x_rows_, y_rows_;
   const Acc alpha_, beta_;

@@ -37,7 +37,7 @@ Key KeyOf(const ConvolutionShape& s, OnednnVariant variant) {
   return key;
 }
 
-// The most recently used plans, including those that oneDNN does not offer (null).
+// Caches the most recently used plans. A null plan means that oneDNN has no such primitive.
 class PlanCache {
  public:
   SharedPlan Find(const ConvolutionShape& shape, OnednnVariant variant) {
@@ -49,8 +49,8 @@ class PlanCache {
         return found->second->second;
       }
     }
-    // This runs outside the lock: other threads' convolutions need not wait for code to be
-    // generated.
+    // The plan is created without the lock, so that other threads' convolutions do not wait while
+    // oneDNN generates code.
     SharedPlan plan = OnednnPlan::Create(shape, variant);
     const std::lock_guard lock(mutex_);
     if (const auto found = index_.find(key); found != index_.end()) return found->second->second;
@@ -65,11 +65,11 @@ class PlanCache {
 
  private:
   std::mutex mutex_;
-  std::list<std::pair<Key, SharedPlan>> plans_;  // most recent first
+  std::list<std::pair<Key, SharedPlan>> plans_;  // the most recently used plan is first
   std::map<Key, std::list<std::pair<Key, SharedPlan>>::iterator> index_;
 };
 
-// Leaked: threads may outlive static destructors.
+// Never destroyed: threads may use it while static objects are destroyed.
 PlanCache& Plans() { return Leaked<PlanCache>(); }
 
 }  // namespace

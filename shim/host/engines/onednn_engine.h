@@ -1,6 +1,6 @@
-// Engines that are one oneDNN convolution primitive each, with everything it needs in the caller's
-// workspace: copies of the tensors in the primitive's layouts and its scratchpad. 16-bit data is
-// widened to fp32 on the way; fp64 is not served.
+// Engines that consist of one oneDNN convolution primitive each. The caller's workspace holds the
+// primitive's scratchpad and copies of the tensors in the primitive's layouts. 16-bit data is
+// converted to fp32 in these copies; fp64 is not supported.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 namespace hostgpu {
 
 enum class OnednnVariant {
-  kBlocked,   // the layouts that oneDNN prefers; workspace grows with the batch
-  kPlain,     // fp32 in the caller's own dense layout; workspace does not grow with the batch
-  kWinograd,  // in a lower numerical class
+  kBlocked,   // oneDNN's preferred layouts; workspace grows with the batch
+  kPlain,     // fp32 in the caller's dense layout; workspace is the same for every batch
+  kWinograd,  // Winograd, with coarser rounding
 };
 
-// nullopt if oneDNN offers no such primitive better than its reference loops.
+// Returns nullopt if oneDNN has no such primitive that is better than its reference loops.
 std::optional<size_t> OnednnWorkspaceBytes(const ConvolutionShape& shape, OnednnVariant variant);
 
-// Like Run of engine.h. kPlain requires alpha = 1 and beta = 0.
+// Computes what Run of engine.h computes. kPlain requires alpha = 1 and beta = 0.
 bool RunOnednn(const ConvolutionShape& shape, OnednnVariant variant, double alpha, void* x, void* w,
                void* y, double beta, void* workspace);
 

@@ -14,8 +14,8 @@ namespace {
 using dnnl::memory;
 using Extents = std::array<int64_t, 5>;
 
-// Layouts are chosen for this batch, so that a micro-batch computes each image as the whole batch
-// does, to the bit.
+// Layouts are chosen for this batch size whatever the real one is. So a micro-batch computes each
+// image with the same layouts, and to the last bit with the same result, as the whole batch.
 constexpr int64_t kLayoutBatch = 32;
 constexpr size_t kAlign = 64;
 constexpr size_t kBlends = 8;
@@ -34,7 +34,8 @@ Extents DenseStrides(const Extents& extents, bool channels_last) {
   return strides;
 }
 
-// Returns whether strides are equal, except those of axes of one element, which do not matter.
+// Returns true if the strides are equal on all axes with more than one element; the others do not
+// matter.
 bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   for (int i = 0; i < 5; ++i) {
     if (extents[i] != 1 && a[i] != b[i]) return false;
@@ -42,7 +43,8 @@ bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   return true;
 }
 
-// 2-D problems drop the axis d; k of a grouped filter becomes groups and k / groups.
+// Returns the values in oneDNN's order. Without depth there is no axis d. A grouped filter has one
+// more axis for the groups, and k / groups filters on the next one.
 memory::dims Axes(const Extents& values, bool has_depth, int64_t groups, int64_t group_value) {
   memory::dims result;
   if (groups > 1) result.push_back(group_value);
@@ -61,7 +63,7 @@ memory::dims SpatialAxes(const std::array<int64_t, 3>& values, bool has_depth) {
 struct TensorShape {
   Extents extents;
   bool has_depth;
-  int64_t groups;  // for a filter; 1 for x and y
+  int64_t groups;  // number of groups for a filter; 1 for x and y
 
   memory::dims Dims() const {
     Extents values = extents;
@@ -75,12 +77,13 @@ struct TensorShape {
   memory::desc Any() const { return {Dims(), memory::data_type::f32, memory::format_tag::any}; }
 };
 
-// The layouts of x and y in which images follow one another.
+// The layouts of x and y in which images are stored one after the other.
 using Tag = memory::format_tag;
 constexpr Tag kLayouts2d[] = {Tag::abcd, Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::aBcd4b};
 constexpr Tag kLayouts3d[] = {Tag::abcde, Tag::acdeb, Tag::aBcde16b, Tag::aBcde8b, Tag::aBcde4b};
 
-// Changes the layout of `shape` to another batch; returns false if it is none of these.
+// Changes `layout`, a layout of `shape`, to batch size `n`. Returns false if it is none of the
+// layouts above.
 bool SetBatch(memory::desc* layout, const TensorShape& shape, int64_t n) {
   TensorShape resized = shape;
   resized.extents[0] = n;
@@ -98,7 +101,7 @@ dnnl::primitive_attr UserScratchpad() {
   return attr;
 }
 
-// The contents of a convolution primitive descriptor of either direction.
+// The memory layouts and the primitive of a convolution in any direction.
 struct Description {
   memory::desc x, w, y, scratchpad;
   dnnl::primitive primitive;
@@ -190,13 +193,14 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
     const bool is_last = !is_heuristics_first && SameStrides(extents[i], strides[i], last);
     if (variant == OnednnVariant::kPlain && !is_heuristics_first && !is_last) return false;
     operand.copy = {extents[i], strides[i], is_last ? last : first};
-    // Axes of one element get the strides of a dense tensor, so that oneDNN sees a dense tensor.
+    // On axes of one element, the caller's strides are replaced by those of a dense tensor, so that
+    // oneDNN treats the tensor as dense.
     if (is_heuristics_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
     operand.staged = type_ != DataType::kFloat;
   }
   Operand& filter = operands_[1];
   if (variant == OnednnVariant::kWinograd && shape.filter_nhwc) {
-    // oneDNN transforms filters from and to k, c, h, w only.
+    // For Winograd, oneDNN converts filters only from and to the order k, c, h, w.
     filter.staged = true;
     filter.copy.dense_strides = DenseStrides(extents[1], false);
   }
@@ -257,7 +261,8 @@ bool OnednnPlan::CreateConvolution(const ConvolutionShape& shape, OnednnVariant 
             .Strided(operand.staged ? operand.copy.dense_strides : operand.copy.user_strides);
     operand.primitive = chosen[i];
     operand.reordered = operand.plain != operand.primitive;
-    // The convolution cannot blend, so even an output in the right layout needs a buffer.
+    // The convolution cannot add beta times the old output, so the output needs a buffer even if
+    // its layout is right.
     operand.buffered =
         operand.staged || operand.reordered || (i == output_ && variant != OnednnVariant::kPlain);
   }
@@ -283,8 +288,8 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy);
     dnnl::engine& engine = CpuEngine();
     if (i == output_) {
-      // Reorders that blend are made when alpha and beta are known. No such reorder is known to
-      // need a scratchpad; BlendingReorder refuses one that does.
+      // Reorders of the output depend on alpha and beta, so they are created at the run. No such
+      // reorder is known to need a scratchpad; BlendingReorder fails if one does.
       continue;
     }
     const dnnl::reorder::primitive_desc pd(engine, operand.plain, engine, operand.primitive,
@@ -294,7 +299,8 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy + pd.scratchpad_desc().get_size());
   }
   workspace_bytes_ = end + shared;
-  // The caller's workspace is 16-byte aligned, but its contents need the alignment of a cache line.
+  // The caller's workspace is aligned to 16 bytes. Its contents need alignment to kAlign, so up to
+  // kAlign - 16 bytes are skipped.
   if (workspace_bytes_ > 0) workspace_bytes_ += kAlign - 16;
 }
 

@@ -1,4 +1,5 @@
-// One convolution as oneDNN primitives: built once (milliseconds), immutable, run by any thread.
+// One convolution as oneDNN primitives. Creating a plan takes milliseconds. A plan does not change
+// afterwards, and any thread may run it.
 #pragma once
 
 #include <array>
@@ -14,20 +15,22 @@ namespace hostgpu {
 
 dnnl::engine& CpuEngine();
 
-// Describes how one of x, w and y is moved between the caller's memory and the primitive's memory.
+// How x, w or y is copied between the caller's memory and the primitive's memory.
 struct Operand {
-  TensorCopy copy;               // strides of the caller and of the dense fp32 copy
-  int64_t user_offset = 0;       // in elements; to the first element of mirrored axes
-  bool staged = false;           // it needs the dense copy: 16-bit data, or a mirrored filter
-  dnnl::memory::desc plain;      // the dense copy if staged, else the caller's memory
-  dnnl::memory::desc primitive;  // the layout with which the convolution works
-  bool reordered = false;        // `plain` and `primitive` differ
-  bool buffered = false;         // the convolution works on a copy in the workspace
+  TensorCopy copy;  // strides of the caller's tensor and of the dense fp32 copy
+  // Offset of the first element to copy, in elements; not 0 for mirrored axes.
+  int64_t user_offset = 0;
+  bool staged = false;  // a dense copy is needed, for example for 16-bit data or a mirrored filter
+  dnnl::memory::desc plain;      // describes the dense copy if `staged`, else the caller's memory
+  dnnl::memory::desc primitive;  // the layout in which the convolution reads or writes the tensor
+  bool reordered = false;        // true if `plain` and `primitive` differ
+  bool buffered = false;         // the convolution uses a copy in the workspace
   size_t buffer_offset = 0;
 };
 
-// Blocked layouts pad channels to 16, so an image with 3 channels would grow fivefold. Tensors with
-// fewer channels stay in a plain layout: the first of these for which oneDNN has a primitive.
+// Blocked layouts pad channels to a multiple of 16, so an image with 3 channels would become 16/3
+// times, more than fivefold, as large. Tensors with few channels have a plain layout instead: the
+// first of these for which oneDNN has a primitive.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {
@@ -54,17 +57,17 @@ class OnednnPlan {
 
   DataType type_;
   Operation operation_;
-  std::array<Operand, 3> operands_;  // x, w, y
+  std::array<Operand, 3> operands_;  // in the order x, w, y
   int output_;                       // index of the operand that is written
   dnnl::primitive convolution_;
   dnnl::memory::desc scratchpad_;
-  std::array<dnnl::reorder, 3> reorders_;  // for the inputs
+  std::array<dnnl::reorder, 3> reorders_;  // conversions of the inputs
   std::array<dnnl::memory::desc, 3> reorder_scratchpads_;
-  // Dense copies and scratchpads share the space, one after the other in time.
+  // Offset of the space that dense copies and scratchpads share; they are used one after the other.
   size_t shared_offset_ = 0;
   size_t workspace_bytes_ = 0;
   mutable std::mutex mutex_;
-  mutable std::vector<Blend> blends_;  // guarded by mutex_; most recently made last
+  mutable std::vector<Blend> blends_;  // guarded by mutex_; the most recent one is last
 };
 
 }  // namespace hostgpu

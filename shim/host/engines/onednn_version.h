@@ -1,4 +1,5 @@
-// The differences in spelling between oneDNN 2 and 3; all other code is the same for both.
+// Hides the differences between the interfaces of oneDNN 2 and 3, so that all other code is the
+// same for both.
 #pragma once
 
 #include <dnnl.hpp>
@@ -7,7 +8,8 @@
 namespace hostgpu {
 
 struct ConvolutionGeometry {
-  dnnl::memory::dims stride, dilation, pad, upper_pad;  // dilation in oneDNN's counting: 0 is none
+  // Dilation as oneDNN counts it: 0 means no dilation.
+  dnnl::memory::dims stride, dilation, pad, upper_pad;
 };
 
 inline dnnl::convolution_forward::primitive_desc DescribeForward(
@@ -21,7 +23,7 @@ inline dnnl::convolution_forward::primitive_desc DescribeForward(
 #endif
 }
 
-// For dnnl::convolution_backward_data or _backward_weights.
+// Describes a dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
 template <class Primitive>
 typename Primitive::primitive_desc DescribeBackward(
     dnnl::algorithm algorithm, const dnnl::memory::desc& x, const dnnl::memory::desc& w,
@@ -34,8 +36,8 @@ typename Primitive::primitive_desc DescribeBackward(
 #endif
 }
 
-// A factor on a reorder's input. oneDNN 2 builds it into the primitive, oneDNN 3 reads it from
-// `alpha` at each run: both functions must be called, with the same factor.
+// Set the factor of a reorder's input. oneDNN 2 stores it in the primitive; oneDNN 3 reads it from
+// `alpha` at each run. So the caller calls both functions with the same factor.
 inline void SetReorderScale(dnnl::primitive_attr* attr, [[maybe_unused]] float alpha) {
 #if DNNL_VERSION_MAJOR >= 3
   attr->set_scales_mask(DNNL_ARG_FROM, 0);

@@ -22,12 +22,13 @@ struct Loop {
 
 bool RunTask(const Loop& loop, int64_t task) try {
   return loop.body(loop.context, task);
-} catch (...) {  // out of memory; an exception that left the region would end the process
+  // Out of memory; the OpenMP region must not be left by an exception, which would end the process.
+} catch (...) {
   return false;
 }
 
-// The atomics order this thread's accesses with the caller's: libgomp's own barriers do so too, but
-// ThreadSanitizer cannot see them.
+// The atomic operations order this thread's accesses with the caller's. libgomp's barriers do that
+// too, but ThreadSanitizer does not see them.
 __attribute__((noinline)) void RunTasks(Loop* loop) {
   (void)loop->published.load(std::memory_order_acquire);
   int64_t task;
@@ -37,8 +38,8 @@ __attribute__((noinline)) void RunTasks(Loop* loop) {
   loop->finished.fetch_add(1, std::memory_order_release);
 }
 
-// The function is not sanitized, because the region's arguments travel between threads inside
-// libgomp.
+// Not instrumented by ThreadSanitizer: the region's arguments pass between threads inside libgomp,
+// where ThreadSanitizer would report a race.
 __attribute__((noinline, no_sanitize("thread"))) void Region(Loop* loop, int threads) {
 #pragma omp parallel num_threads(threads)
   RunTasks(loop);
@@ -62,7 +63,8 @@ bool ParallelTasks(int64_t tasks, bool (*body)(void*, int64_t), void* context) {
   const int threads = static_cast<int>(std::min<int64_t>(ThreadCount(), tasks));
   loop.published.store(1, std::memory_order_release);
   if (threads <= 1) {
-    // Outside a region oneDNN would start its own, and sum in an order that depends on it.
+    // Without this, oneDNN would start an OpenMP region of its own, whose order of summation
+    // depends on the number of threads.
     ScopedThreadCount serial(1);
     RunTasks(&loop);
   } else {

@@ -1,5 +1,6 @@
-// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call.
-// A process has one number of threads, so plans that one thread makes fit another.
+// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call
+// them. The number of threads is the same for the whole process, so a plan that one thread created
+// works in another.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@ namespace hostgpu {
 
 int ThreadCount();
 
-// While alive, OpenMP regions started by this thread (oneDNN's too) have `count` threads.
+// While it exists, OpenMP regions that this thread starts, also in oneDNN, have `count` threads.
 class ScopedThreadCount {
  public:
   explicit ScopedThreadCount(int count);
@@ -22,8 +23,8 @@ class ScopedThreadCount {
   int previous_;
 };
 
-// Runs body(context, task) for task = 0 … tasks-1, in any order and concurrently. Returns false if
-// a call of body returned false.
+// Runs body(context, task) for each task from 0 to tasks - 1, in any order and in parallel. Returns
+// false if a call of body returned false.
 bool ParallelTasks(int64_t tasks, bool (*body)(void* context, int64_t task), void* context);
 
 template <class Body>
@@ -35,8 +36,9 @@ bool ParallelFor(int64_t tasks, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// One block of kScratchBytes per thread, 64-byte aligned, kept for the thread's life; its contents
-// do not survive between tasks. Null if memory is exhausted.
+// Returns the calling thread's scratch memory: one block of kScratchBytes, aligned to 64 bytes,
+// which exists as long as the thread. Its contents are undefined at the start of a task. Returns
+// null if memory runs out.
 constexpr size_t kScratchBytes = size_t{1} << 20;
 void* ThreadScratch();
 

@@ -14,8 +14,8 @@ Tap MakeTap(int64_t filter_position, int64_t base, int64_t step, int64_t source_
   return {filter_position, base, first, std::max(first, last)};
 }
 
-// Returns the tap of the correlation for the filter element at `position`: mirrored for a
-// convolution.
+// Returns the tap of the cross-correlation that uses the filter element at `position`; a
+// convolution uses the elements in reverse order.
 int64_t TapOf(const ConvolutionShape& shape, int axis, int64_t position) {
   return shape.flip ? shape.w[axis] - 1 - position : position;
 }
@@ -164,7 +164,7 @@ void GatherColumns(const PatchGeometry& geometry, const std::vector<PatchRow>& r
   const int64_t step = geometry.axes[2].source_step * source.strides[4];
   for (int64_t r = first; r < last;) {
     const PatchRow& row = rows[r];
-    int64_t end = r + 1;  // rows of one tap: neighbouring channels
+    int64_t end = r + 1;  // [r, end) are rows with the same tap and consecutive channels
     while (end < last && rows[end].channel == rows[end - 1].channel + 1 && rows[end].d == row.d &&
            rows[end].h == row.h && rows[end].w == row.w) {
       ++end;

@@ -1,8 +1,10 @@
-// The matrix with which an implicit-GEMM convolution multiplies, gathered piece by piece: one row
-// per (channel, filter tap), one column per pixel of the result, zero where a tap falls into the
-// padding. Forward and backward_filter gather x. Backward_data gathers y: the pixels of x that
-// agree modulo the stride (a phase) see the same taps at distance one, so nothing is scattered, and
-// no product involves a zero inserted for the stride.
+// The matrix with which an implicit-GEMM convolution multiplies. It has a row for each pair of
+// channel and filter tap, and a column for each pixel of the result; an element is zero if its tap
+// falls into the padding. The matrix is gathered piece by piece. Forward and backward_filter gather
+// x. Backward_data gathers y, one phase at a time: a phase is the set of pixels of x that are equal
+// modulo the stride. All pixels of a phase use the same taps, and neighbouring ones read
+// neighbouring pixels of y. So no product has a zero that the stride would insert, and results need
+// not be scattered.
 #pragma once
 
 #include <array>
@@ -14,8 +16,8 @@
 
 namespace hostgpu {
 
-// One filter tap along one axis: position j of the axis reads source coordinate base + j * step,
-// which lies inside the source for first <= j < last.
+// One filter tap along one axis. Position j of the axis reads the source at base + j * step, where
+// step is Axis::source_step. That coordinate is inside the source for first <= j < last.
 struct Tap {
   int64_t filter_position;
   int64_t base, first, last;
@@ -23,35 +25,39 @@ struct Tap {
 
 struct Axis {
   int64_t positions;
-  int64_t result_first, result_step;  // position j is coordinate result_first + j * result_step
+  // Position j is coordinate result_first + j * result_step of the result.
+  int64_t result_first, result_step;
   int64_t source_step;
   std::vector<Tap> taps;
 };
 
-// A run of pixels along w: count pixels from position (n, d, h, w), the first being pixel `at` of
-// the tile.
+// A run of `count` pixels along w, beginning at position (n, d, h, w). Its first pixel is pixel
+// `at` of the tile.
 struct PixelRun {
   int64_t n, d, h, w, count, at;
 };
 
 struct PatchGeometry {
   int64_t images;
-  std::array<Axis, 3> axes;  // d, h, w
+  std::array<Axis, 3> axes;  // in the order d, h, w
 
   int64_t PixelsPerImage() const;
   int64_t Taps() const;
-  // Pixels [first, last), counted over n, d, h, w.
+  // Returns the runs of the pixels from `first` up to `last` - 1, counted over n, d, h, w.
   std::vector<PixelRun> Runs(int64_t first, int64_t last) const;
 };
 
-// Returns the geometry of forward and backward_filter: pixels of y, gathered from x.
+// Returns the geometry of forward and backward_filter: for each pixel of y, the matrix gathers from
+// x.
 PatchGeometry ForwardGeometry(const ConvolutionShape& shape);
-// Returns the geometries of backward_data, which together cover x: pixels of x, gathered from y.
+// Returns the geometries of the phases of backward_data, which together contain each pixel of x:
+// for each pixel of x, the matrix gathers from y.
 std::vector<PatchGeometry> BackwardDataPhases(const ConvolutionShape& shape);
-// Returns the geometry of y itself: it gathers y as a matrix of channels by pixels.
+// Returns the geometry with which y itself is gathered as a matrix of channels by pixels.
 PatchGeometry IdentityGeometry(const ConvolutionShape& shape);
 
-// A row of the matrix, in the order in which the caller multiplies: tap-major or channel-major.
+// A row of the matrix. PatchRows returns the rows in the order of their taps if `tap_major`, else
+// in the order of their channels.
 struct PatchRow {
   int64_t channel;
   const Tap* d;
@@ -63,17 +69,17 @@ std::vector<PatchRow> PatchRows(const PatchGeometry& geometry, int64_t channels,
 template <class T>
 struct PatchSource {
   const T* data;
-  std::array<int64_t, 5> strides;  // n, c, d, h, w
+  std::array<int64_t, 5> strides;  // in the order n, c, d, h, w
 };
 
-// matrix[(row - first) * ld + pixel] for rows [first, last).
+// Sets matrix[(row - first) * ld + pixel] for the rows from `first` up to `last` - 1.
 template <class T>
 void GatherRows(const PatchGeometry& geometry, const std::vector<PatchRow>& rows, int64_t first,
                 int64_t last, const std::vector<PixelRun>& runs, const PatchSource<T>& source,
                 Accumulator<T>* matrix, int64_t ld);
 
-// Gathers the transpose, matrix[pixel * ld + row - first]: fast if channels are adjacent and rows
-// are tap-major.
+// Gathers the transposed matrix: sets matrix[pixel * ld + row - first]. This is fast if channels
+// are adjacent in memory and rows are tap-major.
 template <class T>
 void GatherColumns(const PatchGeometry& geometry, const std::vector<PatchRow>& rows, int64_t first,
                    int64_t last, const std::vector<PixelRun>& runs, const PatchSource<T>& source,

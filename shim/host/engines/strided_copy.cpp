@@ -15,7 +15,8 @@ struct CopyLoop {
   int64_t extent, user_stride, dense_stride;
 };
 
-// Returns the axes from slow to fast in the dense copy, merged if both sides allow it.
+// Returns loops over the axes, from the largest to the smallest stride in the dense copy. Axes that
+// are contiguous in both tensors are merged to one loop.
 std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
   std::vector<CopyLoop> loops;
   for (int i = 0; i < 5; ++i) {
@@ -38,8 +39,8 @@ std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
   return merged;
 }
 
-// Calls run(user offset, user stride, dense offset, dense stride, count) for runs that cover the
-// tensor.
+// Calls run(user offset, user stride, dense offset, dense stride, count) for runs of elements that
+// together contain the tensor.
 template <class Run>
 void ForEachRun(const TensorCopy& copy, const Run& run) {
   std::vector<CopyLoop> loops = CopyLoops(copy);
@@ -69,7 +70,8 @@ void ForEachRun(const TensorCopy& copy, const Run& run) {
   });
 }
 
-// fp64 has no fp32 copy; the engines that make one refuse it.
+// Does what WithElement does, but ignores fp64: the engines that make fp32 copies do not support
+// it.
 template <class Body>
 void WithNarrowElement(DataType type, const Body& body) {
   WithElement(type, [&](auto element) {

@@ -1,4 +1,4 @@
-// Copies between a tensor as the caller stores it and a dense fp32 copy of it, in parallel.
+// Copies in parallel between a tensor with the caller's strides and a dense fp32 copy of it.
 #pragma once
 
 #include <array>
@@ -8,8 +8,9 @@
 
 namespace hostgpu {
 
-// A tensor of up to five axes. Strides are in elements, and negative if an axis is mirrored; the
-// address is then that of element 0 of the mirrored axis, which is the last in memory.
+// A tensor with up to five axes. Strides are in elements. On a mirrored axis the caller's stride is
+// negative; the tensor's address is then the address of element 0 of that axis, which is the last
+// one in memory.
 struct TensorCopy {
   std::array<int64_t, 5> extents;
   std::array<int64_t, 5> user_strides;
@@ -18,7 +19,7 @@ struct TensorCopy {
 
 void LoadTensor(const TensorCopy& copy, DataType type, const void* user, float* dense);
 
-// user = alpha * dense + beta * user; if beta is 0, `user` is not read.
+// Computes user = alpha * dense + beta * user. If beta is 0, `user` is not read.
 void BlendTensor(const TensorCopy& copy, DataType type, const float* dense, void* user, float alpha,
                  float beta);
 

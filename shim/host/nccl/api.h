@@ -1,14 +1,15 @@
-// The part of NCCL's interface that is implemented (2.28.9). Declared here as in nccl.h, because
-// some installations of CUDA's headers lack that file; all other symbols of the library are hidden.
+// The implemented part of NCCL's interface (2.28.9). The declarations repeat nccl.h, because some
+// installations of CUDA's headers lack that file. All other symbols of the library are hidden.
 //
-// How it works: bootstrap makes communicators, group and launch put calls on streams, exchange
-// moves the data there. A rank's device memory is a file that all ranks have mapped, so a message
-// is one copy by its receiver, made when everything is there.
+// bootstrap.h makes communicators, group.h and launch.h enqueue calls on streams, and exchange.h
+// transfers the data when the stream runs them. Each rank's device memory is a file that all ranks
+// have mapped. So a message is one copy, which its receiver makes when the data of all senders is
+// ready.
 //
-// Stricter than the real library: buffers must be device memory of the communicator's device; ranks
-// that do not match (bytes, operations) fail instead of hanging or writing wrong data; a rank that
-// aborted, left or died fails those that need it, with ncclRemoteError, and leaves their buffers
-// unchanged.
+// The stand-in is stricter than the real library. Buffers must be device memory of the
+// communicator's device. If calls of ranks do not match in bytes or operation, they fail, where the
+// real library may hang or write wrong data. If a rank aborted, left or died, the operations that
+// need it fail with ncclRemoteError and leave their buffers unchanged.
 #pragma once
 
 #include <climits>

@@ -10,7 +10,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr int64_t kSpinNs = 5'000;  // about the time of going to sleep and waking up
+constexpr int64_t kSpinNs = 5'000;  // about the time to fall asleep and to wake up again
 
 void PauseBriefly() {
 #if defined(__x86_64__)
@@ -38,7 +38,7 @@ Board::Board(const File& file, int ranks) : memory_(file, Mapping::Access::kWrit
 void Board::Ring(int rank) const {
   Seat& seat = this->seat(rank);
   seat.bell.fetch_add(1);
-  // A thread that counts itself among the sleepers later will find the bell changed.
+  // A thread that increases `sleepers` after this load will see the new value of the bell.
   if (seat.sleepers.load() != 0) {
     syscall(SYS_futex, &seat.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }

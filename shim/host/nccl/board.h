@@ -1,6 +1,7 @@
-// The memory that the ranks of one communicator share: a roll, a seat with a bell for each rank,
-// and for each pair of ranks and each kind of message a channel that offers one message at a time.
-// The data itself stays in place: the receiver reads it in the sender's device memory.
+// The memory that the ranks of one communicator share. It has a roll, a seat with a bell for each
+// rank, and channels: one for each kind of message and each ordered pair of ranks, which holds one
+// message at a time. Only descriptions of messages are in this memory; the receiver reads the data
+// in the sender's device memory.
 #pragma once
 
 #include <atomic>
@@ -14,61 +15,70 @@
 namespace hostgpu::nccl {
 
 constexpr int kMaxRanks = 128;
-constexpr int64_t kLookNs = 100'000'000;  // between checks of the awaited processes
+// 100 ms between checks whether the awaited processes still run.
+constexpr int64_t kLookNs = 100'000'000;
 
-// ncclSend and ncclRecv are matched among themselves, and collectives among themselves.
+// ncclSend matches ncclRecv, and a collective call matches collective calls; the two kinds use
+// different channels.
 enum class Kind { kPointToPoint, kCollective };
 constexpr int kKinds = 2;
 
 struct Message {
-  uint64_t offset = 0;  // in the file of the sender's device memory
+  uint64_t offset = 0;  // offset in the file of the sender's device memory
   uint64_t bytes = 0;
-  uint64_t signature = 0;  // arguments that both sides must share, beside the bytes
-  int64_t ready_ns = 0;    // time since which the sender waits (CLOCK_MONOTONIC)
+  // Encodes the arguments that must be equal on both sides, besides the bytes.
+  uint64_t signature = 0;
+  int64_t ready_ns = 0;  // when the sender began to wait (CLOCK_MONOTONIC)
 };
 
 struct alignas(64) Channel {
-  std::atomic<uint64_t> offered;  // number of messages so far
-  // Number of messages read or refused; if it equals `offered`, `message` is free.
+  std::atomic<uint64_t> offered;  // number of messages that the sender has offered
+  // Number of messages that the receiver has read or refused. If it equals `offered`, the sender
+  // may write `message`.
   std::atomic<uint64_t> taken;
-  std::atomic<uint64_t> refused;  // number of a message that the receiver refused, else 0
-  Message message;                // written by the sender before `offered` rises
-  int64_t free_at_ns;  // written by the receiver: earlier messages occupy the way until then
+  // Number of the message that the receiver refused; 0 if it refused none.
+  std::atomic<uint64_t> refused;
+  Message message;     // the sender writes it before it increases `offered`
+  int64_t free_at_ns;  // when the transfer of all earlier messages ends; the receiver writes it
 };
 
 enum class Presence : uint32_t {
   kHere,
-  kLeft,    // destroyed after all its operations
-  kFailed,  // aborted or failed: it sends nothing more
+  kLeft,    // destroyed after all its operations were done
+  kFailed,  // aborted or failed: it sends no more messages
 };
 
-// While the communicator is made: the number of ranks by the first one, and why making it fails.
+// States of a refusal to make the communicator: none, a rank is writing the reason, or the reason
+// is written.
 enum class Refusal : uint32_t { kNone, kBeingTold, kTold };
+// What the ranks share while the communicator is made. The first rank sets `ranks`; if making the
+// communicator fails, `result` and `reason` say why.
 struct Roll {
   std::atomic<int32_t> ranks;
   std::atomic<Refusal> refusal;
-  int32_t result;  // an ncclResult_t; like `reason`, it is written before `refusal` is kTold
+  int32_t result;  // an ncclResult_t; valid, like `reason`, when `refusal` is kTold
   char reason[192];
 };
 
-// The rank on a seat.
+// Describes the rank that has a seat.
 struct Member {
-  uint64_t process;   // drawn at random by each process
-  int32_t device;     // the process's number of the device
-  SharedFile memory;  // of the device
+  uint64_t process;   // random number that identifies the process
+  int32_t device;     // the device's number in that process
+  SharedFile memory;  // the file of the device's memory
 };
 
 enum class SeatState : uint32_t {
   kEmpty,
   kSeated,  // `member` is set
-  kReady,   // it can access all ranks' memory
+  kReady,   // this rank has mapped all ranks' memory
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> bell;  // a futex that changes whenever something has changed for this rank
-  std::atomic<uint32_t> sleepers;  // threads that wait for the bell
+  // A futex. Its value changes whenever something has changed for this rank.
+  std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> sleepers;  // number of threads that wait for the bell
   std::atomic<Presence> presence;
-  std::atomic<int32_t> pid;  // process that took the seat; 0 if the seat is free
+  std::atomic<int32_t> pid;  // the process that took the seat; 0 if the seat is free
   std::atomic<SeatState> state;
   Member member;
 };
@@ -79,7 +89,7 @@ class Board {
   static size_t Bytes(int ranks);
 
   Board() = default;
-  // Empty if the file has no room for `ranks`. Thread-safe once made.
+  // The board is empty if the file is too small for `ranks`. Thread-safe after construction.
   Board(const File& file, int ranks);
   explicit operator bool() const { return memory_.data() != nullptr; }
 
@@ -93,7 +103,7 @@ class Board {
 
   void Ring(int rank) const;
   void RingAll() const;
-  // Waits until the rank's bell is no longer `seen`, or until `deadline_ns`.
+  // Returns when the rank's bell differs from `seen`, or at `deadline_ns`.
   void AwaitBell(int rank, uint32_t seen, int64_t deadline_ns) const;
 
  private:
@@ -105,6 +115,6 @@ class Board {
 
 inline std::string NameOf(int rank) { return "rank " + std::to_string(rank); }
 
-int64_t NowNs();  // CLOCK_MONOTONIC, one clock for all processes
+int64_t NowNs();  // CLOCK_MONOTONIC, which is the same for all processes
 
 }  // namespace hostgpu::nccl

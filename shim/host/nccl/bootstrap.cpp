@@ -17,7 +17,8 @@
 namespace hostgpu::nccl {
 namespace {
 
-// The content of an ncclUniqueId. The magic changes with the board's structures.
+// The contents of an ncclUniqueId. The magic number must change when the structs of the board
+// change.
 struct IdContent {
   uint32_t magic;
   SharedFile board;
@@ -31,16 +32,16 @@ IdContent ContentOf(const ncclUniqueId& id) {
   return content;
 }
 
-// The boards that this process has made and keeps open, by inode.
+// The boards that this process has created and keeps open, by inode.
 struct Boards {
   std::mutex mutex;
   std::map<uint64_t, File> open;
 };
 
-// Leaked: background threads may join while the process exits.
+// Never destroyed: background threads may join while the process exits.
 Boards& TheBoards() { return Leaked<Boards>(); }
 
-// Makes one rank's communicator, step by step.
+// Makes one rank's communicator in several steps.
 class Joining {
  public:
   Joining(const Place& place, const std::atomic<bool>& cancelled, Membership& membership)
@@ -51,13 +52,13 @@ class Joining {
  private:
   Outcome OpenBoard(const SharedFile& board);
   Outcome TakeSeat(const File& memory);
-  // Waits until every rank has come to `state`.
+  // Waits until every rank has reached `state`.
   Outcome Await(SeatState state);
-  // Fails if the rank is gone, or cannot come any more.
+  // Fails if the rank's process has ended, or if the rank cannot join any more.
   Outcome CheckAlive(int rank);
   Outcome CheckDevices() const;
   Outcome OpenMemories();
-  // Makes all ranks fail for this reason, unless they fail for another one already.
+  // Makes all ranks fail for this reason, unless they already fail for another reason.
   void RefuseAll(const Outcome& outcome);
 
   const Place place_;
@@ -65,7 +66,7 @@ class Joining {
   Board& board_;
   Membership& membership_;
   ProcessWatch maker_;
-  std::map<int, ProcessWatch> watches_;  // watches of other processes, by rank
+  std::map<int, ProcessWatch> watches_;  // watches the other processes, by rank
 };
 
 Outcome Joining::Run(const SharedFile& board) {
@@ -179,14 +180,16 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // For the other ranks, an error that concerns this rank alone means a lost rank.
+    // An error of this rank alone makes it a lost rank for the others. Only a wrong use, which
+    // concerns all ranks, is passed on with its own status.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
     const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;
     std::strncpy(roll.reason, reason.c_str(), sizeof roll.reason - 1);
     roll.refusal = Refusal::kTold;
   }
-  // Ranks that found all ranks ready before learn it from the seat.
+  // Ranks that have already seen all ranks ready no longer read the roll; they learn of the failure
+  // by `presence`.
   if (board_.seat(place_.rank).pid == getpid()) {
     board_.seat(place_.rank).presence = Presence::kFailed;
   }

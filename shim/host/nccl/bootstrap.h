@@ -1,6 +1,6 @@
-// How the ranks of a communicator find each other: the process that makes the unique id makes the
-// board, which every rank opens as a file of that process. A rank takes its seat there, waits for
-// all others, checks that they agree, and opens the memory of each. Thread-safe.
+// Lets the ranks of a communicator find each other. The process that makes the unique id creates
+// the board, and every rank opens it as a file of that process. A rank takes its seat, waits for
+// all other ranks, checks that they agree, and maps the memory of each. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -11,29 +11,30 @@
 
 namespace hostgpu::nccl {
 
-// Makes an id, with which one communicator can be made while this process lives. The process keeps
-// the board open until one of its ranks has joined.
+// Makes an id, with which one communicator can be made as long as this process runs. The process
+// keeps the board open until one of its own ranks has joined.
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 
-// Returns a number that no other process has; a forked child has another one.
+// Returns a random number that identifies this process; a forked child has another one.
 uint64_t ThisProcess();
 
-// A rank that wants to join: the `rank`-th of `ranks`, with `device` of this process.
+// Describes a rank that wants to join: rank number `rank` of `ranks`, with `device` of this
+// process.
 struct Place {
   int ranks;
   int rank;
   int device;
 };
 
-// A rank's communicator once all ranks have joined.
+// What a rank gets when all ranks have joined.
 struct Membership {
   Board board;
-  std::vector<Mapping> memories;  // the device memory of each rank
+  std::vector<Mapping> memories;  // the mapped device memory of each rank
 };
 
-// Takes a place in the communicator of `id`. Waits for all ranks without a limit, unless one dies,
-// or `cancelled` becomes true.
+// Joins the communicator of `id` as `place`. Waits for all ranks without a time limit, until one of
+// them dies or `cancelled` becomes true.
 Outcome Join(const ncclUniqueId& id, const Place& place, const std::atomic<bool>& cancelled,
              Membership* membership);
 

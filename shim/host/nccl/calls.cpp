@@ -1,4 +1,4 @@
-// The calls that communicate: each becomes messages between the ranks.
+// NCCL's communicating functions. Each one describes its messages between ranks as an Operation.
 #include <climits>
 #include <functional>
 #include <string>
@@ -12,7 +12,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// The properties that ranks must agree on, beside the bytes, as one number.
+// Returns a number that encodes the arguments, other than the bytes, in which ranks must agree.
 enum class Name : uint64_t {
   kSendRecv,
   kAllReduce,
@@ -30,7 +30,7 @@ uint64_t SignatureOf(Name name, int root, const Reduction* reduction) {
   return signature;
 }
 
-// The arguments that most calls share.
+// The arguments that most functions have.
 struct Arguments {
   const void* from = nullptr;
   void* to = nullptr;
@@ -41,7 +41,7 @@ struct Arguments {
   size_t bytes() const { return count * ElementBytes(type); }
 };
 
-// Turns a call into an operation of its rank.
+// Builds the operation of one rank from a call.
 class Builder {
  public:
   Builder(const Communicator& communicator, const Arguments& arguments)
@@ -50,7 +50,7 @@ class Builder {
   int rank() const { return communicator.rank(); }
   int ranks() const { return communicator.ranks(); }
 
-  // Checks the buffers: device memory of the communicator's device, as long as the call says.
+  // Check that the buffers are device memory of the communicator's device and have `bytes` bytes.
   Outcome UseSource(size_t bytes) { return Use(arguments.from, bytes, "sendbuff", &source_); }
   Outcome UseTarget(size_t bytes) {
     uint64_t offset = 0;
@@ -135,8 +135,8 @@ Outcome CheckReduction(const Reduction& reduction) {
   return {};
 }
 
-// Lets `build` describe the call, and submits it. A call that moves nothing is dropped, except one
-// between two ranks, which wait for each other.
+// Calls `build` to describe the call, and submits it. A call without messages is ignored. ncclSend
+// and ncclRecv of 0 bytes have a message, because the two ranks wait for each other.
 ncclResult_t Communicate(const Arguments& arguments,
                          const std::function<Outcome(Builder&)>& build) {
   return Guarded([&]() -> Outcome {
@@ -159,7 +159,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Every rank reduces all elements, each part in another order, so all ranks have the same bits.
+// Each rank reduces all elements itself. For all ranks the order of ranks in a sum is the same, so
+// all ranks have the same result to the last bit.
 Outcome BuildAllReduce(Builder& call, ncclRedOp_t op) {
   const Arguments& a = call.arguments;
   const Reduction reduction{a.type, op, -1};
@@ -190,7 +191,7 @@ Outcome BuildReduceScatter(Builder& call, ncclRedOp_t op) {
   }
   Incoming& in = call.Receive(Kind::kCollective, call.Everybody(), 0, bytes);
   in.reduction = reduction;
-  // No other rank reads this rank's own part of the source.
+  // The rank's own part of the source may be the target, because no other rank reads that part.
   const char* const own =
       static_cast<const char*>(a.from) + bytes * static_cast<size_t>(call.rank());
   in.in_place = a.to != own && Overlap(a.from, all, a.to, bytes);

@@ -15,7 +15,7 @@ struct Communicators {
   std::unordered_map<ncclComm_t, std::shared_ptr<Communicator>> by_handle;
 };
 
-// Leaked: calls may still come while the process exits.
+// Never destroyed: calls may still be made while the process exits.
 Communicators& TheCommunicators() { return Leaked<Communicators>(); }
 
 }  // namespace
@@ -34,7 +34,8 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
     settled_ = true;
   }
   state_ = result;
-  if (GivenUp() && settled_) Abort();  // aborted meanwhile, and only now may the others learn of it
+  // The communicator was aborted before it was settled; now the other ranks can be told.
+  if (GivenUp() && settled_) Abort();
 }
 
 Outcome Communicator::CheckUsable() const {

@@ -1,6 +1,5 @@
-// One rank of a communicator: its place among the other ranks, its state, and the order of its
-// operations. Thread-safe. The handle shares it with the work on streams, which may outlive the
-// handle.
+// One rank of a communicator: its number, its state, and the order of its operations. Thread-safe.
+// The handle and the work on streams share the object; the work may outlive the handle.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ namespace hostgpu::nccl {
 
 class Communicator {
  public:
-  // `context` is the device's, retained by the caller.
+  // `context` is the device's primary context, which the caller has retained.
   Communicator(const Place& place, CUctx_st* context, bool blocking);
 
   ncclComm_t Handle() { return reinterpret_cast<ncclComm_t>(this); }
@@ -33,45 +32,47 @@ class Communicator {
   int device() const { return place_.device; }
   CUctx_st* context() const { return context_; }
   bool blocking() const { return blocking_; }
-  // False in a child that was forked from the process that made it: the rank is its parent's.
+  // Returns false in a child that was forked from the process of this rank: the rank belongs to the
+  // parent.
   bool IsOurs() const { return process_ == ThisProcess(); }
 
-  // The communicator becomes usable (with `membership`), or fails. To be called once.
+  // Makes the communicator usable with `membership`, or failed. Called once.
   void Settle(ncclResult_t result, Membership membership);
 
-  // Success, in progress, or the error that made it useless.
+  // Returns ncclSuccess, ncclInProgress, or the error that made the communicator unusable.
   ncclResult_t State() const { return state_.load(); }
-  // Returns success if a call may use it, else why not: it must be in the state of success, and not
-  // aborted.
+  // Returns success if calls may use the communicator: its state is ncclSuccess and it was not
+  // aborted. Otherwise returns the reason why not.
   Outcome CheckUsable() const;
 
-  // These functions end all operations, and tell the other ranks the reason: the first error, an
-  // abort, or an orderly end.
+  // These functions end all operations, and tell the other ranks: the first error, an abort, or an
+  // orderly end.
   void Fail(const Outcome& outcome);
   void Abort();
   void SayGoodbye();
   const std::atomic<bool>& aborted() const { return aborted_; }
   bool GivenUp() const;
 
-  // Runs the operation in its turn, unless the communicator is given up before; an error becomes
-  // the communicator's. `place` is one of turns(), none for a graph's operation.
+  // Runs the operation in its turn, unless the communicator is given up before. An error becomes
+  // the communicator's state. `place` is a place in turns(), or none for an operation of a graph.
   void Perform(const Operation& operation, std::optional<uint64_t> place);
   Turns& turns() { return turns_; }
-  // Waits until all operations are done, or until none runs and none will.
+  // Waits until all operations are done; if the communicator is given up, waits only until none
+  // runs.
   void AwaitEnd();
-  // Changes the number of its operations that graphs hold. NCCL ends no communicator while any is
-  // held.
+  // Changes the number of this communicator's operations that graphs hold. As in the real library,
+  // a communicator does not end while that number is above 0.
   void AddHeld(int change);
   void AwaitNoneHeld();
 
-  // The following members serve the code that exchanges messages.
+  // Exchange uses the members below.
   const Board& board() const { return membership_.board; }
   const Mapping& memory(int rank) const { return membership_.memories[rank]; }
-  // The error if nothing more is to be expected of the rank. Checking processes costs a system
-  // call.
+  // Returns an error if the rank will send no more messages. kPresence reads only the board;
+  // kProcess also checks by a system call whether the rank's process still runs.
   enum class Look { kPresence, kProcess };
   Outcome CheckPeer(int rank, Look look) const;
-  // Scratch of the running operation, for results that cannot be written yet.
+  // Memory of the running operation for results that cannot be stored in the target yet.
   std::vector<char>& scratch() { return scratch_; }
 
  private:
@@ -82,8 +83,8 @@ class Communicator {
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> settled_{false};
   std::atomic<bool> aborted_{false};
-  Membership membership_;              // constant once settled
-  std::vector<ProcessWatch> watches_;  // by rank; the entry of this rank watches no process
+  Membership membership_;              // constant after Settle
+  std::vector<ProcessWatch> watches_;  // by rank; entries of ranks in this process watch no process
   Turns turns_;
   std::vector<char> scratch_;
   std::mutex held_mutex_;
@@ -91,10 +92,11 @@ class Communicator {
   int held_ = 0;
 };
 
-// The communicators of this process that have a handle.
+// Manage the communicators of this process that have a handle.
 void Register(const std::shared_ptr<Communicator>& communicator);
 std::shared_ptr<Communicator> Find(ncclComm_t handle);
-// Returns null if the handle is unknown, or was removed before: only one caller gets it.
+// Returns null if the handle is unknown or was already removed, so only one caller gets the
+// communicator.
 std::shared_ptr<Communicator> Unregister(ncclComm_t handle);
 
 }  // namespace hostgpu::nccl

@@ -7,7 +7,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr unsigned kFirstVersion = 21400;  // NCCL 2.14, the first with a configuration
+constexpr unsigned kFirstVersion = 21400;  // NCCL 2.14.0, the first version with ncclConfig_t
 
 ncclConfig_t Undefined() {
   constexpr int kUndefined = NCCL_CONFIG_UNDEF_INT;
@@ -26,7 +26,7 @@ Outcome ReadConfig(const ncclConfig_t* given, Config* config) {
     return {ncclInvalidArgument,
             "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER"};
   }
-  ncclConfig_t known = Undefined();  // older programs set fewer members, newer ones more
+  ncclConfig_t known = Undefined();  // older programs pass fewer members, newer programs more
   std::memcpy(&known, given, std::min(size, sizeof known));
   if (known.magic != kNcclConfigMagic || known.version < kFirstVersion) {
     return {ncclInvalidArgument,

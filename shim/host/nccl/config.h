@@ -1,4 +1,4 @@
-// The members of ncclConfig_t that are more than hints about GPUs and networks.
+// Reads the members of ncclConfig_t that are more than hints for GPUs and networks.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 namespace hostgpu::nccl {
 
 struct Config {
-  std::optional<bool> blocking;  // its member `blocking`, if it is set
+  std::optional<bool> blocking;  // ncclConfig_t::blocking; none if it is undefined
 };
 
-// Refuses what the real library would refuse, except in hints. A null pointer is an empty
-// configuration.
+// Refuses a configuration that the real library would refuse, except for faults in hints. A null
+// pointer stands for an undefined configuration.
 Outcome ReadConfig(const ncclConfig_t* given, Config* config);
 
 }  // namespace hostgpu::nccl

@@ -9,14 +9,14 @@
 
 namespace hostgpu::nccl {
 
-// The calling thread's device, as the runtime tells it: if there is no context, the first device's
-// is made current.
+// Sets `device` to the calling thread's device. If the thread has no current context, makes that of
+// device 0 current, as the runtime does.
 Outcome CurrentDevice(int* device);
-// The device's primary context. The caller releases it with ReleaseContext.
+// Retains the device's primary context. The caller releases it by ReleaseContext.
 Outcome RetainContext(int device, CUcontext* context);
 void ReleaseContext(int device);
 
-// Makes a context current, so that the handles of default streams mean this context's streams.
+// Makes a context current, so that handles of default streams refer to this context's streams.
 class ContextScope {
  public:
   explicit ContextScope(CUcontext context) { entered_ = cuCtxPushCurrent(context) == CUDA_SUCCESS; }
@@ -32,9 +32,9 @@ class ContextScope {
   bool entered_;
 };
 
-// Joins streams. After Join, later work on `stream` follows earlier work on the others; after Part,
-// later work on the others follows the work on `stream` in between. A capture records the
-// dependencies like any event.
+// Joins streams. After Join, later work on `stream` waits for earlier work on `others`. After Part,
+// later work on `others` waits for the work on `stream` so far. If the streams capture, the
+// dependencies are recorded in the graph.
 class StreamKnot {
  public:
   StreamKnot(CUstream stream, std::vector<CUstream> others)

@@ -1,4 +1,4 @@
-// The ends of communicators.
+// The functions that end communicators.
 #include <utility>
 
 #include "shim/host/nccl/driver.h"
@@ -7,8 +7,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// Earlier calls are already on their streams. Destroy waits for them, even if it is called in a
-// group.
+// Earlier calls are already enqueued. Destroy waits for them, also when it is called in a group.
 Outcome Destroy(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);
@@ -22,7 +21,7 @@ Outcome Destroy(ncclComm_t comm) {
   return {};
 }
 
-// Calls that are still on streams do nothing when their turn comes.
+// Calls that are still enqueued on streams do nothing in their turn.
 Outcome AbortNow(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Unregister(comm);

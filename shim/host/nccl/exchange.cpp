@@ -49,8 +49,8 @@ Outcome Exchange::Run() {
       lost = {};
       continue;
     }
-    // Everything that a rank did before it was lost has been received in the pass after that was
-    // noticed.
+    // A lost rank's last messages may have been offered after the pass above. So one more pass runs
+    // before the loss ends the operation.
     if (!lost.ok()) return lost;
     const int64_t now_ns = NowNs();
     const bool look = now_ns >= look_ns;
@@ -115,8 +115,7 @@ void Exchange::AdvanceIn(size_t i) {
   Take(i);
 }
 
-// Returns whether every rank has offered its message; each message is checked when it is first
-// seen.
+// Returns true if all ranks have offered their messages. Checks each message when it is first seen.
 bool Exchange::Arrive(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];
@@ -146,11 +145,12 @@ bool Exchange::Arrive(size_t i) {
   return all;
 }
 
-// Returns the address of the offered message; null if it is not the expected one, in which case
-// both sides fail.
+// Returns the address of the offered message. If it is not the expected message, returns null, and
+// both ranks fail.
 const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   Channel& channel = board_.channel(incoming.kind, from, communicator_.rank());
-  const Message message = channel.message;  // read once: another process may change it
+  // Copied once, because another process could change it between the checks.
+  const Message message = channel.message;
   const std::string name = "rank " + std::to_string(from);
   if (message.bytes != incoming.bytes) {
     error_ = {ncclInvalidUsage, name + " sends " + Bytes(message.bytes) + " where " +
@@ -169,9 +169,9 @@ const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   return nullptr;
 }
 
-// All messages are there: computes the result, and lets the senders go on. A rank says that it
-// gives up before its stream goes on and may overwrite what it sends, so a result counts only if
-// all senders are there when it has been computed.
+// Computes the result when all messages are there, and then releases the senders. A rank that gives
+// up sets its presence before its stream continues and may overwrite the data. So the result is
+// valid only if all senders are still present after it was computed.
 void Exchange::Take(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];

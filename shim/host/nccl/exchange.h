@@ -1,5 +1,5 @@
-// One running operation of one rank: messages are offered and taken as they come, in any order
-// between different ranks, so no group waits for itself.
+// Runs one operation of one rank. It offers and takes messages in whatever order the other ranks
+// are ready, so the calls of a group never wait for each other in a circle.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,26 @@ namespace hostgpu::nccl {
 class Exchange {
  public:
   Exchange(Communicator& communicator, const Operation& operation);
-  // Runs until everything is done, the communicator is given up, or an awaited rank is lost.
-  // Received data is written completely or not at all.
+  // Returns when the operation is done, the communicator is given up, or an awaited rank is lost.
+  // The data of a message is written completely or not at all.
   Outcome Run();
 
  private:
   enum class Step { kWaiting, kOffered, kStaged, kDone };
   struct Sending {
     Step step = Step::kWaiting;
-    uint64_t number = 0;  // number of its message on the channel
+    uint64_t number = 0;  // number of the message on its channel
   };
   struct Receiving {
     Step step = Step::kWaiting;
-    std::vector<const char*> sources;  // by index in Incoming::from; null until offered
-    int64_t due_ns = 0;                // when the last one has been transferred completely
-    size_t staged_at = 0;              // place in the communicator's scratch
+    // Addresses of the messages, by index in Incoming::from; null until offered.
+    std::vector<const char*> sources;
+    int64_t due_ns = 0;    // when the transfer of the last message ends
+    size_t staged_at = 0;  // offset in the communicator's scratch memory
   };
 
-  // Each function does what can be done now. `moved_` tells whether something was done, `error_`
-  // what failed.
+  // Each function does what is possible at present. They set `moved_` if something was done, and
+  // `error_` if something failed.
   void Advance();
   void AdvanceOut(size_t i);
   void AdvanceIn(size_t i);
@@ -42,10 +43,10 @@ class Exchange {
 
   bool Done() const;
   bool AllRead(int call) const;
-  // The error of the first awaited rank that is lost.
+  // Returns an error for the first awaited rank that is lost.
   Outcome LostPeer(Communicator::Look look) const;
-  // Returns whether an earlier message occupies the channel; if not, this message occupies it from
-  // now on.
+  // Returns true if an earlier message of this pass occupies the channel. If not, marks the channel
+  // as occupied by this message.
   bool Busy(std::vector<char>& channels, Kind kind, int peer);
 
   Communicator& communicator_;
@@ -54,8 +55,9 @@ class Exchange {
   const int64_t begin_ns_;
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
-  std::vector<char> out_busy_, in_busy_;  // by kind and peer, in one pass of Advance
-  int64_t due_ns_ = 0;                    // the next time at which something is due
+  // Channels occupied in this pass of Advance, by kind and peer.
+  std::vector<char> out_busy_, in_busy_;
+  int64_t due_ns_ = 0;  // the next time at which a transfer ends
   bool moved_ = false;
   Outcome error_;
 };

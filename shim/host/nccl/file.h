@@ -1,4 +1,4 @@
-// Owners of file descriptors and of mappings of files.
+// Classes that own file descriptors and mappings of files.
 #pragma once
 
 #include <sys/mman.h>
@@ -28,13 +28,13 @@ class File {
   int number_;
 };
 
-// A mapping of a whole file that is sealed, so that no other process can shrink it. A forked child
-// does not have the mapping.
+// A mapping of a whole file. The file must be sealed, so that no other process can shrink it. A
+// forked child does not inherit the mapping.
 class Mapping {
  public:
   enum class Access { kRead, kWrite };
   Mapping() = default;
-  // Empty (data() is null) if the file can shrink or the system refuses.
+  // The mapping is empty (data() is null) if the file can shrink or the system refuses.
   Mapping(const File& file, Access access);
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {
@@ -53,18 +53,19 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-// Returns a new sealed file of `bytes` zeros, in no file system. Not open if the system refuses.
+// Returns a new sealed file of `bytes` zero bytes that is in no file system. The File is not open
+// if the system refuses.
 File NewSharedFile(size_t bytes);
 
-// The address by which other processes of this user open a shared file, while this process has it
-// open.
+// By these numbers other processes of the same user can open a file that this process has open.
 struct SharedFile {
   int32_t process;
   int32_t number;
   uint64_t inode;
 };
 SharedFile SharedFileOf(const File& file);
-// Not open, with errno as the reason, if the process has no such file any more.
+// Opens a shared file. The result is not open, and errno gives the reason, if the process no longer
+// has the file open.
 File OpenShared(const SharedFile& shared, Mapping::Access access);
 
 }  // namespace hostgpu::nccl

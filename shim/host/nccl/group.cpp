@@ -14,7 +14,7 @@ struct Group {
   int depth = 0;
   std::vector<Call> calls;
   std::vector<Job> jobs;
-  Outcome error;  // the first error of a call in the group
+  Outcome error;  // the first error in the group
 };
 thread_local Group group;
 
@@ -28,8 +28,8 @@ Outcome RunOne(const Job& job) {
   }
 }
 
-// Runs each job on a thread of its own, and waits until all blocking jobs are done; the other jobs
-// run in the background.
+// Runs each job on its own thread, and waits until all blocking jobs are done; the other jobs run
+// in the background.
 Outcome RunAll(std::vector<Job> jobs) {
   if (jobs.size() == 1 && jobs[0].blocking) return RunOne(jobs[0]);
   std::vector<Outcome> outcomes(jobs.size() + 1);

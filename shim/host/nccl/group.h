@@ -1,5 +1,5 @@
-// Groups of calls, for each thread. Calls between ncclGroupStart and the outermost ncclGroupEnd
-// take effect together at the latter; a call outside is a group of its own.
+// Groups of calls of a thread. Calls between ncclGroupStart and the outermost ncclGroupEnd take
+// effect together at ncclGroupEnd; a call outside is a group by itself.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@ struct CUstream_st;
 
 namespace hostgpu::nccl {
 
-// One communicating call; its messages have `call` = 0.
+// One communicating call. Its messages have `call` = 0.
 struct Call {
   std::shared_ptr<Communicator> communicator;
   CUstream_st* stream = nullptr;
   Operation operation;
 };
 
-// The API's part of a call: the result of `body` becomes the thread's last error and, inside a
-// group, the group's. No exception leaves it.
+// Returns the status of body() for an API function. Its error becomes the process's last error and,
+// inside a group, the group's error. Exceptions become errors.
 ncclResult_t Guarded(const std::function<Outcome()>& body);
 
-// Submits a call, which takes effect now or at the group's end.
+// Submits a call, which takes effect at the end of the group, or now if there is no group.
 Outcome Submit(Call call);
-// Submits a job that makes a communicator. All jobs of a group run at once, each on a thread of its
-// own. The group's end waits for `blocking` jobs; the results of other jobs become their
-// communicators' states. If the group fails before, a job is destroyed without being run.
+// Submits a job that makes a communicator. All jobs of a group run at once, each on its own thread.
+// EndGroup waits for `blocking` jobs; the result of another job becomes its communicator's state.
+// If the group has failed before EndGroup, jobs are destroyed and never run.
 struct Job {
   std::function<Outcome()> run;
   bool blocking = true;
@@ -37,7 +37,7 @@ struct Job {
 Outcome Submit(Job job);
 
 Outcome BeginGroup();
-// Makes the group fail, for this reason unless it failed before.
+// Makes the group fail, with this reason unless it has failed already.
 void FailGroup(const Outcome& outcome);
 Outcome EndGroup();
 

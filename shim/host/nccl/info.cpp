@@ -1,4 +1,4 @@
-// Information about the library and its communicators.
+// NCCL's functions that return information about the library and its communicators.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -18,10 +18,11 @@ struct LastError {
   char text[kLongestReason] = "";
 };
 
-// Leaked: streams may still fail while the process exits.
+// Never destroyed: work on streams may still fail while the process exits.
 LastError& TheLastError() { return Leaked<LastError>(); }
 
-// Calls body(communicator), for a communicator that knows its place.
+// Returns the status of body(communicator), or an error if `comm` is no communicator or `to` is
+// null.
 template <class Body>
 ncclResult_t Tell(ncclComm_t comm, const void* to, const Body& body) {
   return Guarded([&]() -> Outcome {
@@ -78,8 +79,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-// Returns the process's last error, whichever communicator is asked, as in the real library. Valid
-// until the thread's next call.
+// Returns the process's last error for any communicator, as the real library does. The text is
+// valid until the thread's next call.
 const char* ncclGetLastError(ncclComm_t) {
   thread_local char text[kLongestReason];
   auto& last = TheLastError();

@@ -11,27 +11,28 @@
 namespace hostgpu::nccl {
 namespace {
 
-// All calls of one communicator in a group.
+// The calls of one communicator in a group.
 struct Part {
   std::shared_ptr<Communicator> communicator;
-  std::vector<CUstream> streams;  // the streams of the calls, each once
+  std::vector<CUstream> streams;  // the streams of the calls without repetition
   Operation operation;
   int calls = 0;
 };
 
-// The work that a stream, or graphs, hold.
+// The work that a stream or a graph holds.
 struct Launched {
   std::shared_ptr<Communicator> communicator;
   Operation operation;
-  std::optional<uint64_t> place;  // none if it is captured, and once it has run
+  // The operation's place in turns(); none for captured work, and after it has run.
+  std::optional<uint64_t> place;
 
-  bool is_held = false;  // a graph holds it
+  bool is_held = false;  // true if it was captured, so that a graph holds it
 
   ~Launched() {
     if (place) communicator->turns().Withdraw(*place);
     if (is_held) communicator->AddHeld(-1);
   }
-  // Captured work may run in two graphs at once.
+  // Two graphs may run captured work at once; then `place` is none and is not changed.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }
@@ -53,7 +54,8 @@ void Add(Part& part, Call& call) {
   ++part.calls;
 }
 
-// A rank must receive a message to itself in the same group and size: no other rank will.
+// Checks that the messages which a rank sends to itself are received in the same group with the
+// same sizes, because no other rank will receive them.
 Outcome CheckSelf(const Part& part) {
   const int self = part.communicator->rank();
   std::vector<uint64_t> sent, received;
@@ -72,7 +74,7 @@ Outcome CheckSelf(const Part& part) {
                                 ", or others: both belong into one group"};
 }
 
-// Returns whether work that is enqueued on the stream now runs whenever a graph is launched,
+// Returns true if the stream captures, so that work enqueued now runs at each launch of a graph
 // instead of once.
 bool IsCaptured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

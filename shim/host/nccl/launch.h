@@ -1,4 +1,4 @@
-// Puts the calls of one group on streams.
+// Enqueues the calls of a group on streams.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace hostgpu::nccl {
 
-// The calls of one communicator become one piece of work, on the stream of the first call; the
-// other streams wait for it.
+// Makes the calls of each communicator one piece of work on the stream of its first call; the other
+// calls' streams wait for it.
 Outcome Launch(std::vector<Call> calls);
 
 }  // namespace hostgpu::nccl

@@ -32,7 +32,8 @@ Outcome Making::Settle(Outcome outcome, Membership membership) {
   settled_ = true;
   Recorded(outcome);
   communicator_->Settle(outcome.result, std::move(membership));
-  if (!communicator_->blocking()) return outcome;  // the owner of the handle ends the communicator
+  // The caller has the handle, and ends the communicator.
+  if (!communicator_->blocking()) return outcome;
   if (outcome.ok()) {
     Register(communicator_);
     *to_ = communicator_->Handle();

@@ -1,4 +1,4 @@
-// Makes communicators, on any thread.
+// Makes communicators. Any thread may use it.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,18 @@
 
 namespace hostgpu::nccl {
 
-// A communicator that is being made for a caller, who finds its handle at `to`.
+// A communicator that is being made for a caller, whose handle is stored in `*to`.
 class Making {
  public:
-  // A communicator that is not blocking has its handle at once, another one once it is usable.
+  // For a non-blocking communicator, stores the handle now; otherwise Join stores it when the
+  // communicator is usable.
   Making(std::shared_ptr<Communicator> communicator, ncclComm_t* to);
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
-  // Fails the communicator if it was not settled.
+  // If Join was not called, the communicator fails.
   ~Making();
 
-  // Joins the other ranks of `id`.
+  // Waits for the other ranks of `id`, and makes the communicator usable or failed.
   Outcome Join(const ncclUniqueId& id);
 
  private:

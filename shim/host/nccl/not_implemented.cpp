@@ -1,5 +1,5 @@
-// Exports of NCCL that are not implemented. NCCL has no "not supported"; it calls an unmet demand
-// on the library invalid usage.
+// Answers calls of NCCL's functions that are not implemented. NCCL has no status for "not
+// supported"; ncclInvalidUsage is the nearest one.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/nccl/api.h"

@@ -1,5 +1,5 @@
-// One rank's part in one group of calls, as messages: those that it offers to others, and what it
-// makes of the messages of others. Plain data.
+// The part of one rank in one group of calls: the messages that it offers to other ranks, and what
+// it does with messages of other ranks. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ namespace hostgpu::nccl {
 struct Outgoing {
   Kind kind = Kind::kPointToPoint;
   int to = 0;
-  uint64_t offset = 0;  // in the file of this rank's device memory
+  uint64_t offset = 0;  // offset in the file of this rank's device memory
   uint64_t bytes = 0;
   uint64_t signature = 0;
   int call = 0;  // index of the call in the group
 };
 
-// One message of each rank in `from`, all of `bytes` bytes: they are copied, or reduced, to `to`.
+// One message from each rank in `from`, each of `bytes` bytes. They are copied to `to`, or reduced
+// into `to`.
 struct Incoming {
   Kind kind = Kind::kPointToPoint;
   std::vector<int> from;
@@ -29,16 +30,16 @@ struct Incoming {
   uint64_t bytes = 0;
   uint64_t signature = 0;
   int call = 0;
-  std::optional<Reduction> reduction;  // over all ranks
-  // This call also offers `to` to other ranks, so `to` is written only after all of them have read
-  // it.
+  std::optional<Reduction> reduction;  // set if the messages of all ranks are reduced
+  // The same call offers the memory at `to` to other ranks. So `to` is written only after all of
+  // them have read it.
   bool in_place = false;
 };
 
 struct Operation {
-  std::vector<Outgoing> out;  // messages on one channel are in order
+  std::vector<Outgoing> out;  // messages on the same channel are in the order of the calls
   std::vector<Incoming> in;
-  std::vector<const void*> uses;  // the device memory of all calls
+  std::vector<const void*> uses;  // addresses of the device memory that the calls use
 };
 
 }  // namespace hostgpu::nccl

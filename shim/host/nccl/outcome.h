@@ -1,4 +1,4 @@
-// The outcome of a step: NCCL's result, and the sentence for ncclGetLastError.
+// The result of a step: NCCL's status, and the message for ncclGetLastError.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct [[nodiscard]] Outcome {
   bool ok() const { return result == ncclSuccess; }
 };
 
-// Makes an outcome the process's last error, unless it is success; returns its result.
+// Stores an outcome as the process's last error, unless it is success; returns its status.
 ncclResult_t Recorded(const Outcome& outcome);
 
 }  // namespace hostgpu::nccl

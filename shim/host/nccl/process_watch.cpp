@@ -10,7 +10,8 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr long kPidfdOpen = 434;  // the same on every architecture; older headers lack its name
+// SYS_pidfd_open on every architecture; older headers lack the name.
+constexpr long kPidfdOpen = 434;
 
 }  // namespace
 
@@ -24,7 +25,8 @@ bool ProcessWatch::Gone() const {
     pollfd watched{pidfd_.number(), POLLIN, 0};
     return poll(&watched, 1, 0) == 1;
   }
-  // This serves Linux before 5.3. A process whose end was not collected counts as running.
+  // For Linux before 5.3, which has no pidfd_open. A process that has ended but was not waited for
+  // counts as running.
   return kill(process_, 0) != 0 && errno == ESRCH;
 }
 

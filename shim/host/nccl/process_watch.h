@@ -1,4 +1,4 @@
-// Tells whether another process still runs. Thread-compatible.
+// Finds out whether another process still runs. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@ namespace hostgpu::nccl {
 
 class ProcessWatch {
  public:
-  // Watches no process; Gone() is then always false.
+  // Watches no process; Gone() always returns false.
   ProcessWatch() = default;
-  // REQUIRES: the process is alive, so that no other process has taken its number. A number of
-  // another namespace (0 or less) belongs to no process.
+  // REQUIRES: the process still runs, so that no other process has its number. A number of 0 or
+  // less, which a process of another namespace has, means that no process is watched.
   explicit ProcessWatch(pid_t process);
   bool Gone() const;
 

@@ -1,4 +1,5 @@
-// Threads of the library's own: the application's signals belong to the application's threads.
+// Starts threads that block all signals, so that the application's threads get the application's
+// signals.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +10,7 @@
 
 namespace hostgpu::nccl {
 
-// Throws std::system_error, as std::thread does.
+// Throws std::system_error if no thread can be started, as std::thread does.
 template <class Body>
 std::thread QuietThread(Body body) {
   struct Blocked {

@@ -11,12 +11,14 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr size_t kTile = 2048;  // elements: partial results stay in the nearest cache
+// Number of elements whose partial results fit in the first-level cache.
+constexpr size_t kTile = 2048;
 
 template <class T>
 constexpr bool kIsNarrow = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>;
 
-// Converts an element to the type in which it is computed. Whole numbers wrap around.
+// Converts an element to the type in which it is computed. Integers become unsigned, so that they
+// wrap around.
 template <class T>
 auto Wide(T value) {
   if constexpr (std::is_integral_v<T>) {
@@ -72,7 +74,8 @@ void Accumulate(ncclRedOp_t op, T* to, const T* from, size_t count) {
   }
 }
 
-// An average of floating-point numbers sums their shares; whole numbers are divided at the end.
+// For an average of floating-point numbers, multiplies each value by 1 / ranks before the sum;
+// integers are divided after it.
 template <class T>
 void TakeShare(T* values, size_t count, int ranks) {
   if constexpr (!std::is_integral_v<T>) {

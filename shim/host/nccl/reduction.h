@@ -1,5 +1,5 @@
-// Sums, products, extremes and averages over the ranks' elements. Each step rounds to the element
-// type, as in the real library's rings. Pure functions.
+// Computes sums, products, minima, maxima and averages of the ranks' elements. Each step is rounded
+// to the element type, as in the real library's rings. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,22 @@
 
 namespace hostgpu::nccl {
 
-// Returns 0 for an unknown type.
+// Returns the bytes of one element; 0 for an unknown type.
 size_t ElementBytes(ncclDataType_t type);
-// 8-bit floating-point types can be moved but not reduced, as on devices older than sm_90.
+// Returns true if elements of the type can be reduced. As on devices older than sm_90, 8-bit
+// floating-point types can only be copied.
 bool CanReduce(ncclDataType_t type);
 
 struct Reduction {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t op = ncclSum;
-  // The rank whose element comes first; the others follow in the order of a ring. If negative, the
-  // elements are cut into as many parts as there are ranks, and each part begins at another rank.
+  // The rank whose element is the first in each reduction; the other ranks follow in the order of a
+  // ring. If negative, the elements are divided into as many parts as there are ranks, and each
+  // part begins with another rank.
   int first = -1;
 };
 
-// to[i] = the reduction of from[rank][i] over all ranks; `to` may be one of `from`.
+// Sets to[i] to the reduction of from[rank][i] over all ranks. `to` may be one of `from`.
 void Reduce(const Reduction& reduction, const std::vector<const char*>& from, char* to,
             size_t count);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr long kLongestDelayUs = 60'000'000, kHighestVersion = 999'999;
 
-// Returns null if the variable is unset or empty.
+// Returns the variable's value; null if it is not set or empty.
 const char* Value(const char* variable) {
   const char* const text = std::getenv(variable);
   return text && *text ? text : nullptr;

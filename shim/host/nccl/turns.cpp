@@ -8,10 +8,11 @@
 namespace hostgpu::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};  // between checks whether to go on waiting
+// Time between two calls of `given_up` while waiting.
+constexpr std::chrono::milliseconds kLook{50};
 
-// The operations that wait for each device, in the order in which they came; the first one holds
-// the device.
+// The operations that wait for each device, in the order of their SeizeDevice calls; the first one
+// has the device.
 struct DeviceLines {
   std::mutex mutex;
   std::condition_variable changed;
@@ -19,7 +20,7 @@ struct DeviceLines {
   std::map<int, std::deque<uint64_t>> lines;
 };
 
-// Leaked: streams may still run while the process exits.
+// Never destroyed: work on streams may still run while the process exits.
 DeviceLines& TheLines() { return Leaked<DeviceLines>(); }
 
 }  // namespace

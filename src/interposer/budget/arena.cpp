@@ -48,12 +48,12 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // A failed allocation of memory to set aside says nothing about what calls can get.
+    // If memory to be set aside cannot be allocated, calls may still get smaller segments.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
-  // The pool keeps memory for its own stream. Memory that is given back to the device can serve
-  // other streams.
+  // The pool orders its memory by its own stream. After GiveBack, freed memory can serve other
+  // streams.
   pool_->GiveBack();
   bytes_ += bytes;
   assert(bytes_ <= limit_bytes_ || bound == Bound::kDevice);
@@ -79,14 +79,14 @@ void Arena::Free(Unwanted unwanted) {
   if (freed == 0) return;
   pool_->GiveBack();
   short_from_ = kAll;
-  // The freed memory may make room for what the next capture is assured of.
+  // The freed memory may make room for the segment that is set aside for captures.
   if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) capture_took_.store(true);
 }
 
 bool Arena::IsIdle(const Block& block) const {
   if (IsLeft(block)) return true;
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
-  // An owner that remembers its segment may use it without calling the arena.
+  // An owner that remembers its segment may use it without a call of the arena.
   if (fixed_ && !block.given_up) return false;
   return block.over == nullptr || driver_.cuEventQuery(block.over) == CUDA_SUCCESS;
 }
@@ -126,7 +126,7 @@ void Arena::RecordOver(Block& block, CUstream stream) {
       driver_.cuEventCreate(&block.over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     block.over = nullptr;
   }
-  // The work of one owner is ordered, so an event behind the latest work is behind all of it.
+  // The work of one owner is ordered, so this event is behind all of it.
   block.lost = block.over == nullptr || driver_.cuEventRecord(block.over, stream) != CUDA_SUCCESS;
 }
 
@@ -164,7 +164,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Memory that graphs had beyond the limit would leave nothing for others.
+  // Frees what graphs held beyond the limit and have released, because it leaves nothing for
+  // others.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
@@ -182,7 +183,7 @@ Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
   if (block == nullptr) {
     const cuda::ContextScope context(driver_, context_);
     const cuda::RelaxedCaptureScope relaxed(driver_);
-    // Without a pool, a loan could not be given back without waiting for the device.
+    // Without a pool, giving back a loan would wait for the device.
     if (!HasPool()) return {};
     MakeRoom(bytes, [](const Block& other) { return other.prepared; });
     block = Allocate(bytes, Use::kStream);
@@ -208,7 +209,7 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   MutexLock lock(mutex_);
-  // Owners may remember their segments by now, so no segment is given back.
+  // Owners may remember their segments by now, so no segment is freed.
   if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
   short_from_ = kAll;
@@ -225,7 +226,7 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   const bool busy = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kStream && !block.prepared && !block.lost;
   });
-  // Without a pool nothing was lent, so no block will become free. Owners keep what an earlier
+  // Without a pool nothing was lent, so no block will become idle; owners keep what an earlier
   // division prepared.
   if (busy && pool_->ordered()) return Readiness::kBusy;
   std::vector<const void*> fresh;

@@ -1,18 +1,18 @@
 // Workspace that ucudnn owns, for calls whose callers were told to bring none. An arena belongs to
-// one context. It hands out segments, each to one owner: the thread and stream that enqueue one
-// call after the other. Two streams, or two threads that enqueue on one stream, never use the same
-// bytes at the same time. Thread-safe.
+// one context. It gives segments to owners; an owner is a thread and a stream that enqueue one call
+// after the other. Two streams, or two threads that enqueue on one stream, never use the same bytes
+// at the same time. Thread-safe.
 //
-// At first the arena lends: a loan lasts for one call, and memory whose loans are over goes to
-// another owner that needs it. Once the needs of all owners are known, Fix ends lending: from then
-// on an owner may remember its segment, which stays valid until the owner takes a larger one.
+// At first the arena lends: a loan is for one call, and memory without loans is given to another
+// owner that needs it. Once the needs of all owners are known, Fix ends lending: from then on an
+// owner may remember its segment, which stays valid until the owner takes a larger one.
 //
-// Assure sets memory aside for calls that cannot do without workspace, and for the next capture.
+// Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
 // No function waits for the device, because the device may run kernels that wait for work which
-// this thread has yet to enqueue. Memory comes from a pool, and goes back to it when the last work
-// on it is over. If the device has no pools, such memory is freed when the application itself waits
-// for the device, by destroying a handle.
+// this thread has yet to enqueue. Memory is allocated from a pool, to which it returns when the
+// last work on it is over. On a device without pools, memory is freed only when the application
+// itself waits for the device by destroying a handle.
 #pragma once
 
 #include <cuda.h>
@@ -35,14 +35,14 @@
 
 namespace ucudnn::interposer {
 
-// Identifies who enqueues. A stream is named by its id: after a stream is destroyed, another stream
-// may get its address while its work still runs.
+// Identifies who enqueues. A stream is named by its id, because after it is destroyed another
+// stream may get its address while its work still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: the handle was destroyed
   uint64_t stream = 0;
-  // Set for CU_STREAM_PER_THREAD, which is a different stream in each thread.
+  // Set for CU_STREAM_PER_THREAD, which is another stream in each thread.
   std::thread::id thread = {};
-  int kernel = -1;          // not -1: the segment is for this kernel alone
+  int kernel = -1;          // number of the only kernel that uses the segment; -1: any kernel does
   bool capturable = false;  // false on the legacy default stream
   bool operator==(const ArenaOwner&) const = default;
 };
@@ -53,7 +53,7 @@ std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle
 class Arena {
  public:
   struct Segment {
-    void* data = nullptr;  // null: no segment
+    void* data = nullptr;  // null: there is no segment
     size_t bytes = 0;
   };
   struct Need {
@@ -61,42 +61,43 @@ class Arena {
     size_t bytes = 0;
   };
 
-  // The caller owns `driver` and keeps it alive. All segments together never exceed `limit_bytes`,
-  // except those of BorrowAssured and TakeAssuredForCapture.
+  // The caller owns `driver` and keeps it alive. All segments together never exceed `limit_bytes`;
+  // only segments of BorrowAssured and TakeAssuredForCapture may exceed it.
   Arena(const cuda::Driver& driver, CUcontext context, size_t limit_bytes)
       : driver_(driver), context_(context), limit_bytes_(limit_bytes) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Returns the bytes that Borrow or Take could give `owner`, now or once the owner's present work
+  // Returns how many bytes Borrow or Take could give `owner`, now or once the owner's present work
   // is over.
   size_t Available(const ArenaOwner& owner);
-  // Withholds `bytes` of the limit from all owners, until another call changes that.
+  // Withholds `bytes` of the limit from all owners, until another call of Keep.
   void Keep(size_t bytes);
 
-  // Lends at least `bytes` for one call, which must end with GiveBack. Returns an empty segment if
-  // others use the memory, or if there is none left. May allocate, so it must not be called for a
+  // Lends at least `bytes` for one call, after which GiveBack must be called. Returns an empty
+  // segment if others use the memory or none is left. May allocate, so it must not be called for a
   // stream that is captured.
   Segment Borrow(const ArenaOwner& owner, size_t bytes);
-  // Ends a loan. Called after the call's work was enqueued on `stream`.
+  // Ends a loan. To be called after the call's work was enqueued on `stream`.
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Prepares a segment for each of `needs`. Frees all other segments, except segments of captures
-  // and segments that lost_bytes() counts. kBusy: some segments are still in use, and nothing was
-  // allocated. kShort: the device has no memory left, and no segment was added.
+  // Makes a segment ready for each of `needs`. Frees all other segments, except segments of
+  // captures and segments that lost_bytes() counts. kBusy: some segments are still in use, and
+  // nothing was allocated. kShort: the device has no memory left, and no segment was added.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
   void Fix();
 
-  // Gives `owner`, which is about to enqueue on `stream`, at least `bytes` to keep. Returns an
-  // empty segment if the limit is reached or the device has no memory. The owner's smaller segments
-  // are given up; others get them once the work that `stream` has by now is over. May allocate.
+  // Gives `owner`, which is about to enqueue on `stream`, a segment of at least `bytes` to keep.
+  // Returns an empty segment if the limit is reached or the device has no memory. The owner's
+  // smaller segments are given up: others get them once the work that is on `stream` now is over.
+  // May allocate.
   //
-  // If nothing but such work is in the way, the request reserves its size: the owner's next Take
-  // asks for at least as much, so that the owner's smaller requests do not take the freed memory
-  // again and again.
+  // If the request fails only because of such unfinished work, it reserves its size: the owner's
+  // next Take asks for at least as much, so that smaller requests of the owner do not take the
+  // freed memory again and again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -104,65 +105,64 @@ class Arena {
   // Makes a segment of at least `bytes` ready for a later capture. Returns false if there is no
   // room.
   bool ReserveForCapture(size_t bytes);
-  // Gives `owner` a segment for its calls inside one capture, or an empty one if none is ready. The
+  // Gives `owner` a segment for its calls inside one capture; an empty one if none is ready. The
   // capture's graph may run at any time, beside any other, so nobody else uses the segment until
   // the graph has ended. Then the segment is ready for the next capture, or is freed if others need
   // the room. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
   // Sets at least `bytes` aside for any call, in place of a smaller amount, and as many for a
-  // capture if there is room. Replaces what a capture took. Returns false if the limit or the
-  // device leaves no room; what was assured before then still is. Takes no lock if there is nothing
-  // to do.
+  // capture if there is room. If a capture took the bytes for a capture, replaces them. Returns
+  // false if the limit or the device leaves no room; what was assured before remains. Takes no lock
+  // if there is nothing to do.
   bool Assure(size_t bytes);
   bool IsAssured(size_t bytes) const {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
   }
   size_t assured_bytes() const { return assured_bytes_.load(std::memory_order_acquire); }
-  // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, which must end with
-  // GiveBack. While other streams use the memory that was set aside, it allocates more, even beyond
-  // the limit, because the call would fail without it. If the device has no memory either, `stream`
-  // waits on the device for another stream's work. Returns an empty segment if that work is not
-  // enqueued yet.
+  // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, after which GiveBack
+  // must be called. If other streams use the memory that was set aside, allocates more, even beyond
+  // the limit, because the call would fail without it. If the device has no memory either, makes
+  // `stream` wait on the device for another stream's work; returns an empty segment if that work is
+  // not enqueued yet.
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
-  // Does what TakeForCapture does, and also uses memory that was set aside. If other captures have
-  // that memory, it allocates more, even beyond the limit, because the capture would fail without
-  // it.
+  // As TakeForCapture, but also uses memory that was set aside. If other captures have that memory,
+  // allocates more, even beyond the limit, because the capture would fail without it.
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 
-  // Call Leave when `handle` will enqueue no more. Call Waited with the result of Leave after
-  // waiting for the device, as cudnnDestroy does. Waited frees the segments of handles that had
-  // left by then. If no handle is left, it frees all segments except assured ones and segments of
-  // graphs, and returns true.
+  // Leave is to be called when `handle` will enqueue no more; Waited, with the result of Leave,
+  // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
+  // handles that had left by then. If no handle is left, it frees all segments except assured ones
+  // and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // Returns the number of segments whose owner has this `kernel`.
+  // Returns how many segments have an owner with this `kernel`.
   size_t CopiesOf(int kernel) const;
 
-  // Returns whether an allocation for calls has failed since memory was last freed. If so, that
-  // many bytes are not requested again, and Available counts no memory that would have to be
-  // allocated.
+  // Returns whether an allocation for calls has failed since memory was last freed. Then that many
+  // bytes are not requested again, and Available counts no memory that would have to be allocated.
   bool short_of_memory();
   size_t bytes() const;
-  // Returns the part of bytes() that captures have, or that is set aside for one.
+  // Returns the part of bytes() that captures have or that is ready for one.
   size_t capture_bytes() const;
-  // Returns the part of bytes() that is not for ordinary calls: segments of captures, segments
-  // ready for a capture, and assured segments.
+  // Returns the part of bytes() that is not for ordinary calls: segments of captures, segments that
+  // are ready for a capture, and assured segments.
   size_t set_aside_bytes() const;
   // Returns the part of the limit that is neither allocated nor withheld by Keep.
   size_t left() const;
-  // Returns the part of bytes() in segments for which no event tells when they become free.
+  // Returns the bytes of segments for which no event tells when they become idle. They are a part
+  // of bytes().
   size_t lost_bytes() const;
 
  private:
   enum class Use {
-    kReady,    // for a later capture
-    kStream,   // lent, or kept by its owner
+    kReady,    // ready for a later capture
+    kStream,   // lent to an owner, or kept by it
     kCapture,  // held by a capture's graph
-    kAssured,  // for calls that cannot do without workspace
+    kAssured,  // for calls that cannot run without workspace
     kAssuredCapture,
   };
   struct Block {
@@ -170,40 +170,41 @@ class Arena {
     ArenaOwner owner;
     Use use = Use::kReady;
     cuda::CaptureHold hold;  // of the capture that took the block
-    CUevent over = nullptr;  // recorded after the last loan, or when given up; null: never
-    int loans = 0;           // loans that were not yet given back
-    bool lost = false;       // no event tells when its last work is over
-    bool given_up = false;   // its owner has a larger one
-    bool prepared = false;   // not freed for the sake of another owner
-    uint64_t left = 0;       // number of its owner's Leave; 0: the owner has not left
+    // Recorded after the last loan, or when the block was given up; null: never.
+    CUevent over = nullptr;
+    int loans = 0;          // loans that were not given back yet
+    bool lost = false;      // no event tells when the last work on the block is over
+    bool given_up = false;  // its owner has a larger one
+    bool prepared = false;  // may not be freed for another owner
+    uint64_t left = 0;      // result of its owner's Leave; 0: the owner has not left
   };
-  enum class Bound { kLimit, kDevice };  // kDevice: may exceed the limit
+  enum class Bound { kLimit, kDevice };  // kDevice: the block may exceed the limit
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
   // REQUIRES: the context is current.
   bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Returns the first block of that use, or null.
+  // Returns the first block with this use; null if there is none.
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
   Block* FindCaptured(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes)
       UCUDNN_REQUIRES(mutex_);
   Segment GiveToCapture(Block& block, const cuda::Capture& capture, const ArenaOwner& owner)
       UCUDNN_REQUIRES(mutex_);
-  // Returns whether a capture's graph had the block, and has ended.
+  // Returns whether a capture's graph had the block and has ended.
   static bool IsLeft(const Block& block) {
     return block.use == Use::kCapture && block.hold.IsOver();
   }
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // Returns the size of the largest segment of `owner`.
   size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
-  // Returns how much memory could be freed for `owner`: now while memory is lent, later after Fix.
+  // Returns how much memory can be freed for `owner`: now while memory is lent, later after Fix.
   size_t Soon(const ArenaOwner& owner) UCUDNN_REQUIRES(mutex_);
   bool IsIdle(const Block& block) const UCUDNN_REQUIRES(mutex_);
-  // Frees idle blocks that `spared` does not protect, until `bytes` fit the limit.
+  // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
-  // Gives up the segments of `owner` that are no larger than `kept`. If `kept` is null, gives up
-  // all its segments that were not prepared.
+  // Gives up the segments of `owner` that are no larger than `kept`; if `kept` is null, all its
+  // segments that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Records in `block` that the block is idle once all work that `stream` has by now is done.
+  // Notes in `block` that it is idle once all work that is on `stream` now is done.
   void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // REQUIRES: the context is current.
   bool HasPool() UCUDNN_REQUIRES(mutex_);
@@ -222,15 +223,19 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // Whether the segment assured to captures was taken and there may be room to replace it.
+  // True if a capture took the segment that was set aside for captures and there may be room to
+  // replace it.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
-  // The stream of the pool's allocations, on which nobody else enqueues. Made with the first block.
+  // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first
+  // block.
   std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);  // handles that were given segments
-  // The requests for which owners gave up their segments: at most one for each owner.
+  // Handles to which segments were given.
+  std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
+  // Requests of Take that failed although their owners gave up segments: at most one for each
+  // owner.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -13,23 +13,24 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The path is relative to the folder of libucudnn.so.1, in the build tree and the install tree.
+// Relative to the folder of libucudnn.so.1, both in the build tree and in the install tree.
 constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 
-// Returns the path of the GLPK plug-in; empty if the exact solver is asked for.
+// Returns the path of the GLPK plug-in; empty if the user wants the exact solver.
 std::string SolverPath(const Options& options) {
   if (options.solver != Solver::kGlpk) return {};
   const std::string self = FileOf(kGlpkPlugin);
   const size_t folder = self.rfind('/');
-  // A relative path would be looked up in the program's working folder.
+  // Without the library's folder the path is made absolute, because a relative one would be looked
+  // up in the program's working folder.
   return folder == std::string::npos ? std::string("/") + kGlpkPlugin
                                      : self.substr(0, folder + 1) + kGlpkPlugin;
 }
 
 }  // namespace
 
-// Returns null if the device does not tell how much memory it has, or if only a workspace plan
-// demands a budget and its segments exceed that memory.
+// Returns null if the driver does not tell how much memory the device has, or if a workspace plan
+// alone demands the budget and its segments exceed that memory.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;
@@ -120,7 +121,7 @@ void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t
     const KernelSequence::Known known = budget.Run(kernel, *owner);
     if (known != KernelSequence::Known::kNotYet) Divide(budget, session, handle, known);
   } catch (...) {
-    if (!learning) return;  // a later call settles the division
+    if (!learning) return;  // a later call completes the division
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
     budget.Stop();
   }
@@ -177,12 +178,13 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
   std::vector<std::vector<Configuration>> choices;
   for (const BudgetKernel& met : kernels) {
     const bool legacy = met.api == Api::kLegacy;
-    // Applications make many plans to choose from; most never run and are not worth measuring.
+    // Applications make many plans to choose from; most of them never run, so measuring them would
+    // be in vain.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // A kernel that cannot run without workspace has some assured, and no share.
+    // A kernel that cannot run without workspace has assured workspace instead of a share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
     const bool assured = legacy && told && told->assured_bytes > 0;
@@ -195,7 +197,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     budget.Stop();
     return;
   }
-  // Every kernel that runs was measured, so devices that helped are released.
+  // Every kernel that runs was measured, so the devices that helped are released.
   if (known == KernelSequence::Known::kRepeated) process_.kernels.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);

@@ -1,6 +1,6 @@
-// The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a plan
-// file with a total): learns each network from the program's calls, and divides its budget.
-// Thread-safe.
+// The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a
+// workspace plan with a total): they learn each network from the program's calls and divide the
+// budget. Thread-safe.
 #pragma once
 
 #include <map>
@@ -18,17 +18,19 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
-// A kernel that a division is to include, and what may be used to learn about the kernel.
+// Asks for the choices of a kernel that is to be part of a division, and says how they may be
+// found.
 struct DivisionQuestion {
   const BudgetKernel& kernel;
   Session& session;
   cudnnHandle_t handle;
-  bool may_measure;  // missing measurements are made
-  // The kernel's part if all kernels have equal parts. Tiles are searched if the kernel needs more.
+  bool may_measure;  // missing measurements may be made
+  // What the kernel would get if all kernels got equal parts. Tiles are sought if the kernel needs
+  // more.
   size_t part_bytes;
 };
 
-// Lists the choices of a kernel for a division; each API has its own. Returns no configuration if
+// Lists the choices of a kernel for a division; each API implements it. Returns no configuration if
 // the time of the kernel without workspace is unknown.
 class DivisionChoices {
  public:
@@ -39,7 +41,7 @@ class DivisionChoices {
 class Budgets {
  public:
   explicit Budgets(Process& process) : process_(process) {}
-  // To be called before anything runs. The caller owns both and keeps them alive.
+  // To be called before anything runs. The caller owns both objects and keeps them alive.
   void SetChoices(DivisionChoices& legacy, DivisionChoices& graph) {
     legacy_ = &legacy;
     graph_ = &graph;
@@ -49,28 +51,29 @@ class Budgets {
   // another context of the device.
   WorkspaceBudget* Of(CUcontext context);
   // To be called when `handle` was or will be destroyed, together with the lane that `lane` names
-  // (null: none). Returns its budget (null: none) and the result of WorkspaceBudget::Close.
+  // (null: none). Returns the handle's budget (null: none) and the result of
+  // WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
-  // Returns the most bytes of ucudnn's workspace that any kernel may have.
+  // Returns the most bytes of ucudnn's workspace that a kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
-  // To be called before a call runs. The budget learns from it and is divided once it knows enough;
-  // a division that waits for memory is settled if the memory is free by now. Does nothing inside a
-  // capture.
+  // To be called before a call runs. The budget learns from the call, and is divided once it knows
+  // enough. If a division waits for memory, it is completed if the memory is free by now. Does
+  // nothing inside a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
-  // Returns the share of `kernel` on `session`; `part.kernel` becomes the kernel's number. None if
-  // there is no budget, or the driver does not tell the stream's id.
+  // Returns the share of `kernel` on `session`, and sets `part.kernel` to the kernel's number.
+  // Returns none if there is no budget, or if the driver does not tell the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
   // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
   // if there is no budget.
   Status EndRecording(cudnnHandle_t handle);
 
-  // Brings the report's records of all budgets up to date.
+  // Updates the report's figures of all budgets.
   void NoteAll();
 
  private:
-  // Returns an equal part of the budget for each of `kernels`, on each of its lanes.
+  // Returns the size of the part of each of `kernels` on each of its lanes, if all parts are equal.
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);

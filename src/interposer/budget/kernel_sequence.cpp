@@ -11,10 +11,10 @@ void KernelSequence::Ask(int kernel) {
 }
 
 // Returns the length of the shortest sequence of calls that the lane has just run twice in a row
-// and that counts as an iteration; 0: there is none.
+// and that counts as an iteration; 0 if there is none.
 size_t KernelSequence::PeriodOf(const Lane& lane) const {
   const size_t calls = lane.calls.size();
-  size_t all = 1;  // with this length or more, the latest calls include every problem
+  size_t all = 1;  // the latest `all` calls include every problem
   for (const auto& [problem, latest] : lane.latest) all = std::max(all, calls - latest);
   const bool other = lane.latest.size() > 1;
   const bool one_of_many = lanes_.size() > 1 && lane.met.size() == 1;
@@ -25,8 +25,8 @@ size_t KernelSequence::PeriodOf(const Lane& lane) const {
     const size_t before = calls - repeat;
     if (repeat >= std::max(kLongRepeat, kDwarfs * before)) return period;
     if (period < all || repeat < enough) continue;
-    // A lane that has just run a new kernel is still in its first iteration. If the calls repeat
-    // from the very first one, no new kernel will come.
+    // A lane that has just run a new kernel is still in its first iteration. But if the calls
+    // repeat from the very first one, no new kernel will follow.
     const size_t begin = calls - 2 * period;
     if (begin == 0 || begin >= lane.newest) return period;
   }
@@ -75,8 +75,7 @@ KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool a
     return entry.second.gone || entry.second.period > 0;
   });
   const bool enough = own.period > 0 && own.ran >= kPatience * own.known_after;
-  // A program whose calls never repeat is treated as if its network were the calls that it has run
-  // so far.
+  // If a program's calls never repeat, its network is taken to be the calls that it has run so far.
   const bool endless = own.period == 0 && own.ran >= kMostCalls;
   complete_ = all || enough || endless;
   if (!complete_) return Known::kNotYet;

@@ -16,7 +16,7 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Host memory is out. A segment that was taken for good stays with its owner; only a loan must
+    // Out of host memory. A segment that was taken for good stays with its owner, but a loan must
     // be given back.
     if (!segment_.lent) segment_ = {};
   }
@@ -24,7 +24,7 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     segment_ = session.budget()->TakeAssured(*owner, part.bytes, session.stream());
   } catch (...) {
-    // Host memory is out, and all assured workspace is in use.
+    // Out of host memory, and all assured workspace is in use.
   }
 }
 

@@ -1,5 +1,5 @@
-// ucudnn's own workspace for one call, from its session's WorkspaceBudget. Used by the call's
-// thread.
+// ucudnn's own workspace for one call, from the WorkspaceBudget of the call's session. Used by the
+// call's thread.
 #pragma once
 
 #include "interposer/budget/workspace_budget.h"
@@ -10,11 +10,11 @@ class Session;
 
 class OwnedWorkspace {
  public:
-  // Takes the workspace that `part` asks for. data() is null if that is none, or if there is no
-  // memory. While `capturing`, the memory comes from the part reserved for captures.
+  // Takes the workspace that `part` asks for. data() is null if it asks for none, or if there is no
+  // memory. While `capturing`, the memory is taken from what is set aside for captures.
   OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
                  const OwnedPart& part, bool capturing);
-  // Gives a loan back. REQUIRES: the call's work has been enqueued.
+  // Gives a loan back. REQUIRES: the call's work was enqueued.
   ~OwnedWorkspace();
   OwnedWorkspace(const OwnedWorkspace&) = delete;
   OwnedWorkspace& operator=(const OwnedWorkspace&) = delete;

@@ -16,7 +16,8 @@ constexpr size_t kMostLanes = 4096;
 
 WorkspaceBudget::Key::Key(Api api, const ConvolutionProblem& of, uint64_t plan)
     : api(api), problem(of), plan(plan) {
-  // Callers ask before they set the math type of the answer, so it does not distinguish kernels.
+  // Callers ask before they set the math type of the answer, so the math type does not distinguish
+  // kernels.
   problem.math = MathType::kDefault;
 }
 
@@ -31,7 +32,7 @@ WorkspaceBudget::WorkspaceBudget(const cuda::Driver& driver, CUcontext context, 
       by_kernel_(division == WorkspaceDivision::kDisjoint),
       solver_(solver, "glpk", planning::PreferredSolver::kInsideCall) {
   if (workspace_plan_ == nullptr) return;
-  // Kernels of the file come first, under the file's numbers.
+  // The workspace plan's kernels have the first numbers, in the plan's order.
   uses_.resize(workspace_plan_->segments.size());
   for (const planning::WorkspacePlanKernel& kernel : workspace_plan_->kernels) {
     kernels_.push_back({kernel.api, kernel.problem});
@@ -117,9 +118,9 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // If there are several handles, it is unknown which of them runs which kernel, and most of a
-  // program's plans only serve to choose from and never run. Kernels of one lane can share a
-  // segment, but kernels that may run anywhere would each need their own.
+  // With several handles it is unknown which handle runs which kernel, and most plans that a
+  // program makes serve only to choose from. Kernels of one lane can share a segment, but each
+  // kernel that may run on any lane would need its own segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
@@ -128,8 +129,8 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
 size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   if (lane == lanes_.end()) {
-    // Programs destroy their handles and make new ones on the same stream: the new handle continues
-    // the old lane.
+    // Programs destroy their handles and make new ones on the same stream. Then the new handle
+    // continues the old lane.
     ArenaOwner former = owner;
     former.handle = nullptr;
     lane = std::find(lanes_.begin(), lanes_.end(), former);
@@ -160,7 +161,8 @@ KernelSequence::Known WorkspaceBudget::Learned() {
   constexpr auto known = KernelSequence::Known::kRepeated;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || asked_only_ || sequence_.surprised() || HasPlans()) return known;
-  // The program has run exactly the kernels that it had asked about, so the earlier division holds.
+  // The program has run exactly the kernels that it had asked about, so the earlier division
+  // remains valid.
   Fix();
   return KernelSequence::Known::kNotYet;
 }
@@ -184,7 +186,7 @@ void WorkspaceBudget::Stop() noexcept {
   try {
     if (!fixed_) Fix();
   } catch (const std::bad_alloc&) {
-    // Memory is out: there will be no segment for captures.
+    // Out of memory: captures get no segment.
     fixed_.store(true, std::memory_order_release);
   }
   epoch_.fetch_add(1, std::memory_order_acq_rel);
@@ -194,8 +196,8 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
                                std::vector<std::vector<Configuration>> choices,
                                KernelSequence::Known known) {
   MutexLock lock(mutex_);
-  // Another thread may have learned the whole network while this one measured the kernels that were
-  // asked about.
+  // While this thread measured the kernels that were asked about, another thread may have learned
+  // the whole network.
   if (fixed_ || (known == KernelSequence::Known::kAsked && !learning())) return Status::Ok();
   assert(kernels.size() == choices.size());
   std::vector<int> planned;
@@ -242,12 +244,13 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
   const int position = PlannedAt(number);
   if (position >= 0) {
     const size_t share = divided_.share_bytes[position];
-    // An owner that the share was not planned for can use only the rest of the budget. A plan's
-    // share holds for all owners that run it, because they share the decision.
+    // An owner for which the share was not planned can use only what shares leave of the budget.
+    // The share of an execution plan holds for all owners that run it, because they share the
+    // decision.
     const bool own = fixed_ && kernel.api == Api::kLegacy;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
-  // Kernels without a share use the rest of the budget, one after the other on their lane.
+  // Kernels without a share use what shares leave of the budget, one after the other on their lane.
   return {-1, number < 0 ? 0 : arena_.Available(SlotOwner(owner, -1))};
 }
 

@@ -1,5 +1,5 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): the calls
-// that the program was seen to make, the division of the budget, and the memory behind it.
+// that the program was seen to make, the division of the budget, and the memory for it.
 // Thread-safe. Once the network is known and its memory is ready, a call takes the lock only when
 // it asks for a segment for the first time. Functions that handle memory (Settle to Fix, SettleNow,
 // Take..., Assure, SlotOwner, Closed, Drop) are defined in workspace_budget_memory.cpp, all others
@@ -31,21 +31,21 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network. Under the legacy API it stands for all calls of a problem, with the
-// algorithm that the program named last; under the graph API it is one execution plan, whose
-// problem other plans may have too. API, problem and plan are its identity.
+// A kernel of the network. In the legacy API it stands for all calls of a problem, with the
+// algorithm that the program named last; in the graph API it is one execution plan, and other plans
+// may have the same problem. API, problem and plan identify it.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
-  uint64_t plan = 0;  // PlanState::number; 0 under the legacy API
-  int algorithm = 0;  // under the legacy API
+  uint64_t plan = 0;  // PlanState::number; 0 in the legacy API
+  int algorithm = 0;  // in the legacy API
   KernelUse use;
 };
 
 class WorkspaceBudget {
  public:
-  // `budget_bytes` is divided among the kernels; the rest is the limit of kernels without a share.
-  // The caller owns `driver`, `context` and `workspace_plan`, and keeps them alive. `solver` is the
+  // `budget_bytes` is divided among the kernels; kernels without a share may use the rest. The
+  // caller owns `driver`, `context` and `workspace_plan`, and keeps them alive. `solver` is the
   // path of the GLPK plug-in; empty: the exact solver. `workspace_plan` is a workspace plan with a
   // total, which defines the network; null: the network is learned.
   WorkspaceBudget(const cuda::Driver& driver, CUcontext context, size_t budget_bytes,
@@ -56,56 +56,57 @@ class WorkspaceBudget {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  // To be called before `handle` is destroyed; after that, Closed is to be called with the result,
-  // because destroying it waits for the device. `lane` names the lane that ends with the handle;
+  // Close is to be called before `handle` is destroyed, Closed with its result afterwards, because
+  // destroying the handle waits for the device. `lane` names the lane that ends with the handle;
   // null: none does.
   uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
-  // The program asks about a kernel, or runs it outside captures. If Run returns anything but
-  // kNotYet, the caller divides.
+  // To be called when the program asks about a kernel, or runs it outside captures. If Run returns
+  // anything but kNotYet, the caller must divide.
   void Ask(const BudgetKernel& kernel);
   KernelSequence::Known Run(const BudgetKernel& kernel, const ArenaOwner& owner);
-  // Ends learning, and returns the present knowledge as Run does: kNotYet if Run has returned it
-  // before; kAsked if kernels were asked about and none has run, in which case learning goes on.
-  // Fails if no kernel is known.
+  // Ends learning, and returns what is known, as Run does: kNotYet if Run has returned it already;
+  // kAsked if kernels were asked about and none has run, in which case learning goes on. Fails if
+  // no kernel is known.
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
   // Returns Ok if handles may become one lane, whose name is then their owner. `owners` are these
-  // handles, and the lanes that they are on already (null: on none). Fails if one of the owners has
-  // run.
+  // handles and the lanes to which they belong already (null: none). Fails if one of the owners has
+  // run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
-  // Divides the budget among `kernels`; those without choices (choices[i] belongs to kernels[i])
-  // get no share. Halves the budget until the device has memory for it. REQUIRES: Run or
-  // EndLearning has returned `known`, and learning() is over unless that is kAsked.
+  // Divides the budget among `kernels`; a kernel whose choices[i] are empty gets no share. Halves
+  // the budget until the device has memory for it. REQUIRES: Run or EndLearning has returned
+  // `known`, and learning() is false unless `known` is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
                 std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
-  // Ends learning after dividing failed; kernels use the rest of the budget.
+  // Ends learning after dividing has failed. Kernels use the budget without shares.
   void Stop() noexcept;
 
-  // Rises with every division. Decisions of an earlier epoch must be taken anew.
+  // Increases with every division. Decisions of an earlier epoch must be taken anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or the rest of the budget.
+  // A kernel's number, and the bytes that its plan may use: its share, or what shares leave of the
+  // budget.
   struct Share {
     int kernel = 0;
     size_t bytes = 0;
   };
   Share ShareOf(const BudgetKernel& kernel, const ArenaOwner& owner);
 
-  // Returns whether the division waits for memory that is still in use. A thread that may allocate
-  // then calls SettleNow.
+  // Returns whether the division waits for memory that is still in use. If so, a thread that may
+  // allocate calls SettleNow.
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
   void SettleNow();
 
-  // To be called if cuDNN contradicts the workspace plan's entry of the legacy kernel. The kernel
-  // then counts as not in the file.
+  // To be called if cuDNN contradicts the workspace plan's entry of this legacy kernel. From then
+  // on the kernel is treated as missing in the file.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. It is empty if others use the memory, none is left, or the part belongs to
+  // Memory for one call. Empty if others use the memory, if none is left, or if the part belongs to
   // an earlier division. A `lent` segment must be given back.
   struct Segment {
     Arena::Segment memory;
@@ -113,29 +114,29 @@ class WorkspaceBudget {
   };
   // Takes a segment for work that the caller is about to enqueue on `stream`.
   Segment Take(const ArenaOwner& of, const OwnedPart& part, CUstream stream);
-  // Rises when a segment that an owner may remember is given up.
+  // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return arena_.generation(); }
   void GiveBack(const Arena::Segment& memory, CUstream stream) { arena_.GiveBack(memory, stream); }
   Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 const OwnedPart& part);
-  // Sets at least `bytes` of the budget aside, which every call can have from then on
-  // (TakeAssured). Returns false if there is no room.
+  // Sets at least `bytes` of the budget aside, which every call can have from then on through
+  // TakeAssured. Returns false if there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
-  // Lends some of the assured workspace to a call that cannot run without.
+  // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan it is the file's segment on the lane, or on all
-  // lanes if the file says that the calls are ordered.
+  // the kernel on the lane. With a workspace plan it is the plan's segment on the lane, or on all
+  // lanes if the plan says that their calls are ordered.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
-  // The figures of the budget for the report. summary() sets the members of ReportedBudget but
+  // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
-  // with a workspace plan, that the budget met. total_workspace_bytes is what the budget holds on
-  // the device; after the last handle was destroyed it is what the budget held before.
+  // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is what the
+  // budget holds on the device, or, once the last handle was destroyed, what it held before.
   struct Summary : ReportedBudget {
-    size_t shares_bytes = 0;  // the sum of all shares' segments
-    bool asked_only = false;  // divided among kernels that were asked about and have not run
+    size_t shares_bytes = 0;  // sum of all shares' segments
+    bool asked_only = false;  // divided among kernels that were asked about but have not run
   };
   Summary summary() const;
   // Returns the bytes that ucudnn holds on the device now.
@@ -144,34 +145,34 @@ class WorkspaceBudget {
  private:
   int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
   // Returns whether kernels of the graph API are known: some of their plans may never run, and
-  // kernels that were only asked about were not measured for the budget.
+  // plans that were only asked about were not measured for the budget.
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
-  // Divides and makes the memory ready, or notes that it is still in use.
+  // Divides, and makes the memory ready or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
-  // Divides at most this many bytes from now on.
+  // From now on at most `budget_bytes` are divided.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // Ends learning, since the network is known. Returns kRepeated if the caller has yet to divide,
-  // and kNotYet if the division of the kernels that were asked about holds.
+  // Ends learning, because the network is known. Returns kRepeated if the caller must divide, and
+  // kNotYet if the division among the kernels that were asked about remains valid.
   KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
 
-  // Returns the segment of the workspace plan for `kernel`; null: none.
+  // Returns the workspace plan's segment for `kernel`; null if there is none.
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
-  // Take with a workspace plan. A kernel of the plan gets its segment there, as large as the plan
-  // makes it; any other kernel gets memory that no segment needs.
+  // Does Take with a workspace plan. A kernel of the plan gets its segment there, in the size that
+  // the plan says; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   Arena::Segment TakeShare(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
-  // Returns the position in lanes_ of `owner`'s lane or, if it has none, of a lane on the same
-  // stream whose handle was destroyed; lanes_.size() if there is neither.
+  // Returns the index in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream
+  // whose handle was destroyed; lanes_.size() if there is neither.
   size_t LaneOf(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
-  // Returns the kernel's place in the latest division; -1 if it has none.
+  // Returns the kernel's index in planned_; -1 if it is not part of the latest division.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Owners hold `taken` copies of the workspace plan's segment `number`. Reserves memory for the
-  // copies that no owner has taken yet.
+  // Reserves memory for the copies of the workspace plan's segment `number` that no owner has yet,
+  // while owners have `taken` copies.
   void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
 
   const CUcontext context_;
@@ -203,39 +204,41 @@ class WorkspaceBudget {
     }
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
-  // Numbers the problems of kernels that ran. Kernels of one problem have one number, whatever
-  // their API and plan, so the keys are legacy-API keys.
+  // Numbers of the problems of kernels that ran. Kernels of one problem have one number, whatever
+  // their API and plan, so the keys have the legacy API and no plan.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles of owners
-  // The most bytes that the device held before handles were destroyed.
+  // The most bytes that were held on the device before handles were destroyed.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // The members from here to capture_ready_ describe the latest division.
+  // The members from here to capture_ready_ belong to the latest division.
   std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of its kernels
   std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
-  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ divides planned_budget_
-  // True if the kernels were only asked about, and it is unknown which lanes run them. Each then
-  // has a share that it may use on any lane.
+  bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is a division of planned_budget_
+  // True if the kernels were only asked about, so that it is unknown which lanes run them. Each
+  // then has a share that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
-  size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // bytes that it leaves for a capture
-  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // these were reserved, if there was room
-  // The kernels of the workspace plan that have come, and the use of its segments.
+  // Bytes that the division leaves for a capture.
+  size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  // Capture_bytes_ are reserved; false if there was no room.
+  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;
+  // The kernels of the workspace plan that have run or were asked about.
   std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);
   struct SegmentUse {
     int kernels = 0;        // number of kernels in the segment
-    size_t taken = 0;       // number of copies that owners hold
-    size_t kept_bytes = 0;  // reserved for copies that no owner has taken yet
+    size_t taken = 0;       // number of copies that owners have
+    size_t kept_bytes = 0;  // bytes that are reserved for copies that no owner has yet
   };
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
-  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // the sum over all segments
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // sum over all segments
 };
 
-// Returns WorkspaceBudget::epoch; 0 if there is no budget (null).
+// Returns budget->epoch(); 0 if `budget` is null.
 inline int EpochOf(const WorkspaceBudget* budget) {
   return budget == nullptr ? 0 : budget->epoch();
 }

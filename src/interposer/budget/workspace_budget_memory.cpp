@@ -1,5 +1,5 @@
-// The memory behind a workspace budget: gives each owner its segment of the arena, by the division
-// or by a workspace plan.
+// The memory of a workspace budget: gives each owner its segment of the arena, according to the
+// division or to a workspace plan.
 #include <algorithm>
 #include <cassert>
 
@@ -34,7 +34,7 @@ Status WorkspaceBudget::Settle() {
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
-    // It is unknown which lanes run these kernels, so each call borrows the memory.
+    // It is unknown which lanes run these kernels, so each call borrows its memory.
     if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
@@ -64,11 +64,11 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Memory that the division leaves serves one capture: all kernels of the capture, or those that
+  // Memory that the division leaves serves one capture: all kernels of the capture, or as many as
   // fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
-    if (asked_only_) break;  // their lanes are not known
+    if (asked_only_) break;  // the lanes of kernels that were only asked about are unknown
     const ArenaOwner& lane = lanes_[slot.lane];
     if (lane.capturable && lane.handle != nullptr) largest = std::max(largest, slot.bytes);
   }
@@ -112,7 +112,7 @@ Arena::Segment WorkspaceBudget::TakeForCapture(const cuda::Capture& capture,
 
 bool WorkspaceBudget::Assure(size_t bytes) {
   if (arena_.IsAssured(bytes)) return true;
-  MutexLock lock(mutex_);  // no division is in progress meanwhile
+  MutexLock lock(mutex_);  // ensures that no division is in progress
   return arena_.Assure(bytes);
 }
 
@@ -134,8 +134,8 @@ Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPa
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // If a lane grew to its share kernel by kernel, it would hold old and new segments at once, so it
-  // takes the whole share now.
+  // The lane takes its whole share at once: growing kernel by kernel, it would hold old and new
+  // segments at the same time.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);
@@ -171,7 +171,7 @@ WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const ArenaOwner& owne
   const int number = segment != nullptr ? workspace_plan_->kernels[part.kernel].segment : -1;
   const size_t bytes = segment != nullptr ? std::max(part.bytes, segment->bytes) : part.bytes;
   const ArenaOwner slot = SlotOwner(owner, part.kernel);
-  // Reserved copies are for owners that have none yet.
+  // The copies that are reserved are for owners that have none yet.
   if (segment != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
   const Segment taken = {arena_.Take(slot, bytes, stream), false};
   if (segment != nullptr) KeepUntaken(number, arena_.CopiesOf(number));
@@ -200,7 +200,7 @@ void WorkspaceBudget::Closed(uint64_t leave) {
   MutexLock lock(mutex_);
   if (arena_.Waited(leave)) capture_ready_ = false;
   if (workspace_plan_ == nullptr) return;
-  // Copies that no owner holds any more are reserved for the next owners.
+  // Copies that no owner has any more are reserved for the next owners.
   for (int segment = 0; segment < std::ssize(uses_); ++segment) {
     if (uses_[segment].taken > 0) KeepUntaken(segment, arena_.CopiesOf(segment));
   }

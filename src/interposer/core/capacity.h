@@ -1,11 +1,11 @@
-// The number of kernels that a process remembers.
+// How many kernels a process remembers.
 #pragma once
 
 #include <cstddef>
 
 namespace ucudnn::interposer {
 
-// A kernel costs a few KiB. The bound prevents endless growth in a program whose shapes never
+// A kernel takes a few KiB. The bound prevents endless growth in a program whose shapes never
 // repeat.
 constexpr size_t kMostKernels = 10000;
 

@@ -14,8 +14,8 @@ namespace {
 using tuning::Verdict;
 using tuning::Verification;
 
-// Compares the plan's output with the undivided one. REQUIRES: both are enqueued on the request's
-// stream.
+// Compares the plan's output with the undivided one. REQUIRES: both runs are enqueued on the
+// request's stream.
 Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& request,
                              tuning::GuardedBuffer& planned, CUdeviceptr undivided) {
   const CUstream stream = request.stream;
@@ -41,8 +41,8 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
   return Verification{Verdict::kDifferent, tuning::Tell(tensor, differences, tolerance)};
 }
 
-// Sets `checked.done` as soon as the undivided engine is enqueued. Nothing is allocated between
-// that and the synchronisation: an exception in between would make the caller run the engine again.
+// Sets `checked.done` as soon as the undivided engine is enqueued. From then until the
+// synchronisation nothing is allocated: an exception would make the caller run the engine again.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
   const execution::Schedule& schedule = request.schedule;
   const cudnn::ConvolutionCall& call = request.call;
@@ -80,8 +80,8 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
       checked.piece_failed = true;
     }
   }
-  // The scratch memory must not be freed while a kernel may write to it. A failure of the stream
-  // also shows at the caller's next call.
+  // The scratch memory must not be freed while a kernel may still write to it. A failure of the
+  // stream also shows at the caller's next call.
   driver.cuStreamSynchronize(stream);
   if (failure != nullptr) ready = Status::Error(failure);
   if (ready.ok()) {
@@ -101,7 +101,7 @@ CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) 
   try {
     RunOn(driver, request, checked);
   } catch (const std::exception&) {
-    // Host memory is out. `done` describes the caller's output, and nothing was compared.
+    // Out of host memory: `done` is right, and nothing was compared.
     checked.verification = {};
   }
   return checked;

@@ -1,4 +1,4 @@
-// A kernel's decision, made ready to run. After it is published for other threads, only its atomic
+// A kernel's decision, ready to run. After it is published to other threads, only its atomic
 // members change.
 #pragma once
 
@@ -13,47 +13,49 @@
 
 namespace ucudnn::interposer {
 
-// The part of ucudnn's workspace that a plan uses: its bytes, its kernel's number in the budget,
-// and the budget's division (WorkspaceBudget::epoch).
+// The part of ucudnn's workspace that a plan uses: its bytes, the kernel's number in the budget,
+// and the division to which it belongs (WorkspaceBudget::epoch).
 struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // Nothing runs without workspace: if no other is left, the assured workspace is used.
+  // True if nothing runs without workspace, so that the assured workspace is used if no other is
+  // left.
   bool assured = false;
 };
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. States that replace each other share an unchanged schedule.
+  // Null: the program's own call runs. States that replace each other share a schedule that stays
+  // the same.
   std::shared_ptr<const execution::Schedule> schedule;
   std::optional<planning::Build> built;  // what was built for the decision; none: nothing
   CountedKernel* record = nullptr;
   OwnedPart owned;
-  // Set if calls are checked (UCUDNN_CHECK): the coarsest arithmetic among the pieces and the
-  // undivided engine.
+  // Set if calls are checked (UCUDNN_CHECK): the coarsest class among the pieces and the undivided
+  // engine.
   std::optional<NumericClass> checked;
-  // True once a piece failed or the plan was found wrong: the kernel then runs undivided wherever
-  // an undivided engine keeps the promise. All states of the kernel share the flag.
+  // True once a piece has failed or the plan was found wrong. The kernel then runs undivided
+  // wherever an undivided engine keeps the promise. All states of the kernel share the flag.
   std::shared_ptr<std::atomic<bool>> failed;
-  // All pieces ran once outside a capture, so a capture may contain them.
+  // True once all pieces have run outside a capture, so that a capture may contain them.
   std::atomic<bool> ran = false;
-  // The kernel's number of calls after which it is decided about anew; kFinal: never.
+  // After this number of calls the kernel is decided about anew; kFinal: never.
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
   // EpochOf the budget at the latest decision; -1: the kernel's share was not asked for yet.
   std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }
-  // Returns whether more may be known by now: the kernel has had enough `calls`, or its budget was
-  // divided anew (`epoch`).
+  // Returns whether more may be known by now: the kernel has had enough calls (`calls`), or its
+  // budget was divided anew since (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
     if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);
     return due != kFinal && calls.load(std::memory_order_relaxed) >= due;
   }
   bool Divides() const { return schedule != nullptr && schedule->has_pieces() && !*failed; }
-  // Counts a call that runs undivided although the record's plan has pieces.
+  // Counts a call that runs undivided although the plan in the report has pieces.
   void CountUndivided() const {
     if (record->record.configuration.Pieces() > 1) {
       record->undivided_calls.fetch_add(1, std::memory_order_relaxed);

@@ -11,7 +11,7 @@ using planning::Decision;
 
 namespace {
 
-// Asks `steps` each question, and adds the answer to the facts.
+// Has `steps` answer each question, and adds the answer to the facts.
 struct AnswerStep {
   planning::Facts& facts;
   Steps& steps;
@@ -49,7 +49,7 @@ struct AnswerStep {
 };
 
 // Stores the promise of a decision. Returns false if another process has given a different promise
-// before; that promise becomes a fact, and the caller decides anew.
+// before; that promise is then a fact, and the caller decides anew.
 bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   if (!decision.gives_promise) return true;
   const planning::KeptPromise kept = steps.Keep(decision);
@@ -59,7 +59,7 @@ bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   return false;
 }
 
-// Returns the report's entry for the decision.
+// Returns the decision's entry in the report.
 KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
   KernelRecord record;
   record.problem = facts.problem;
@@ -118,7 +118,7 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   Steps& steps = look_.steps;
   state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
   const Decision& decision = state.decision;
-  // A plan that is not measured here waits only for rows of other processes.
+  // For a plan that this process does not measure, only rows of other processes can be new.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
   stands_ = decision.standing && look_.earlier != nullptr;

@@ -1,6 +1,7 @@
-// Leads one kernel from its facts to a state that is ready to run, for both APIs: asks
-// planning::Decide, has each question answered, and adds the answer to the facts until the decision
-// comes; then makes the state, says when it is due again, and enters it into the report.
+// Turns the facts about one kernel into a state that is ready to run, for both APIs: asks
+// planning::Decide, has each question answered, and adds the answer to the facts until Decide
+// returns the decision; then makes the state, says when it is due again, and enters it into the
+// report.
 #pragma once
 
 #include <memory>
@@ -15,36 +16,35 @@
 
 namespace ucudnn::interposer {
 
-// Answers the questions of one decision on one thread; each API has its own.
+// Answers the questions of one decision, on one thread; each API implements it.
 class Steps {
  public:
   virtual ~Steps() = default;
   virtual planning::Rows Answer(const planning::Measure& question) = 0;
   virtual planning::Tilings Answer(const planning::FindTilings& question) = 0;
-  // Asked only about plans of the graph API.
+  // Only for plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Keeps what it builds, with the pieces in `schedule_`, in place of what it built before.
+  // Builds, and keeps the pieces in `schedule_`, instead of what it built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
-  // Stores the decision's promise and returns it. If a promise was given before, returns the
-  // earlier one.
+  // Stores the decision's promise and returns it. If a promise was given before, returns that one
+  // instead.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
-  // Returns the coarsest arithmetic among the pieces and the undivided engine; none if it is
-  // unknown.
+  // Returns the coarsest class among the pieces and the undivided engine; none if it is unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
-  // Builds, unless the state in force (null: none) was built for an equal question; its build is
-  // then kept.
+  // Builds, unless the state in force (`earlier`; null: none) was built for an equal question: then
+  // what was built for it is kept.
   planning::BuildOutcome BuildUnless(const KernelState* earlier, const planning::Build& question) {
     built_ = question;
     stays_built_ = earlier != nullptr && earlier->built == question;
     return stays_built_ ? planning::BuildOutcome() : Answer(question);
   }
-  // Returns the question that was built last, and whether an earlier build was kept for it.
+  // Returns the last question of BuildUnless, and whether an earlier build was kept for it.
   const std::optional<planning::Build>& built() const { return built_; }
   bool stays_built() const { return stays_built_; }
 
-  // Returns the schedule that Answer(Build) made last; null: no pieces.
+  // Returns the schedule that Answer(Build) made last; null if there are no pieces.
   std::unique_ptr<execution::Schedule> TakeSchedule() { return std::move(schedule_); }
 
  protected:
@@ -55,41 +55,43 @@ class Steps {
   bool stays_built_ = false;
 };
 
-// Decides. A decision that breaks an invariant is replaced by the earlier decision or, if there is
-// none, by the program's own call. Without a `reporter` (null) the decision is not recorded:
-// nothing is reported, and no promise is stored. What was built for `earlier`, the state in force
-// (null: none), is not built again.
+// Decides. A decision that breaks an invariant is replaced by the earlier one or, if there is none,
+// by the program's own call. If `reporter` is null, the decision is not recorded: nothing is
+// reported, and no promise is stored. What was built for `earlier`, the state in force (null:
+// none), is not built again.
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
-// Returns the facts about the state in force. `lost_share`: the budget took its share away.
+// Returns the facts about the state in force. `lost_share` says that the budget took its share
+// away.
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
 
-// One look at a kernel, on one thread.
+// One decision about a kernel, on one thread.
 struct Look {
   Process& process;
   Steps& steps;
   KernelState* earlier = nullptr;  // the state in force; null at the first decision
-  long calls = 0;                  // calls that the kernel has had
-  int epoch = 0;                   // becomes KernelState::looked_at
+  long calls = 0;                  // how many calls the kernel has had
+  int epoch = 0;                   // is stored in KernelState::looked_at
 };
 
-// Decide, then, unless stands(): Enter, publish the state to other threads, and Published.
+// The caller calls Decide. Then, unless stands() is true, it calls Enter, publishes the state to
+// other threads, and calls Published.
 class Lifecycle {
  public:
   explicit Lifecycle(const Look& look) : look_(look) {}
 
-  // Sets `state` to the decision. REQUIRES: state.failed and the epoch of its owned part are set;
-  // `facts` is complete except for facts.failed, which comes from state.failed.
+  // Sets `state` to the decision. REQUIRES: state.failed and state.owned.epoch are set; `facts` is
+  // complete except for facts.failed, which is read from state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
-  // The earlier state stays in force, and is due again later.
+  // Returns whether the earlier state stays in force; it is then due again later.
   bool stands() const { return stands_; }
-  // Returns the number of calls after which the kernel is decided about anew.
+  // Returns after how many calls the kernel is decided about anew.
   long due_at() const { return due_at_; }
   // Returns the record for the report.
   const KernelRecord& record() const { return record_; }
 
-  // Enters `state` into the report, where it inherits the earlier state's calls.
+  // Enters `state` into the report, where it takes over the calls of the earlier state.
   void Enter(KernelState& state);
   // Rewrites the report file if that is due.
   void Published() const;

@@ -17,7 +17,7 @@ bool MeasuresBeforePromising(Process& process, const Session& session,
 }
 
 size_t UserLimit(Process& process, const Session& session) {
-  // Under one budget a kernel has no workspace of the caller's: ucudnn brings it.
+  // Under one budget kernels get nothing of the caller's workspace, because ucudnn brings its own.
   const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
   if (budget || session.budget() != nullptr) return 0;
   const size_t limit = process.limit.Of(session.context());
@@ -51,7 +51,8 @@ planning::TileConditions ConditionsOfTiles(Process& process, const Session& sess
           process.most_span};
 }
 
-// A kernel without a part in the total workspace has none at all.
+// Returns whether the kernel has no workspace at all, because its device has no part in the total
+// workspace.
 bool LacksWorkspace(const Process& process, const Session& session) {
   return process.options.total_workspace && session.budget() == nullptr;
 }
@@ -72,7 +73,8 @@ planning::TileUse UseOfTiles(Process& process, const Session& session,
 }
 
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
-  constexpr double kMostBytes = 16;  // for an element of x and one of y
+  // Bytes of an element of x and an element of y: 8 each for fp64.
+  constexpr double kMostBytes = 16;
   const planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
   if (!conditions.allowed || LacksWorkspace(process, session)) return false;
   const size_t cache = conditions.l2_bytes;
@@ -82,7 +84,7 @@ bool MayUseTiles(Process& process, const Session& session, double span, size_t n
     case BatchSizePolicy::kAll:
       return true;
     case BatchSizePolicy::kAuto:
-      // The copies of x and y do not fit the cache.
+      // The copies of x and y may not fit the cache.
       if (cache > 0 && need_bytes > cache && kMostBytes * span > static_cast<double>(cache)) {
         return true;
       }

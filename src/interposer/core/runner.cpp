@@ -13,7 +13,7 @@ using execution::Outcome;
 using planning::Cause;
 using planning::Otherwise;
 
-// Returns whether no undivided engine or call can replace the pieces.
+// Returns whether no undivided engine and no call can replace the pieces.
 bool IsAlone(const planning::Decision& decision) {
   return decision.otherwise == Otherwise::kPieces;
 }
@@ -25,7 +25,7 @@ void NoteFailure(const RunRequest& request) {
                                                  : Cause::kPieceFailed);
 }
 
-// Runs the call under UCUDNN_CHECK. Returns false if it must still be run.
+// Runs the call under UCUDNN_CHECK. Returns false if the call must still be run.
 bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
   const CheckedCall checked =
@@ -92,7 +92,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
       NoteFailure(request);
       return status;
     case Outcome::kUndivided:
-      // No piece was enqueued, or the undivided engine overwrites the output of pieces, so the
+      // No piece was enqueued, or the undivided engine overwrites what pieces wrote, so the
       // program's own call is still a correct fallback.
       if (status != CUDNN_STATUS_SUCCESS) return RunOtherwise(state, other, true);
       state.CountUndivided();

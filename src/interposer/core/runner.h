@@ -1,5 +1,5 @@
-// Runs a kernel's decision, or the way that Decision::otherwise names if that cannot run. No other
-// code runs pieces, or chooses what replaces them.
+// Runs a kernel's decision, or what Decision::otherwise names if that cannot run. No other code
+// runs pieces, or chooses what replaces them.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -8,14 +8,14 @@
 
 namespace ucudnn::interposer {
 
-// Runs one call without its pieces; each API has its own.
+// Runs one call without its pieces; each API implements it.
 class OtherWays {
  public:
   virtual ~OtherWays() = default;
-  // Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed`: the
-  // schedule's undivided engine has just failed, and is not tried again.
+  // Runs Otherwise::kUndivided: the undivided engine that keeps the promise. `failed` says that the
+  // schedule's undivided engine has just failed, so it is not tried again.
   virtual cudnnStatus_t Undivided(bool failed) = 0;
-  // Otherwise::kReal: runs the program's own call.
+  // Runs Otherwise::kReal: the program's own call.
   virtual cudnnStatus_t Real() = 0;
   // Otherwise::kPieces: returns the error of a call that nothing else serves.
   virtual cudnnStatus_t Refused() = 0;
@@ -34,7 +34,7 @@ struct RunRequest {
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
 // Runs what `state`'s decision names in place of pieces, and counts the run. REQUIRES: nothing was
-// enqueued, or all of it is overwritten.
+// enqueued yet, or all of it is overwritten.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);
 

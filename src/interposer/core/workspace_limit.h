@@ -1,4 +1,4 @@
-// The user's workspace ceiling for each kernel: a size that was set, a part of the free memory, or
+// The user's workspace limit for each kernel: a size that was set, a part of the free memory, or
 // none. Thread-safe.
 #pragma once
 
@@ -20,22 +20,22 @@ class WorkspaceLimit {
         limit_(options.workspace_limit.value_or(kNoLimit)),
         is_auto_(options.workspace_limit_auto) {}
 
-  // Holds for kernels that are asked about or first called from now on.
+  // Sets the limit for kernels that are asked about or first called from now on.
   void Set(size_t bytes);
-  // Returns the ceiling in bytes; kNoLimit: none. A ceiling from free memory is computed at the
-  // first call, for the device of `context`, and then holds for all devices.
+  // Returns the limit in bytes; kNoLimit if there is none. A limit from free memory is computed at
+  // the first call, for the device of `context`, and then holds for all devices.
   size_t Of(CUcontext context);
-  // Returns the size that was set; kNoLimit if the ceiling comes from free memory.
+  // Returns the size that was set; kNoLimit if the limit is computed from free memory.
   size_t set_bytes() const;
   bool is_auto() const { return is_auto_; }
-  // Lowers a ceiling from free memory to `bytes`, if it is higher.
+  // Lowers a limit from free memory to `bytes`, if it is higher.
   void FallTo(size_t bytes);
 
  private:
   const cuda::Driver* const driver_;
   std::atomic<size_t> limit_;
-  std::atomic<bool> is_auto_;                  // if true, auto_limit_ is used instead of limit_
-  std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
+  std::atomic<bool> is_auto_;                  // auto_limit_ is used instead of limit_
+  std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not computed yet
 };
 
 }  // namespace ucudnn::interposer

@@ -145,7 +145,7 @@ void DescriptorShadows::OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendA
       TakeOperations(*shadow, count, static_cast<const cudnnBackendDescriptor_t*>(values));
       break;
     case CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED:
-      // The program may set this attribute before or after the operations.
+      // The program may set this attribute before or after it sets the operations.
       shadow->dynamic = First<bool>(values);
       if (shadow->dynamic && IsConvolution(shadow->kind)) shadow->kind = GraphKind::kUnfamiliar;
       break;

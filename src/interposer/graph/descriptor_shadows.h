@@ -1,7 +1,7 @@
-// Facts about descriptors of the graph API that cuDNN does not tell, or only slowly: the operation
-// graph that an engine, a configuration or a plan belongs to. They suffice to leave a plan alone at
-// once that cannot be divided. Thread-safe. The one lock is taken while plans are made, never while
-// they run.
+// Facts about descriptors of the graph API that cuDNN does not tell, or tells only slowly, such as
+// the operation graph of an engine, a configuration or a plan. With these facts, a plan that cannot
+// be divided is recognised at once. Thread-safe. The one lock is taken while plans are made, never
+// while they run.
 #pragma once
 
 #include <array>
@@ -17,85 +17,87 @@
 
 namespace ucudnn::interposer {
 
-// The kind of an operation graph.
+// What an operation graph contains.
 enum class GraphKind : uint8_t {
-  kUnknown,      // it was made without ucudnn's knowledge, or from JSON
+  kUnknown,      // unknown: the graph was made without ucudnn, or from JSON
   kConvolution,  // one of its operations is a convolution
   kUndividable,  // its convolution has a single image
   kUnfamiliar,   // its convolution has dynamic or ragged shapes
   kOther,        // it has no convolution
 };
 
-// The configurations of one heuristics' list, best first, each with its shadow's number. A
-// configuration that was destroyed since has another number, or none.
+// The configurations of one heuristics list, best first, each with the number of its shadow. A
+// configuration that was destroyed since has another number, or no shadow.
 using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
-// An operation other than a convolution that reads more than one element for an element of its
+// An operation, other than a convolution, that reads more than one element for an element of its
 // result.
 struct WideOperation {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
-  std::optional<cudnnBackendNormMode_t> norm;  // the mode of a norm, if it was set
+  std::optional<cudnnBackendNormMode_t> norm;  // mode of a norm, if it was set
 };
 
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
-  // Every operation reads only one element for each element of its result.
+  // True if every operation reads only one element for each element of its result.
   bool is_pointwise = false;
-  // For an operation graph, and objects made from it: the first wide operation; none if no wide
+  // For an operation graph and objects made from it: the first wide operation; none if no wide
   // operation is known in it.
   std::optional<WideOperation> wide;
   std::optional<cudnnBackendNormMode_t> norm;  // for a norm operation
-  // True for pointwise modes whose result depends on an element's position, and for operations with
-  // such a mode.
+  // True for a pointwise mode whose result depends on the position of an element, and for
+  // operations with such a mode.
   bool reads_position = false;
-  // The first of a list of the heuristics, or made from the first.
+  // True for the first configuration of a heuristics list, and for objects made from it.
   bool is_heuristics_first = false;
-  std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
-  cudnnHandle_t handle = nullptr;  // the handle that it, or its operation graph, was made with
-  // For a tensor: its own values. For a convolution: the values of its image.
+  std::shared_ptr<const ListedConfigurations> list;  // the list to which it belongs; null: none
+  cudnnHandle_t handle = nullptr;  // the handle with which it, or its operation graph, was made
+  // For a tensor, its own values; for a convolution, those of its image.
   int64_t batch = 0;
   bool ragged = false;
-  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // for tensors; 0 behind the last
-  // For a convolution, and objects made from it: the number of elements from the first to the last
-  // of one image of x or of y, whichever spans more.
+  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 behind the last
+  // For a convolution and objects made from it: how many elements one image of x or y spans,
+  // whichever is more.
   double span = 0;
-  bool dynamic = false;  // the operation graph was made with dynamic shapes
-  // For engines: the configuration from which they were read (null: it no longer exists), and the
-  // answer that was given about native CUDA graphs of their plans, which must not change.
+  bool dynamic = false;  // the operation graph has dynamic shapes
+  // For an engine: the configuration from which it was read (null: the configuration no longer
+  // exists), and what the program was told about native CUDA graphs of its plans, which must not
+  // change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;
-  uint64_t number = 0;  // distinguishes it from a later descriptor at the same address
+  uint64_t number = 0;  // distinguishes it from later descriptors at the same address
 };
 
 class DescriptorShadows {
  public:
-  // To be called after the real library made, set, read or destroyed a descriptor. They may throw
-  // std::bad_alloc; the descriptor then stays unknown.
+  // To be called after the real library has made, set, read or destroyed a descriptor. They may
+  // throw std::bad_alloc; the descriptor then stays unknown.
   void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
   void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
-  // `count` is the number of values that the library returned.
+  // `count` is the number of values that the library has returned.
   void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
-  // Returns the shadow of the descriptor. To be called before the real library destroys it.
+  // Removes and returns the descriptor's shadow. To be called before the real library destroys the
+  // descriptor.
   std::optional<DescriptorShadow> OnDestroy(cudnnBackendDescriptor_t descriptor);
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // Returns the configurations of `list` that still exist. They continue to exist until Return was
-  // called for each of them.
+  // Returns the configurations of `list` that still exist. None of them is destroyed before Return
+  // was called for it.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
-  // Returns whether a configuration that the application destroys is lent: it is then destroyed
+  // Returns whether a configuration that the application destroys is lent; then it is destroyed
   // when the last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
-  // Gives a loan back. Returns true if the application has destroyed the configuration, and no
-  // other loan of it is left; the caller then destroys it.
+  // Ends a loan. Returns true if the application has destroyed the configuration and no other loan
+  // of it is left; then the caller destroys it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
-  // Sets DescriptorShadow::keeps_native if it is not set, and returns it; returns `keeps` for an
-  // unknown descriptor.
+  // Sets DescriptorShadow::keeps_native to `keeps` if it is not set, and returns its value; returns
+  // `keeps` for an unknown descriptor.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
@@ -115,7 +117,7 @@ class DescriptorShadows {
   std::unordered_map<cudnnBackendDescriptor_t, Lending> lent_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// Configurations of a list. They are not destroyed during this object's lifetime, whatever other
+// Configurations of a list, which are not destroyed as long as this object exists, whatever other
 // threads do.
 class LentConfigurations {
  public:

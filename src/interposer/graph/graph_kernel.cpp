@@ -14,10 +14,10 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// The most configurations of a heuristics list that are looked at, and timed against each other, as
-// substitutes.
+// How many configurations of a heuristics list are tried as substitutes and timed against each
+// other.
 constexpr size_t kMostCompared = 3;
-// The number of engines beside its own that are tried for the tiles of a vast plan.
+// How many engines besides the plan's own may serve the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 
@@ -137,7 +137,8 @@ const EngineTemplates& GraphSteps::EnginesOfTiles() {
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
        tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
-    // A tile at an edge may lack engines that inner tiles have.
+    // A tile at an edge may lack engines that inner tiles have, so each kind of tile is asked
+    // about.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
     for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
              process_.functions, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
@@ -168,7 +169,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   for (const EngineTemplate& engine : engines) {
     task.engines.push_back(engine->convolution.engine);
   }
-  // A vast plan's own engine is expected to be the slowest.
+  // The own engine of a vast plan is expected to be the slowest, so it is tried last.
   std::rotate(task.engines.begin(), task.engines.begin() + 1, task.engines.end());
   task.candidates = [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
     std::vector<planning::Candidate> candidates;
@@ -185,7 +186,8 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
 }
 
 void GraphSteps::CompareKnown(tuning::Question question) {
-  // Under one budget the division depends on the plan's share, which is known when it runs.
+  // Under one budget the division depends on the plan's share, which is known only when the plan
+  // runs.
   if (kernel_.session->budget() != nullptr) return;
   question.may_measure = false;
   const tuning::MeasuredRows known =
@@ -237,7 +239,7 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
   for (const planning::Measurement& row : stored->rows) {
     const MicroConfiguration& micro = row.micro;
     const EngineId::Graph* const graph = micro.engine.graph();
-    // Other programs may have written the store, so its rows may hold anything.
+    // Another program may have written the store, so its rows may hold anything.
     const bool fits = micro.IsWhole(kernel_.problem().n) && micro.workspace_bytes <= limit_bytes &&
                       micro.time_ms >= 0;
     if (fits && graph != nullptr && graph->fusion == own->fusion) {
@@ -263,7 +265,7 @@ bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
   return true;
 }
 
-// Trying all engine numbers takes long, so former substitutes are tried first.
+// Former substitutes are tried first, because trying all engine numbers takes long.
 void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
   const uint64_t hash = kernel_.problem().Hash();
   const auto add = [&](int engine) {
@@ -290,10 +292,10 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   if (!question.promised.empty() && Add(Serving(question.promised.Unfused()), limit, found)) {
     return found;
   }
-  // A framework that kept the limit itself would try the next configurations of the list.
+  // A framework that enforced the limit itself would try the next configurations of the list, too.
   for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
-    // Notes are read before the plan is built, which may take long.
+    // Notes are read before the plan is built, because building may take long.
     const auto notes = cudnn::ConfigurationNotes(process_.functions, configuration);
     if (notes.ok() && !cudnn::IsExactAs(*notes, kernel_.own->notes)) continue;
     const auto plan = PlanOf(process_, configuration, kernel_.handle);

@@ -1,4 +1,4 @@
-// An execution plan that is being decided about, and the steps of that decision.
+// An execution plan about which a decision is being taken, and the steps of that decision.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct GraphKernel {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   EngineTemplate own;
-  size_t need_bytes = 0;             // need of the plan as the application built it
+  size_t need_bytes = 0;             // of the plan as the application built it
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  bool is_heuristics_first = false;  // the first of a list of the heuristics
-  // The configurations of that list that still exist, best first; null: there is no list.
+  bool is_heuristics_first = false;  // the plan is the first of a heuristics list
+  // The configurations of that list that still exist, best first; null if there is no list.
   std::shared_ptr<const LentConfigurations> listed;
-  bool again = false;        // it was decided about before, and the store may have more rows by now
-  bool may_measure = false;  // missing measurements are made now, unless it comes late
-  // As many plans as are remembered came before it, so it is never measured.
+  bool again = false;  // the plan was decided about before, so the store may have more rows by now
+  bool may_measure = false;  // missing measurements may be made now, unless comes_late
+  // True if as many plans as are remembered were made before it; then it is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
@@ -40,7 +40,7 @@ struct GraphKernel {
   }
 };
 
-// Numbers of engines that became substitutes, by the problem's hash: AddAny tries them first.
+// Numbers of the engines that became substitutes, by the problem's hash. AddAny tries them first.
 // Thread-safe.
 class FormerSubstitutes {
  public:
@@ -78,16 +78,16 @@ class GraphSteps : public Steps {
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
   // Applies the workspace plan's `kernel` to this plan, in at most `limit_bytes` of workspace (the
-  // caller's or, under a budget, ucudnn's). If it does not hold, the error says why. In
-  // confirmed_kernel.cpp.
+  // caller's or, under a budget, ucudnn's). The error says why that kernel does not hold for this
+  // plan. Defined in confirmed_kernel.cpp.
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
-  // Adds an engine that may become a substitute, or serve tiles.
+  // Adds an engine that may become a substitute or serve tiles.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
-  // Returns the known engine of that name; null if there is none.
+  // Returns the known engine with this name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // Includes the plan's own engine.
+  // The plan's own engine counts, too.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // Returns the substitute's plan that Answer(Build) made last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
@@ -101,29 +101,30 @@ class GraphSteps : public Steps {
   // Returns the engines that tiles of a vast plan may run: the plan's own, then those that the
   // heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division of the known rows of the plan's own engine while more rows are still to
-  // be measured for `question`: if time runs out, that division may run.
+  // Compares the division that the known rows of the plan's own engine give, before the missing
+  // rows for `question` are measured, so that this division may run if time runs out.
   void CompareKnown(tuning::Question question);
-  // `other` (or the engine of that name) as a substitute; null if it computes something else than
-  // the plan, or less exactly or less deterministically.
+  // Returns `other`, or the engine with this name, as a substitute; null if it computes something
+  // else than the plan, or does it less exactly or less deterministically.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
-  // `other` on the whole mini-batch, with the workspace that the library states; none if that
-  // exceeds `limit_bytes`.
+  // Returns `other` on the whole mini-batch, with the workspace that the library states; none if
+  // that exceeds `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
                                                 size_t limit_bytes);
-  // Engines that were measured on the whole mini-batch within `limit_bytes`, the fastest first.
+  // Returns the engines that were measured on the whole mini-batch within `limit_bytes`, the
+  // fastest first.
   std::vector<EngineId> MeasuredWhole(size_t limit_bytes) const;
   // Adds `other` to the known engines and to `found`. Returns false if it is null, does not fit, or
-  // is already in `found`.
+  // is in `found` already.
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
-  // Returns the engines that the file names, one for each run; empty if the plan may not use them.
-  // In confirmed_kernel.cpp.
+  // Returns the engines that the workspace plan names, one for each run; empty if the plan may not
+  // use them. Defined in confirmed_kernel.cpp.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
   // Returns `configuration` with `engines`, one for each run, and the sizes that the library
-  // states. Fails if these exceed those of `configuration`.
+  // states. Fails if these exceed the sizes in `configuration`.
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 
@@ -131,11 +132,11 @@ class GraphSteps : public Steps {
   const GraphKernel& kernel_;
   FormerSubstitutes& former_;
   KeptPromises& promises_;
-  EngineTemplates known_;  // the plan's own engine comes first
-  // Plans of engines that may become substitutes.
+  EngineTemplates known_;  // the plan's own engine is the first
+  // Undivided plans of engines that may become substitutes.
   std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;
   cudnn::BackendDescriptor substitute_;
-  EngineTemplates tile_engines_;  // result of EnginesOfTiles; empty: not asked yet
+  EngineTemplates tile_engines_;  // result of EnginesOfTiles; empty: not determined yet
 };
 
 }  // namespace ucudnn::interposer

@@ -40,7 +40,7 @@ cudnnStatus_t GraphPlans::Create(cudnnBackendDescriptorType_t type,
   try {
     shadows_.OnCreate(*descriptor, type);
   } catch (...) {
-    // Out of memory: plans made from the descriptor are left alone.
+    // Out of memory: plans that are made from the descriptor stay unchanged.
   }
   return status;
 }
@@ -77,7 +77,7 @@ cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
     const std::optional<DescriptorShadow> shadow = Forget(descriptor);
     if (shadow) shadows_.OnCreate(descriptor, shadow->type);
   } catch (...) {
-    // Out of memory: plans made from the descriptor are left alone.
+    // Out of memory: plans that are made from the descriptor stay unchanged.
   }
   return status;
 }
@@ -157,7 +157,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    // Nothing was promised yet, so if the table is full, the plan stays as it is.
+    // Nothing was promised yet, so the plan stays as it is if the table is full.
     if (!Enter(descriptor, *state)) {
       const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
       if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -235,7 +235,7 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
     if (session == nullptr || session->budget() != state.budget) return;
     process_.budgets.Follow(state.budget_kernel(), *session, handle);
   } catch (...) {
-    // Out of memory when a handle is met for the first time.
+    // Out of memory when a handle is used for the first time.
   }
 }
 
@@ -248,7 +248,7 @@ Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) con
   try {
     return process_.sessions.Of(handle);
   } catch (...) {
-    return nullptr;  // out of memory when a handle is met for the first time
+    return nullptr;  // out of memory when a handle is used for the first time
   }
 }
 
@@ -266,7 +266,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
   call.x = operands.Find(graph.x_uid);
   call.w = operands.Find(graph.w_uid);
   call.y = operands.Find(graph.y_uid);
-  // A pointer carries no size; the caller was told the promised size.
+  // The pack has no size, so the promised size, which the caller was told, counts.
   call.workspace = operands.workspace;
   call.workspace_bytes = state.decision.promised_bytes;
   bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
@@ -288,14 +288,14 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return RunOtherwise(state, other);
   }
-  // A program that passes no workspace relies on the plan's own need, which a process without a
-  // limit has reported.
+  // The program passes no workspace although this process promised more than the plan needs.
+  // Another process, without a limit, told the program the plan's own need.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
-  // The real library refuses packs that lack an operand.
+  // The real library refuses a pack that lacks an operand.
   if (!call) return RunOtherwise(state, other);
   return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
                       state.own->convolution.problem, state, *call},

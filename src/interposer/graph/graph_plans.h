@@ -1,7 +1,7 @@
-// The application's calls of cuDNN's graph API. Every function answers like the real one. If
-// anything fails inside, a plan is left alone as long as nothing was promised, and afterwards an
-// undivided engine runs inside the promise. Thread-safe. Functions are defined in graph_plans.cpp
-// unless a comment names another file.
+// The application's calls of cuDNN's graph API. Every function answers as the real one does. If
+// anything fails inside ucudnn before something was promised, the plan stays unchanged; afterwards
+// an undivided engine runs inside the promise. Thread-safe. Functions are defined in
+// graph_plans.cpp unless a comment names another file.
 #pragma once
 
 #include <cuda.h>
@@ -28,7 +28,8 @@ namespace ucudnn::interposer {
 
 class GraphPlans : public DivisionChoices {
  public:
-  // `store` keeps promises for later processes; null: they live as long as this one.
+  // `store` keeps promises for later processes; if it is null, they are forgotten when this process
+  // ends.
   GraphPlans(Process& process, planning::MeasurementStore* store)
       : process_(process), promises_(store) {
     refused_.decision.course = planning::Course::kRefusal;
@@ -39,7 +40,7 @@ class GraphPlans : public DivisionChoices {
 
   cudnnStatus_t Create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor);
   cudnnStatus_t Destroy(cudnnBackendDescriptor_t descriptor);
-  // Deprecated in cuDNN: initializes a descriptor again, with the same type.
+  // Initializes a descriptor again, with the same type. cuDNN deprecates this function.
   cudnnStatus_t Initialize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t count, const void* values);
@@ -49,47 +50,49 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                         cudnnBackendDescriptor_t pack);
-  // cuDNN 9.23 and newer: the workspace that `plan` needs for the shapes of `pack`.
+  // Returns in *bytes the workspace that `plan` needs for the shapes of `pack`. Since cuDNN 9.23.
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
-  // Makes a divided plan a graph of its pieces, one child behind the other. If pieces cannot become
-  // native graphs, the undivided plan inside the promise does. In native_graphs.cpp.
+  // Makes `graph` a row of child graphs, one for each piece of a divided plan. If pieces cannot
+  // become native graphs, uses the undivided plan inside the promise. Both functions are defined in
+  // native_graphs.cpp.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // Execution and population when memory is out: they run the plan undivided, inside its promise,
-  // and allocate nothing.
+  // Executes or populates when memory is out: runs the plan undivided, inside its promise, and
+  // allocates nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
-  // This function is in native_graphs.cpp.
+  // Defined in native_graphs.cpp.
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
 
-  // Lets tests reach the bound with few plans. To be called before the first plan is made.
+  // Sets how many plans are remembered, so that tests reach the bound. To be called before the
+  // first plan is made.
   void set_most_kernels(size_t most) { most_kernels_ = most; }
 
  private:
-  // A context, a limit and the plan's JSON.
+  // A context, a limit, and the plan's JSON.
   using Key = std::tuple<CUcontext, size_t, std::string>;
 
   using Plans = AddressTable<PlanState>;
 
-  // Finishes finalizing any descriptor but a pack, if the process's calls are split. Plans of
-  // pointwise operations then run locally, convolutions run over all ranks, and all other plans are
-  // refused by name. In split_plans.cpp, as are the next two.
+  // Finalizes a descriptor other than a pack in a process whose calls are split: plans of pointwise
+  // operations run on this rank alone, convolutions run over all ranks, and all other plans are
+  // refused by name. This and the next two are defined in split_plans.cpp.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // Returns whether the plan cannot become a native CUDA graph because it is not pointwise; if so,
-  // reports that.
+  // Returns whether the plan may not become a native CUDA graph in a process whose calls are split,
+  // and reports that. Pointwise plans may.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
-  // Makes the undivided plan inside the promise a native graph. In native_graphs.cpp.
+  // Makes the undivided plan inside the promise a native graph. Defined in native_graphs.cpp.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -97,10 +100,10 @@ class GraphPlans : public DivisionChoices {
   // pack.
   std::optional<DescriptorShadow> Forget(cudnnBackendDescriptor_t descriptor);
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
-  // Makes `state` the state of the plan. Returns false, with a report, if the table is full.
+  // Makes `state` the state of the plan. If the table is full, reports that and returns false.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // Calls run(plan), where `plan` is the one for the real library: the substitute if there is one.
-  // NOT_SUPPORTED if only pieces keep the promise. `state` belongs to the plan; null: none.
+  // Calls run(plan) with the plan for the real library: the substitute if there is one. Returns
+  // NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's state; null: it has none.
   template <typename Run>
   static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
                                      const Run& run) {
@@ -110,15 +113,15 @@ class GraphPlans : public DivisionChoices {
     const MutexLock lock(*state->executing);
     return run(whole);
   }
-  // Returns the session that executes the plan; null if none is open, or memory is out.
+  // Returns the session that executes the plan; null if none is open or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
-  // Executes on this rank alone.
+  // Executes the plan on this rank alone.
   cudnnStatus_t ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                             cudnnBackendDescriptor_t pack);
-  // Returns the convolution call that executing the plan makes, with its operands in `fused`; none
-  // if the pack lacks one of them.
+  // Returns the convolution call that executing the plan makes, with its fused operands in `fused`;
+  // none if the pack lacks an operand.
   static std::optional<cudnn::ConvolutionCall> CallOf(cudnnHandle_t handle, const PlanState& state,
                                                       const VariantPack& operands,
                                                       cudnn::FusedPointers& fused);
@@ -127,45 +130,47 @@ class GraphPlans : public DivisionChoices {
   // Returns the workspace that a plan of this configuration would report; none if that is its own
   // need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
-  // Tells the budget, if the plan is under one, that it is about to run.
+  // Tells the plan's budget, if it has one, that the plan is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // Returns the engine's behavior notes, without native support if a plan of it may run another
-  // engine that lacks it. Functions from here to PopulatePieces are in native_graphs.cpp.
+  // Returns the engine's behavior notes, without native support if a plan of this engine may run
+  // another one that lacks it. The functions from here to PopulatePieces are defined in
+  // native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
   // Returns the call of CallOf for a native graph of the pieces; none if pieces cannot replace the
-  // plan there.
+  // plan in a native graph.
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
-  // Returns false if `graph` is unchanged.
+  // Returns false if it has left `graph` unchanged.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 
-  // Decides about a plan that is finalized; null if it is left alone. In a process whose calls are
-  // split, plans after the first kMostKernels are decided about too, but never measured. Functions
-  // from here on, and ChoicesOf, are in plan_decision.cpp.
+  // Decides about a plan that is finalized; null if the plan stays as it is. In a process whose
+  // calls are split, plans after the first kMostKernels are decided about, too, but never measured.
+  // The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
-  // Decides about a plan that comes for the first time, and publishes its state.
+  // Decides about a plan that has no state yet, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
   // Records why the plan stays as it is. Returns null, or the refusal if a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // Returns whether the user's options forbid some plans.
+  // Returns whether the user's options may forbid a plan.
   bool ForbidsSome() const {
     return process_.options.deterministic || process_.options.strict_limit;
   }
-  // LeaveAlone for a plan that cannot be remembered, because there are too many. Records nothing if
-  // the user's options forbid nothing.
+  // Does what LeaveAlone does for a plan that cannot be remembered, because there are too many.
+  // Records nothing if the user's options forbid nothing.
   PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
-  // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
+  // Decides anew about `state`, which is due. Returns the better state that replaces it, or `state`
+  // itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // Returns the state that plans of this number were finalized with. REQUIRES: there is one.
+  // Returns the state with which plans of this number were finalized. REQUIRES: there is one.
   const PlanState* FindNumbered(uint64_t number);
-  // `part.kernel` becomes the kernel's number in the budget, if there is a budget. `earlier` is the
+  // Sets `part.kernel` to the kernel's number in the budget, if there is a budget. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);
@@ -178,16 +183,16 @@ class GraphPlans : public DivisionChoices {
 
   Process& process_;
   KeptPromises promises_;
-  // Shared by plans that are left alone although the user's options forbid them.
+  // Shared by the unchanged plans that the user's options forbid.
   PlanState refused_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;
-  size_t most_kernels_ = kMostKernels;  // number of plans that are remembered
+  size_t most_kernels_ = kMostKernels;  // how many plans are remembered
   Mutex mutex_;
-  // Null: the plan is left alone. States keep their address.
+  // Null: plans with this key stay unchanged. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
-  // Null: the number belongs to no plan.
+  // Null: no plan has the number.
   std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };

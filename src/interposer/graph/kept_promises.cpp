@@ -32,7 +32,7 @@ std::optional<EnginePromise> KeptPromises::Find(const EnginePromise& asked) {
     return std::nullopt;
   }
   if (!*stored) return std::nullopt;
-  // This process keeps the promise from now on, even if the store fails.
+  // From now on this process keeps the promise, even if the store fails later.
   MutexLock lock(mutex_);
   if (const EnginePromise* known = Known(asked)) return *known;
   known_[asked.problem.Hash()].push_back(**stored);

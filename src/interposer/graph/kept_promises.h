@@ -1,6 +1,6 @@
-// Promises of less workspace than a plan of the graph API needs. They were given by this process
-// or, as far as a store has them, by earlier ones. A promise is given once, and later plans get the
-// same one. Thread-safe. Used while plans are made, never while they run.
+// Promises of less workspace than a plan of the graph API needs, which this process has given or,
+// according to a store, an earlier one. A promise is given once, and later plans get the same one.
+// Thread-safe. Used while plans are made, never while they run.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace ucudnn::interposer {
 
 class KeptPromises {
  public:
-  // If `store` is null or fails, promises live as long as the process.
+  // If `store` is null or fails, promises are forgotten when the process ends.
   explicit KeptPromises(planning::MeasurementStore* store) : store_(store) {}
 
-  // Returns the promise under the key of `asked` (see EnginePromise); none if none was given or can
-  // be read.
+  // Returns the promise under the key of `asked` (see EnginePromise); none if none was given or it
+  // cannot be read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Gives `promise` and returns it. If a promise was given before under its key, returns the
-  // earlier one.
+  // Gives `promise` and returns it. If a promise was given under its key before, returns that one
+  // instead.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
-  // Gives `promise` in this process in place of a stored one that cannot be kept. The store stays
-  // as it is.
+  // Gives `promise` in this process instead of a stored one that cannot be kept. The store stays as
+  // it is.
   void Replace(const planning::EnginePromise& promise);
 
  private:
-  // Returns null if this process knows no such promise.
+  // Returns null if this process has no such promise.
   planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
 
   planning::MeasurementStore* const store_;
   Mutex mutex_;
   std::unordered_map<uint64_t, std::vector<planning::EnginePromise>> known_
-      UCUDNN_GUARDED_BY(mutex_);  // by problem
+      UCUDNN_GUARDED_BY(mutex_);  // by the problem's hash
 };
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,5 @@
-// Makes native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and its update). A
-// divided plan becomes a graph of its pieces, one child behind the other.
+// Makes native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and
+// cudnnBackendUpdateCudaGraph). A divided plan becomes a row of child graphs, one for each piece.
 #include <algorithm>
 
 #include "cuda/child_graphs.h"
@@ -10,8 +10,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The steps of a decision that is not carried out: they measure, compare and build nothing.
-// Comparisons are assumed to succeed.
+// The steps of a decision that is not carried out: they measure, compare and build nothing, and
+// assume that comparisons succeed.
 class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
@@ -38,8 +38,8 @@ class AskedOnly : public GraphSteps {
   bool settled_ = true;
 };
 
-// Returns whether a native graph is made of the state's pieces. Its nodes are not calls of a
-// captured stream.
+// Returns whether a native graph is made of the state's pieces. Obstacles of captures do not count,
+// because the graph's nodes are not calls on a captured stream.
 bool MakesPieces(const PlanState& state) {
   planning::Obstacles obstacles;
   obstacles.failed = *state.failed;
@@ -49,7 +49,7 @@ bool MakesPieces(const PlanState& state) {
          RunsPieces(state.decision, obstacles);
 }
 
-// Calls `take` with each step of `call` and its part's call until it fails; returns the last
+// Calls take(step, call of the part) for each step of `call` until one fails. Returns the last
 // status.
 template <typename Take>
 cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
@@ -70,8 +70,8 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
                                                              cudnnBackendDescriptor_t pack,
                                                              cudnn::FusedPointers& fused) {
   if (!MakesPieces(state)) return std::nullopt;
-  // Sums of 16-bit gradients and copies of tiles stand between the pieces, and a plan has no native
-  // graph of these.
+  // Sums of 16-bit gradients and copies of tiles are steps between the pieces, for which no plan
+  // gives a native graph.
   if (state.schedule->sums_partials() || state.schedule->packs_tiles()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
@@ -82,7 +82,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
   if (operands->workspace == nullptr && state.decision.configuration.WorkspaceBytes() > 0) {
     return std::nullopt;
   }
-  // The real library refuses packs that lack an operand.
+  // The real library refuses a pack that lacks an operand.
   return CallOf(handle, state, *operands, fused);
 }
 
@@ -91,7 +91,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
   cudnn::FusedPointers fused;
   const auto call = NativeCall(handle, state, pack, fused);
   if (!call) return false;
-  // The application's graph is changed only once every piece has a graph of its own.
+  // The application's graph is changed only after every piece has a graph of its own.
   std::vector<cuda::OwnedGraph> children;
   const auto populate = [&](const execution::Step& step, const cudnn::ConvolutionCall& part) {
     auto child = cuda::NewGraph();
@@ -178,8 +178,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
-  // If the library refuses the configuration, or it is left alone, the library's own answer is
-  // returned.
+  // If the library refuses the configuration, or ucudnn does not change its plans, the library's
+  // own answer is right.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
@@ -203,7 +203,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
-    // Measurements that are made when the plan is finalized may show that its pieces keep the limit
+    // Measurements that are made when the plan is finalized may show that its pieces fit the limit
     // alone.
     const bool only_pieces_may_fit =
         kernel.need_bytes > kernel.limit_bytes && !facts.share &&
@@ -213,7 +213,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
            !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   }
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
-  // The choice of the substitute may depend on measurements, so all candidates must have native
+  // Which substitute is chosen may depend on measurements, so all candidates must have native
   // support.
   const bool follows_plan = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =
@@ -228,8 +228,8 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
                                         int64_t* count, void* values) {
   constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
   constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-  // The application's array may be only as long as the count that was returned before, so the
-  // answer contains no note that the engine itself lacks.
+  // The application's array may be only as long as the count that it was told before, so the answer
+  // never has a note that the engine itself lacks.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {

@@ -1,5 +1,5 @@
 // Decides about an execution plan when the application finalizes it, and again when more is known.
-// The decision says what the plan promises, and how the promise is kept.
+// The decision says what the plan promises and how the promise is kept.
 #include <algorithm>
 #include <cassert>
 
@@ -16,7 +16,7 @@ namespace {
 using planning::Cause;
 using planning::Detail;
 
-// Resets the flag when it goes out of scope.
+// Sets the flag to false when it is destroyed.
 class Looking {
  public:
   explicit Looking(std::atomic<bool>& looking) : looking_(looking) {}
@@ -64,7 +64,8 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.is_vast = planning::IsVast(problem, process_.most_span);
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
-    // The share of a budget is known only when the plan runs, with its handle and stream.
+    // The share of a budget is known only when the plan runs, because it depends on handle and
+    // stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
       if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
@@ -141,7 +142,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
             : std::make_shared<const cudnn::BackendDescriptor>(steps.TakeSubstitute());
     state->other = steps.Find(decision.undivided.engine);
     state->budget = kernel.session->budget();
-    // The real plan never runs again: a substitute does, or pieces alone keep the promise.
+    // The application's plan never runs again: a substitute does, or pieces alone keep the promise.
     assert((state->substitute->get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
   }
@@ -161,7 +162,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   try {
     Session* const session = process_.sessions.Of(handle);
-    // A capture keeps the plan that already ran outside, although more may be known by now.
+    // Inside a capture the present state stays, although more may be known by now.
     if (session == nullptr || session->context() != state.context ||
         process_.sessions.Capturing(*session)) {
       state.due_at = due;
@@ -177,7 +178,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
     if (life.stands() || is_as_before) {
-      // The budget was divided anew and took this state's workspace away, so a share is looked up
+      // The budget was divided anew and took this state's workspace away, so its share is looked up
       // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
@@ -209,7 +210,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   const Options& options = process_.options;
   const auto need = cudnn::PlanWorkspace(process_.functions, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is read only if the plan exceeds the limit or the user wants
+  // Reading the plan takes time, so it is read only if it exceeds the limit or the user wants
   // reports of every kernel.
   std::string kernel = "a plan of the graph API";
   if (over_limit || process_.TellsAll()) {
@@ -251,8 +252,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // If no limit excludes the plan and tiles gain nothing, the report does not mention it. A vast
-    // plan may have been promised room before, even if tiles are not allowed now.
+    // If no limit excludes the plan and tiles gain nothing, the plan is not reported. A vast plan
+    // may have been promised room before, even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
     const bool follows =
@@ -266,7 +267,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (!json.ok()) {
     return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
   }
-  // Equal plans get equal promises under one limit, whatever their position in a list.
+  // Equal plans get equal promises under one limit, whatever their positions in lists.
   Key key{kernel.session->context(), limit, std::move(*json)};
   const std::string& text = std::get<std::string>(key);
   {
@@ -280,8 +281,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       kernel.comes_late = true;
     }
   }
-  // Other ranks may have made fewer plans. If they split this plan's calls, this rank must split
-  // them too.
+  // Other ranks may have made fewer plans; if they split this plan's calls, this rank must split
+  // them, too.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? Beyond(plan, limit) : nullptr;
@@ -317,7 +318,7 @@ PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
   life.Enter(*state);
   PlanState* kept = nullptr;
   {
-    // If threads decide about equal plans at the same time, the first one's state is kept.
+    // If threads decide about equal plans at the same time, the first state is kept.
     MutexLock lock(mutex_);
     const uint64_t number = state->number = states_.size() + 1;
     const auto [at, is_new] = states_.try_emplace(std::move(key), std::move(state));

@@ -11,7 +11,7 @@ namespace {
 
 struct NamedOperation {
   cudnnBackendDescriptorType_t type;
-  const char* name;  // in words, and in the type of its descriptor
+  const char* name;  // in words, with the name in its descriptor type
 };
 constexpr NamedOperation kNamedOperations[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},
@@ -50,7 +50,7 @@ std::string NameOf(const WideOperation& operation) {
   const auto named =
       std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
                    [&](const NamedOperation& one) { return one.type == operation.type; });
-  // The operation belongs to a newer cuDNN.
+  // Only a newer cuDNN has the operation.
   if (named == std::end(kNamedOperations)) {
     return "an operation of type " + std::to_string(static_cast<int>(operation.type));
   }
@@ -62,7 +62,7 @@ std::string NameOf(const WideOperation& operation) {
   return name;
 }
 
-// Returns why a plan is not split that is neither pointwise nor has a single convolution.
+// Returns why a plan is not split that neither is pointwise nor has a single convolution.
 std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   if (!shadow || !shadow->wide) {
     return "an operation graph that is not pointwise is not split over ranks";
@@ -80,7 +80,7 @@ const char* WhyNotSplit(const PlanState* state) {
   if (!convolution.problem.HasEvenPads()) {
     return "a convolution whose padding differs before and behind is not split";
   }
-  // A fused operand whose extents are in the engine's text has neither one value for each channel
+  // The engine's text has "shared" for a fused operand that has neither one value for each channel
   // nor the output's layout.
   if (engine->fusion.find("shared") != std::string::npos) {
     return "a convolution of the graph API is not split whose fused operations read a tensor that "
@@ -119,8 +119,8 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
   }
 }
 
-// The plan on this rank's stripe. If its result goes to other memory than the program's, it is
-// executed with a pack of ucudnn's.
+// Runs the plan on this rank's stripe. If the result is written to other memory than the program's,
+// the plan is executed with a pack of ucudnn's.
 class GraphPlans::OwnSplitCall : public spatial::LocalCall {
  public:
   OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
@@ -149,7 +149,7 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // The plan adds to the old content, which must be 0.
+      // The plan adds to the old content, which therefore must be 0.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), stream_);
@@ -204,8 +204,9 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
   if (!call) return CUDNN_STATUS_BAD_PARAM;
-  // A plan has the arithmetic of its engine, which each rank may choose for itself. The
-  // computations with received rows must not depend on it, and must be no less exact.
+  // The math type of computations with received rows must be the same on all ranks and no less
+  // exact than the plan, whose arithmetic is that of its engine, which each rank may choose for
+  // itself.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),

@@ -7,7 +7,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Packs of one thread that exist at the same time; further ones take another block.
+// How many packs of one thread a block has room for; more packs use further blocks.
 constexpr int kSlots = 32;
 
 struct Slot {
@@ -17,16 +17,16 @@ struct Slot {
 
 struct Block {
   std::array<Slot, kSlots> slots;
-  std::atomic<int> used = 0;  // slots behind these were never used
+  std::atomic<int> used = 0;  // slots from here on were never used
   std::atomic<Block*> next = nullptr;
 };
 
-// A thread's blocks. When the thread ends, another thread takes the pool over, with packs that
-// still exist.
+// The blocks of a thread. When the thread ends, another thread takes over the pool with the packs
+// that still exist.
 struct Pool {
   Block first;
   std::atomic<bool> owned = true;
-  Pool* next = nullptr;  // next in the list of all pools
+  Pool* next = nullptr;  // in the list of all pools
 };
 
 std::atomic<Pool*> all_pools = nullptr;
@@ -113,7 +113,7 @@ bool OpenPack(cudnnBackendDescriptor_t pack) noexcept {
   // An earlier pack at this address may have been destroyed without ucudnn's knowledge.
   Close(FindOwn(pack));
   for (Block* block = &owner.pool->first;;) {
-    // Only the pool's owner takes slots; any thread may free one.
+    // Only the pool's owner takes a slot; any thread may free one.
     for (int i = 0; i < kSlots; ++i) {
       Slot& slot = block->slots[i];
       if (slot.key.load(std::memory_order_acquire) != nullptr) continue;

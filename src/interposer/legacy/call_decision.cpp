@@ -1,5 +1,5 @@
-// Decides how a convolution call runs that comes to its session for the first time, or again when
-// more is known.
+// Decides how a call of a convolution runs that its session has not seen before, or decides anew
+// when more is known.
 #include <algorithm>
 
 #include "convolution/engine_name.h"
@@ -16,10 +16,9 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!process_.limit.is_auto()) return;
   const auto reported = process_.promises.LastReported(key);
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
-  // A caller that got several sizes may have chosen any of them.
+  // A caller that was told several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace at all may simply want none; it does not show that memory is
-  // out.
+  // A caller that passes no workspace may simply want none, which does not show that memory is out.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
 }
@@ -57,7 +56,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
       if (asked.told_alone) {
         needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
       }
-      // Inside a capture nothing is allocated that is not necessary.
+      // Inside a capture only necessary memory is allocated.
       if (needed > budget->assured_bytes()) budget->Assure(needed);
       facts.assured_bytes = budget->assured_bytes();
     }
@@ -66,7 +65,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
-  // A promise with more room than its undivided engine needs waits for a plan that needs the room.
+  // A promise with more workspace than its undivided engine needs was made in expectation of a plan
+  // that uses this workspace. So tiles are considered as if the program's engine had no known need.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,
@@ -81,7 +81,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const bool capturing = process_.sessions.Capturing(session);
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
-  // Building plans of graph engines could break this thread's capture.
+  // Inside a capture no graph engine serves, because building its plans could break the capture.
   LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
@@ -99,7 +99,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
-  // A strict limit is refused or kept at the first call, which requires measurements.
+  // A strict limit is refused or kept at the first call already, which requires measurements.
   kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
@@ -107,7 +107,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   Lifecycle life({process_, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
-  // Nothing is measured during a capture, so the decision would not be final.
+  // Nothing is measured during a capture, so this decision is not kept.
   if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
   life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));

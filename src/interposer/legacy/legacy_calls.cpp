@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The real library refuses calls that lack a pointer.
+// Returns whether the call has all pointers that the real library requires.
 bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   if (call.alpha == nullptr || call.x == nullptr || call.w == nullptr || call.y == nullptr) {
     return false;
@@ -20,7 +20,7 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
-// Returns whether the algorithm is deterministic by cuDNN's documentation.
+// Returns whether cuDNN's documentation says that the algorithm is deterministic.
 bool IsReproducible(Operation operation, int algorithm) {
   switch (operation) {
     case Operation::kForward:
@@ -34,7 +34,7 @@ bool IsReproducible(Operation operation, int algorithm) {
   return false;
 }
 
-// Runs a call as planning::DecideUnplanned decides. Allocates nothing.
+// Runs a call as planning::DecideUnplanned says. Allocates nothing.
 cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
                                 const cudnn::ConvolutionCall& call) {
   planning::UnplannedCall unplanned;
@@ -66,7 +66,7 @@ class LegacyOtherWays : public OtherWays {
                   const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
-  // If the undivided engine fails, the program's own call remains, in the caller's workspace.
+  // If the undivided engine fails, the program's own call is made in the caller's workspace.
   cudnnStatus_t Undivided(bool failed) override {
     execution::Outcome outcome;
     const bool ran = !failed &&
@@ -75,8 +75,7 @@ class LegacyOtherWays : public OtherWays {
     return ran ? CUDNN_STATUS_SUCCESS : Real();
   }
   cudnnStatus_t Real() override { return cudnn::Convolve(process_.functions, call_); }
-  // The real library returns the error, because the caller passes less workspace than the call
-  // needs.
+  // The caller passes less workspace than the call needs, so the real library returns an error.
   cudnnStatus_t Refused() override { return ConvolveUnplanned(process_, session_, key_, call_); }
 
  private:
@@ -101,12 +100,12 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
     // For gradients whose partials are summed, only engines that replace the output were compared,
-    // not engines that add.
+    // and none that adds to it.
     const bool adds =
         problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
     return adds ? CallKind::kAdding : CallKind::kScaled;
   }
-  // Pieces of z use the descriptors of pieces of y.
+  // Pieces pass the descriptor of their y for their z, so z must be laid out like y.
   if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
   }
@@ -128,7 +127,7 @@ bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
 }
 
 bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
-  // An identity activation runs with the named algorithm alone, undivided or in pieces.
+  // Only the named algorithm serves an identity activation, undivided or in pieces.
   if (key.kind == CallKind::kIdentity) {
     return process_.promises
         .FindAlone({session.platform(), key.algorithm, key.problem}, key.workspace_bytes)
@@ -179,7 +178,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   }
   CallState* state = session->Find(key);
   const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));
-  // A capture keeps the plan that already ran outside, although more may be known by now.
+  // Inside a capture the present state stays, although more may be known by now.
   if (state == nullptr || (due && !process_.sessions.Capturing(*session))) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
       process_.reporter.TooManyKernels();

@@ -1,5 +1,5 @@
-// The application's calls of cuDNN's legacy convolution API. Every function answers like the real
-// one. Thread-safe. Functions are defined in legacy_calls.cpp unless a comment names another file.
+// The application's calls of cuDNN's legacy convolution API. Every function answers as the real one
+// does. Thread-safe. Functions are defined in legacy_calls.cpp unless a comment names another file.
 #pragma once
 
 #include <optional>
@@ -17,22 +17,23 @@ class LegacyCalls : public DivisionChoices {
  public:
   explicit LegacyCalls(Process& process) : process_(process) {}
 
-  // Runs a convolution. In a process whose calls are split, the call is the rank's part of a larger
-  // one.
+  // Runs a convolution. In a process whose calls are split, the call is this rank's part of a
+  // larger one.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
-  // Answers a caller that asks for a workspace size. This function, FindAlgorithms and
-  // GetAlgorithms are in queries.cpp.
+  // Answers a query for a workspace size. This function, FindAlgorithms and GetAlgorithms are
+  // defined in queries.cpp.
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
                               const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
   using Performances = std::vector<cudnn::AlgorithmPerformance>;
   // Returns the answer to cudnnFindConvolution*Algorithm(Ex), best first; none if the real library
-  // must answer. `caller_bytes` is the workspace passed to ...Ex, none for the function without.
+  // must answer. `caller_bytes` is the workspace that was passed to ...Ex; none for the function
+  // without Ex.
   std::optional<Performances> FindAlgorithms(Operation operation, cudnnHandle_t handle,
                                              const cudnn::Descriptors& descriptors,
                                              std::optional<size_t> caller_bytes);
   // Returns the answer to cudnnGetConvolution*Algorithm_v7, best first; none if the real library
-  // must answer. `caller_bytes` is a limit that the caller names.
+  // must answer. `caller_bytes` is the caller's limit, if there is one.
   std::optional<Performances> GetAlgorithms(Operation operation, cudnnHandle_t handle,
                                             const cudnn::Descriptors& descriptors,
                                             std::optional<size_t> caller_bytes = std::nullopt);
@@ -43,17 +44,18 @@ class LegacyCalls : public DivisionChoices {
   // Runs the call on this rank alone.
   cudnnStatus_t ConvolveHere(const cudnn::ConvolutionCall& call);
   cudnnStatus_t ConvolveSplit(const cudnn::ConvolutionCall& call);
-  // Returns the kind of a call; none if the call is left alone.
+  // Returns the kind of a call; none if the call runs unchanged.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
-  // Returns whether a decision may be kept for a call that its session has not met before.
+  // Returns whether a decision may be kept for a call that its session has not seen before.
   bool MayRemember(const Session& session, const CallKey& key);
   // Returns whether only pieces may keep the promise for such calls.
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
-  // Decides about a call and keeps the decision on its session. `earlier` is the decision in force;
-  // null at the first call. Returns null if nothing was decided: the call then runs unchanged. This
-  // function, FactsOf, NoteScarceWorkspace and ChoicesOf are in call_decision.cpp.
+  // Decides about a call, and keeps the decision in its session. `earlier` is the decision in
+  // force; null at the first call. Returns null if nothing was decided: then the call runs
+  // unchanged. This function, FactsOf, NoteScarceWorkspace and ChoicesOf are defined in
+  // call_decision.cpp.
   CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
@@ -62,78 +64,82 @@ class LegacyCalls : public DivisionChoices {
   // shows that its allocation failed. The new limit is at least half of the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
-  // Returns the kernel that a caller asks about; none if nothing can be promised for it. Functions
-  // from here to NoteAsked are in queries.cpp.
+  // Returns the kernel that a caller asks about; none if nothing can be promised for it. The
+  // functions from here to NoteAsked are defined in queries.cpp.
   std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
                                    const cudnn::Descriptors& descriptors);
   // Returns whether `measured` shows which engine is the fastest, or will never show more.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
-  // Returns the limit to measure for if the caller's is `limit_bytes`: under a budget, the
-  // budget's.
+  // Returns the limit under which the kernel is measured if the caller's limit is `limit_bytes`;
+  // under a budget it is the budget's.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
-  // Returns the answer from measurements: every algorithm and math type that fits, once and at its
-  // fastest, undivided or as a promise. The promises are entered into the book. Empty if none fits.
-  // Under a budget: every algorithm that an engine without workspace can keep.
+  // Returns the answer from measurements: each algorithm and math type that fits, once, in its
+  // fastest way, undivided or as a promise. The promises are added to process_.promises. Empty if
+  // nothing fits. Under a budget, the algorithms are those that an engine without workspace can
+  // replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
-  // Grids of tiles for callers with the problem's own math type and the known `candidates`, if the
-  // program would run an engine that needs `need_bytes` undivided, and tiles may replace it.
+  // Returns grids of tiles for callers with the problem's own math type and the known `candidates`,
+  // if the program would run an engine that needs `need_bytes` undivided and tiles may replace it.
   planning::Tilings FindTilings(const LegacyKernel& kernel,
                                 const std::vector<planning::Candidate>& candidates,
                                 size_t need_bytes, const planning::PromiseRequest& request);
-  // FindTilings under one budget, of which the kernel may have `part_bytes`.
+  // As FindTilings, under one budget of which the kernel may have `part_bytes`.
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
-  // Returns the workspace of the fastest undivided engine among `candidates` or, if one that was
-  // not measured may be faster, of the engine that the real library's heuristics rank first.
+  // Returns the workspace of the fastest undivided engine among `candidates` or, if an engine that
+  // was not measured may be faster, of the engine that the real library's heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
   // Returns the answer without measurements: the heuristics' ranking without engines that the
-  // user's options forbid. None if they forbid nothing, or if nothing is left.
+  // user's options forbid. Returns none if they forbid nothing, or if no engine is left.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
   // Returns the answer if nothing fits the user's limit: empty if the limit is strict, else none,
   // so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
-  // A promise for the algorithm that a caller chose without asking; none, with the reason, if no
-  // engine is as exact, as deterministic and within the limit.
+  // A promise for the algorithm that a caller chose without asking. If no engine within the limit
+  // is as exact and as deterministic, there is none, and `why_none` says so.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
     planning::Note why_none = {planning::Cause::kOverLimit, {}};
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs such pieces and compares them, unless that was done in this process before. Returns the
+  // Runs the pieces and compares them, unless this process has done that before. Returns the
   // verdict.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
-  // Sets `bytes` of the budget aside for the kernel's device. Returns false if there is no room.
+  // Sets `bytes` of the budget of the kernel's device aside. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
   // Returns the answer if nothing undivided fits: the best pieces of one algorithm that keep a
   // promise alone and have run in this process, followed by the real library's ranking. Empty if
-  // there are none.
+  // there are no such pieces.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
-  // Enters the promises of `offers` into the book. Returns their reported performances.
+  // Adds the promises of `offers` to process_.promises. Returns what the caller is told of these
+  // promises.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
-  // Returns the undivided algorithms of the problem's math type. Their times are only the order in
-  // which the real library's heuristics rank them.
+  // Returns the undivided algorithms with the problem's math type. Their times only put them in the
+  // order of the real library's heuristics.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // Notes in the workspace budget, while it learns, that the program got `algorithm` as an answer.
+  // Tells the budget, while it learns, that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // Describes a caller that names `algorithm`; if that is none, the caller asks which algorithm to
-  // use. Functions from here on answer from a workspace plan and are in workspace_plan_answers.cpp.
+  // use. The functions from here on answer from a workspace plan and are defined in
+  // workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
-  // Returns the answer to Find and Get: the workspace plan's, then the engines that run undivided
-  // within the limit. None if the file does not name the kernel, or does not hold for it.
+  // Returns the answer to Find and Get: the workspace plan's configuration, then the engines that
+  // run undivided within the limit. Returns none if the plan does not name the kernel, or if its
+  // entry does not hold.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
-  // Enters such a promise into the book for callers of `algorithm`. Returns false if it cannot be
-  // kept.
+  // Adds the promise of the workspace plan's configuration to process_.promises, for callers of
+  // `algorithm`. Returns false if the promise cannot be kept.
   bool PromiseConfirmed(const LegacyKernel& kernel,
                         const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                         planning::Promise& promise);

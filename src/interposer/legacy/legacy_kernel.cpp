@@ -21,8 +21,8 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
 
 namespace {
 
-// Compares the plan of the known rows while more rows are still to be measured. If time runs out,
-// that plan may run. Under one budget the plan depends on the kernel's share, so it is compared
+// Compares the plan that the known rows give before more rows are measured, so that this plan may
+// run if time runs out. Under one budget the plan depends on the kernel's share, so it is compared
 // once the share is known.
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
   if (kernel.session->budget() != nullptr) return;
@@ -64,7 +64,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
   if (process.options.workspace_plan.empty() || process.options.mode != Mode::kOn) return {};
   const Session& session = *kernel.session;
   NoteMissing(process, session, kernel.problem, Api::kLegacy);
-  // Confirming makes the library build descriptors, which a capture forbids.
+  // Confirming makes the library create descriptors, which a capture forbids.
   const cudnnHandle_t handle = process.sessions.Capturing(session) ? nullptr : kernel.handle;
   const FollowedPlan::Found found = process.followed_plan.Find(
       process.sessions.DeviceOf(session).platform, session.platform(), kernel.problem, handle);
@@ -73,7 +73,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
                               found.unanswered ? planning::Cause::kWorkspacePlanUnanswered
                                                : planning::Cause::kWorkspacePlanDoesNotHold,
                               *found.why);
-    // A kernel whose entry does not hold releases its segment of the file.
+    // A kernel whose entry does not hold gives up its segment of the workspace plan.
     if (session.budget() != nullptr && !found.unanswered) session.budget()->Drop(kernel.problem);
   }
   Confirmation fact;

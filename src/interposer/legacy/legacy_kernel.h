@@ -16,16 +16,16 @@ struct LegacyKernel {
   ConvolutionProblem problem;
   Session* session = nullptr;
   cudnnHandle_t handle = nullptr;
-  bool graph = true;         // engines of the graph API may serve it
-  bool may_measure = false;  // missing measurements are made now
+  bool graph = true;         // engines of the graph API may serve the kernel
+  bool may_measure = false;  // missing measurements may be made now
 };
 
-// Returns the kernel as tuning names it.
+// Returns the kernel in the form that tuning takes.
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
-// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if the
-// undivided kernel is not among them. If it may be measured and not all is known, the plan of the
-// known rows is compared first.
+// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
+// none is of the undivided kernel. If the kernel may be measured and not all is known, first
+// compares the plan that the known rows give.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
@@ -33,8 +33,8 @@ tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
 planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// The workspace plan's entry of the kernel. `unanswered`: the library could not confirm it now, but
-// may do so later.
+// The workspace plan's entry of the kernel. `unanswered` says that the library could not confirm
+// the entry now, but may do so later.
 struct Confirmation {
   std::optional<planning::ConfirmedLegacyKernel> choice;
   bool unanswered = false;

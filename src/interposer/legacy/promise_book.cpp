@@ -11,9 +11,10 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;  // the most of any operation
+// forward has the most algorithms
+constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 
-// An unknown time counts as slower than any other.
+// Returns the time of the plan; infinity if it is unknown.
 double Time(const planning::Promise& promise) {
   const double time_ms = promise.configuration.TimeMs();
   return time_ms < 0 ? std::numeric_limits<double>::infinity() : time_ms;
@@ -51,8 +52,8 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   MutexLock lock(mutex_);
   Entry& entry = Open(key);
   std::vector<planning::Promise>& given = entry.promises;
-  // A promise that is given again, as to a framework that asks before every step, only becomes the
-  // latest one.
+  // If the same promise is given again, as to a framework that asks before every step, it only
+  // becomes the latest one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
     return old.workspace_bytes == promise.workspace_bytes &&
            old.configuration == promise.configuration &&
@@ -75,7 +76,7 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
-    // A call does not tell which of several promises it relies on: if one was reported as
+    // A call does not tell on which of several promises it relies. If one of them was reported as
     // deterministic, only deterministic ones are used.
     const bool stricter =
         best != nullptr && promise.reported.deterministic && !best->reported.deterministic;

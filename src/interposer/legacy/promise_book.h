@@ -1,6 +1,7 @@
 // The promises that this process gave to callers of the legacy API. They belong to the process, not
-// to a handle: frameworks ask on one thread's handle and run on another's. Thread-safe. The lock is
-// taken when a promise is given and when a handle first meets a kernel, never at later calls.
+// to a handle, because frameworks ask on one thread's handle and run on another's. Thread-safe. The
+// lock is taken when a promise is given and when a handle runs a kernel for the first time, never
+// at later calls.
 #pragma once
 
 #include <atomic>
@@ -18,11 +19,11 @@
 
 namespace ucudnn::interposer {
 
-// The facts that a caller names both when it asks and when it runs.
+// The key of a promise: what a caller passes both in a query and in the call itself.
 struct PromiseKey {
-  int platform = 0;            // index of the handle's platform (Sessions)
-  int algorithm = 0;           // as reported
-  ConvolutionProblem problem;  // with the reported math type
+  int platform = 0;            // index of the handle's platform in Sessions
+  int algorithm = 0;           // as the caller was told
+  ConvolutionProblem problem;  // with the math type that the caller was told
   bool operator==(const PromiseKey&) const = default;
 };
 
@@ -31,28 +32,29 @@ class PromiseBook {
   using Page = PromisePage;
   Page& PageOf(const PromiseKey& key);
 
-  // Returns whether there are kMostKernels pages. The book accepts more, but callers should not
-  // open any.
+  // Returns whether there are kMostKernels pages. The book accepts more, but callers should open no
+  // further ones.
   bool full() const { return full_.load(std::memory_order_relaxed); }
   bool Knows(const PromiseKey& key) const;
-  // Returns whether there is a page for the problem, whatever the algorithm.
+  // Returns whether any algorithm has a page for the problem.
   bool Knows(int platform, const ConvolutionProblem& problem) const;
 
   void Add(const PromiseKey& key, planning::Promise promise);
 
-  // Returns the fastest promise for `key` that needs at most `workspace_bytes`.
+  // Returns the fastest promise for `key` that needs at most `workspace_bytes`; none if there is
+  // none.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
-  // Find for a call that only the reported algorithm serves: the plan is pieces of that algorithm,
-  // and nothing can replace them.
+  // As Find, for a call that only the reported algorithm serves: the plan consists of pieces of
+  // that algorithm, and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
-  // Returns the undivided algorithm of the promise that Find returns. Allocates nothing, so it
-  // works when memory is out.
+  // Returns the undivided algorithm of the promise that Find would return. Allocates nothing, so
+  // that it works when memory is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // The latest report for `key`, which a caller that asks again must get, and the workspace that
-  // must be assured for it (planning::AssuredBytes).
+  // What a caller was told last for `key` and must be told again, and the workspace that must be
+  // assured for it (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;
@@ -65,7 +67,7 @@ class PromiseBook {
       return key.problem.Hash() + 31 * key.platform + key.algorithm;
     }
   };
-  // `alone`: considers only promises that the reported algorithm can keep alone.
+  // With `alone`, considers only promises that the reported algorithm can keep alone.
   const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
                                    bool alone = false) const UCUDNN_REQUIRES(mutex_);
 
@@ -73,7 +75,7 @@ class PromiseBook {
     Page page;
     std::vector<planning::Promise> promises;
   };
-  // Returns the entry of `key`, which is made if there is none.
+  // Returns the entry of `key`; makes it if there is none.
   Entry& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
 
   mutable Mutex mutex_;

@@ -1,5 +1,5 @@
-// Answers callers of cudnnGetConvolution* and cudnnFindConvolution*: with promises, or with the
-// real answer if nothing is promised.
+// Answers cudnnGetConvolution* and cudnnFindConvolution*: with promises, or with the real library's
+// answer if nothing is promised.
 #include <algorithm>
 #include <utility>
 
@@ -29,8 +29,8 @@ bool IsDemanded(const Options& options, const AlgorithmPerformance& performance)
   return !options.deterministic || performance.determinism == CUDNN_DETERMINISTIC;
 }
 
-// Returns the measured performance of the heuristics' choice, undivided; none if it was not
-// measured.
+// Returns the measured performance of `choice`, an undivided engine that the heuristics have
+// chosen; none if it was not measured.
 std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
                                                const ConvolutionProblem& problem,
                                                const std::vector<MicroConfiguration>& measured) {
@@ -44,8 +44,8 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// Returns the workspace of the fastest undivided engine of any math type. The real library's own
-// choice uses it if the program names no limit.
+// Returns the workspace of the fastest undivided engine of any math type, which the real library
+// would choose without a limit.
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
@@ -56,7 +56,7 @@ size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows
   return fastest ? fastest->workspace_bytes : 0;
 }
 
-// Returns whether a caller that asks about a kernel waits for its pieces to be compared.
+// Returns whether a query waits until pieces of the kernel are compared.
 bool MayProve(const Process& process, const Session& session) {
   return process.options.tuning.before_promising && !process.sessions.Capturing(session);
 }
@@ -105,7 +105,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
-  // What is told leaves room for nothing faster than the tiles, so they are timed before.
+  // The caller will bring no more workspace than it is told, so tiles are timed before the answer.
   const auto proof =
       MayProve(process_, *kernel.session) ? planning::Proof::kOnce : planning::Proof::kKnown;
   return process_.engines.WithoutSlower(TuningKernel(process_, kernel), candidates, request,
@@ -207,8 +207,8 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
     Performances answer = Told(kernel, {std::move(offer)}, true);
-    // A caller with less room than the pieces need may still use what the real library ranks within
-    // its own limit, unless the user's limit is strict.
+    // A caller that has less room than the pieces need may still use what the real library ranks
+    // within its own limit, unless the user's limit is strict.
     Performances ranking;
     if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
@@ -265,8 +265,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   NoteAsked(kernel, best.algorithm, math);
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
-    // The caller must bring room for the better plan that comes when the kernel is measured, up to
-    // the need of the real library's own first choice.
+    // The caller must bring room for the better plan that follows when the kernel is measured: at
+    // most what the real library's own first choice needs.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
@@ -297,8 +297,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   const tuning::LegacyRows measured =
       Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-  // An engine that was not measured may be the fastest. If the user has no limit, the real library
-  // may still find it.
+  // An engine that was not measured may be the fastest, and if the user has no limit, the real
+  // library may still find it.
   const bool all =
       process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
@@ -308,7 +308,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
-  // If the caller's own workspace is too small, the real library answers that.
+  // If the caller's own workspace is too small, the real library says so.
   if (limit != ours) return std::nullopt;
   return NothingFits(problem, Cause::kNothingUndividedFits);
 }
@@ -331,12 +331,12 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
-    // If the caller's own limit is too low, the real library answers that.
+    // If the caller's own limit is too low, the real library says so.
     if (limit != ours) return std::nullopt;
     return NothingFits(problem, Cause::kNothingUndividedFits);
   }
-  // Without any limit, the workspace of the heuristics' choice is the limit. That choice stays the
-  // answer unless a measured engine is faster within it.
+  // Without any limit, the workspace of the heuristics' choice is the limit. That choice is the
+  // answer unless a measured engine is faster within this limit.
   Performances ranking;
   if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
           CUDNN_STATUS_SUCCESS ||
@@ -376,13 +376,13 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
   std::vector<MicroConfiguration> rows;
   for (const AlgorithmPerformance& ranked : ranking) {
     if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
-    // Whatever math type it is listed with, it may run with the caller's.
+    // Whatever math type the ranking lists it with, the engine may run with the caller's.
     const EngineId engine = EngineId::Legacy{ranked.algorithm, std::nullopt};
     const bool known = std::any_of(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
       return row.engine == engine;
     });
     if (known) continue;
-    // Execution checks this size, not only the heuristics'.
+    // Execution checks this size, which may exceed the one that the heuristics state.
     size_t bytes = 0;
     if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
@@ -419,7 +419,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     return planning::OfferFor(without, known);
   };
   if (auto promise = offer_for(offer, candidates)) return {std::move(promise)};
-  // An engine that was not measured may fit: the heuristics know it undivided.
+  // An engine that was not measured may fit: the heuristics at least rank it undivided.
   const auto of_heuristics = [&] {
     planning::NamedOffer unmeasured = offer;
     unmeasured.ranked = true;
@@ -476,7 +476,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  // This device may lack the workspace that keeps an earlier promise.
+  // A workspace budget of this device may have no room left for what an earlier promise needs.
   const auto reported = process_.promises.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;
@@ -492,8 +492,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     }
   }
   if (*bytes <= limit) return status;
-  // The caller chose the algorithm without asking: engines that are as exact and as deterministic
-  // may serve it.
+  // The caller chose the algorithm without asking, so engines that are as exact and as
+  // deterministic may serve it.
   kernel->may_measure =
       MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);

@@ -1,4 +1,4 @@
-// Answers callers from a workspace plan.
+// Answers queries from a workspace plan.
 
 #include "convolution/engine_name.h"
 #include "cudnn/legacy_engines.h"
@@ -29,7 +29,7 @@ bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
   planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
-  // ucudnn's own workspace serves only whole plans: the algorithm alone must run without any.
+  // ucudnn's own workspace serves only whole plans, so the algorithm alone must run without any.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
   const EngineId engine = EngineId::Legacy{algorithm, std::nullopt};
   if (!planning::MakeKeepableAlone(kernel.problem.operation, confirmed.candidates, engine, request,
@@ -54,8 +54,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   const ConvolutionProblem& problem = kernel.problem;
   if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
                         *promise)) {
-    // The undivided engine is at least as exact as the plan. It is reported in the plan's place
-    // only if it is no more exact than the plan, either.
+    // The undivided engine is at least as exact as the plan. It may be reported instead only if it
+    // is not more exact than the plan either.
     const int whole = promise->undivided.engine.legacy()->algorithm;
     const bool same = LegacyNumericClass(problem.operation, whole) == confirmed->largest;
     promise->reported.engine = promise->undivided.engine;

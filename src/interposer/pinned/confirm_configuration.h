@@ -1,5 +1,5 @@
 // Checks whether the real library can run a kernel as a workspace plan divides it. Any thread may
-// use it, with engines of its own.
+// call it, with engines of its own.
 #pragma once
 
 #include <span>
@@ -14,16 +14,17 @@
 namespace ucudnn::interposer {
 
 struct ConfirmedConfiguration {
-  Status status;  // an error contradicts the plan; all members but `unanswered` are then void
+  // An error contradicts the plan, and of the other members only `unanswered` has a meaning.
+  Status status;
   bool unanswered = false;  // the library gave no answer, but may do so at a later call
-  // With the workspace and the determinism that the library states for its pieces.
+  // With the workspace and the determinism that the library states for the pieces.
   Configuration configuration;
-  std::vector<NumericClass> numeric;  // of the pieces, by run
+  std::vector<NumericClass> numeric;  // numeric class of the pieces of each run
 };
 
-// `configuration` divides `problem`; the workspace of its runs is the most that they may need.
-// `engines` has, for each run, the engines that include the one that the run names. REQUIRES:
-// configuration.runs.size() == engines.size().
+// `configuration` divides `problem`; the workspace of its runs is the most that their pieces may
+// need. engines[i] must include the engine that run i names. REQUIRES: configuration.runs.size() ==
+// engines.size().
 ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
                                             const Configuration& configuration,
                                             std::span<cudnn::Engines* const> engines);

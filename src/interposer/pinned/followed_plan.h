@@ -23,17 +23,17 @@ namespace ucudnn::interposer {
 
 class FollowedPlan {
  public:
-  // Reads the file that `options` name. A file that cannot be used causes one warning.
+  // Reads the file that `options` name. Warns once if it cannot be used.
   FollowedPlan(const Options& options, const cudnn::Functions& functions);
 
-  // Stops following the file, with one warning.
+  // Stops following the file, and warns once.
   void Ignore(const std::string& why);
-  // Returns the file, which this object owns; null if there is none, if it is not followed or, with
-  // one warning, if it is for another device or cuDNN.
+  // Returns the file, which this object owns. Returns null if there is none, if it is not followed
+  // or, after one warning, if it is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
-  // Returns whether the file is for this platform and followed.
+  // Returns whether the file is followed and is for this platform.
   bool Follows(const planning::Platform& platform) const;
-  // Returns whether the file is followed and has the kernel, which is then not measured.
+  // Returns whether the file is followed and has the kernel, which therefore is not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
   // Returns, at the first call for a kernel that the followed file lacks, what the file has
   // instead, in words (empty: nothing). Returns none at later calls, and if the file has the kernel
@@ -42,14 +42,14 @@ class FollowedPlan {
                                     const ConvolutionProblem& problem, Api api);
 
   struct Found {
-    // Null: the file does not name the kernel, or does not hold for it here.
+    // Null: the file does not name the kernel, or its entry does not hold here.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
-    std::optional<std::string> why;  // why it does not hold; set only the first time
+    std::optional<std::string> why;  // why the entry does not hold; set only the first time
   };
   // Returns the file's entry of a legacy kernel, confirmed by the library with `handle`, a handle
-  // of the platform; without a handle (null), only if it was confirmed before. Threads that ask at
-  // the same time wait for the first one's answer. The result lives as long as this object.
+  // of the platform; if `handle` is null, only an entry that was confirmed before. Threads that ask
+  // at the same time wait for the first one's answer. The result exists as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 
@@ -57,10 +57,10 @@ class FollowedPlan {
   enum class State { kNotAsked, kAsking, kUnanswered, kAnswered };
   struct Entry {
     State state = State::kNotAsked;
-    std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null if it does not hold
+    std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null if the entry does not hold
   };
-  // Asks the library for the workspace of each piece. `unanswered` becomes true if the error is
-  // that the library gave no answer.
+  // Asks the library for the workspace of each piece. If the library gave no answer, returns an
+  // error and sets `unanswered` to true.
   Result<planning::ConfirmedLegacyKernel> ConfirmKernel(const ConvolutionProblem& problem,
                                                         const Configuration& configuration,
                                                         cudnnHandle_t handle,

@@ -1,4 +1,5 @@
-// The program's names for its layers, by the shape of their convolutions. Thread-compatible.
+// The names that the program gives to its layers, by the shape of their convolutions.
+// Thread-compatible.
 #pragma once
 
 #include <set>
@@ -14,10 +15,10 @@ constexpr size_t kMostLayerNames = 10000;
 
 class LayerNames {
  public:
-  // Names the kernels of this shape, in every operation and math type. Returns false if
-  // kMostLayerNames names are kept.
+  // Gives `name` to the kernels of this shape, in every operation and math type. Returns false if
+  // there are kMostLayerNames names already.
   bool Add(const ConvolutionProblem& problem, const std::string& name);
-  // Returns the names of the layers that the kernel belongs to; null if it has no names.
+  // Returns the names of the layers that have the kernel; null if it has none.
   const std::set<std::string>* Find(const ConvolutionProblem& problem) const;
 
  private:

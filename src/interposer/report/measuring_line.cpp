@@ -12,9 +12,9 @@ namespace {
 using tuning::Activity;
 using tuning::MeasuringStep;
 
-// A program that waits no longer than this is not reported.
+// Shorter waits are not shown.
 constexpr std::chrono::seconds kPatience{1};
-// A line that is rewritten more often cannot be read.
+// If the line were rewritten more often, nobody could read it.
 constexpr std::chrono::milliseconds kRewrites{100};
 
 double SecondsOf(MeasuringLine::Clock::duration time) {
@@ -30,8 +30,8 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // The ranks of a job wait at the same time, so the first one reports for all. A user who wants
-  // only errors, or has the log in a file, wants a quiet terminal.
+  // The ranks of a job wait at the same time, so rank 0 shows it for all. A user who wants only
+  // errors, or who has the log in a file, wants a quiet terminal.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
   return {tells, options.rewrites_lines};
@@ -44,7 +44,7 @@ MeasuringLine::MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now n
       owner_(getpid()) {}
 
 void MeasuringLine::Begin() noexcept {
-  // A fork may have left the mutex locked for ever in this child.
+  // A fork may have left the mutex locked in this child for ever.
   if (getpid() != owner_) return;
   MutexLock lock(mutex_);
   if (waiting_++ == 0) since_ = now_();
@@ -54,7 +54,8 @@ void MeasuringLine::End() noexcept {
   if (getpid() != owner_) return;
   MutexLock lock(mutex_);
   if (--waiting_ == 0) waited_ += now_() - since_;
-  // The thread may print, so the line is erased; it comes back if another thread waits.
+  // The program may print now, so the line is erased. If another thread still waits, its next step
+  // shows the line again.
   terminal_.Erase();
   next_ = {};
 }

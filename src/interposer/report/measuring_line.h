@@ -1,6 +1,6 @@
-// Tells a user at a terminal why the program stands still: one line, rewritten while kernels are
-// measured, once the program has waited for a second in all; and a last line at the end of the
-// process. Thread-safe; never throws.
+// Tells a user at a terminal why the program stands still. Once the program has waited for a second
+// in total, one line shows what is being measured, and is rewritten. At the end of the process a
+// last line says how much was measured. Thread-safe; never throws.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace ucudnn::interposer {
 
 struct MeasuringLineUse {
-  bool tells = false;     // a user at a terminal wants to know
+  bool tells = false;     // a user at a terminal may want to see the line
   bool rewrites = false;  // the terminal can rewrite a line
 };
 MeasuringLineUse MeasuringLineUseOf(const Options& options);
@@ -25,7 +25,7 @@ class MeasuringLine : public tuning::MeasuringProgress {
   using Clock = std::chrono::steady_clock;
   using Now = Clock::time_point (*)();
 
-  // The caller owns `terminal` and keeps it alive; whether it is a terminal is tested here, once.
+  // The caller owns `terminal` and keeps it alive; whether it is a terminal is tested only here.
   // `now` returns the time; tests replace it.
   MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now now = Clock::now);
 
@@ -33,8 +33,8 @@ class MeasuringLine : public tuning::MeasuringProgress {
   void End() noexcept override;
   void Tell(const tuning::MeasuringStep& step) noexcept override;
 
-  // To be called at the end of the process, which has measured `kernels` kernels; `place` says
-  // where they are stored (empty: nowhere). Nothing is shown afterwards.
+  // To be called at the end of the process, which has measured `kernels` kernels. `place` says
+  // where their measurements are stored (empty: nowhere). Nothing is shown afterwards.
   void Close(long kernels, const std::string& place) noexcept;
 
  private:
@@ -43,11 +43,11 @@ class MeasuringLine : public tuning::MeasuringProgress {
   TerminalLine& terminal_;
   const MeasuringLineUse use_;
   const Now now_;
-  const pid_t owner_;  // a forked child shows nothing
+  const pid_t owner_;  // a forked child, whose process id differs, shows nothing
   Mutex mutex_;
-  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;  // number of waiting threads, or of their scopes
+  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls without their End
   Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // time since which some thread waits
-  // The time during which at least one thread waited, before `since_`.
+  // How long at least one thread was waiting, before `since_`.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
   Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time
   bool closed_ UCUDNN_GUARDED_BY(mutex_) = false;

@@ -22,8 +22,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The file is rewritten for each of the first kWholeReports records, and later whenever one of
-// kShare records is new.
+// The file is rewritten for each of the first kWholeReports records, and later whenever a kShare-th
+// of all records is new.
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
@@ -40,7 +40,8 @@ std::optional<double> TotalMs(const Configuration& configuration) {
   return unknown ? std::nullopt : std::optional(configuration.TimeMs());
 }
 
-// Numbers `lanes` among `all` lanes that any kernel was on. Lanes::kOthers keeps its number.
+// Numbers `lanes` among `all`, the lanes of all kernels: their bits become the lowest ones.
+// Lanes::kOthers keeps its bit.
 uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
   uint64_t numbered = lanes & (uint64_t{1} << Lanes::kOthers);
   for (uint64_t rest = lanes & ~numbered; rest != 0; rest &= rest - 1) {
@@ -49,8 +50,8 @@ uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
   return numbered;
 }
 
-// `names` are the names of the layers that the kernel belongs to; null: it has none. `lanes` are
-// the lanes of all kernels.
+// Returns the kernel as the report shows it. `names` are the names of its layers (null: none),
+// `lanes` the lanes of all kernels.
 ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>* names,
                         uint64_t lanes) {
   ReportedKernel told;
@@ -64,8 +65,8 @@ ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>
   return told;
 }
 
-// Returns the budget of the device with the most kernels; other devices that hold memory follow as
-// other_devices.
+// Returns the figures of the device with the most kernels; the other devices that hold memory
+// follow as other_devices.
 ReportedBudget Joined(const std::vector<std::pair<const void*, ReportedBudget>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
     return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
@@ -104,7 +105,7 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   MutexLock lock(mutex_);
-  // The limit is part of the hash because some callers pass another workspace size at every call.
+  // The hash includes the limit, because some callers pass another workspace size at every call.
   const size_t hash = record.problem.Hash() ^ record.limit_bytes.value_or(0) * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
   const auto [first, last] = by_hash_.equal_range(hash);
@@ -222,7 +223,7 @@ std::string Report::Json(const char* mode, long measured) {
 Status Report::Write(const std::string& path, const char* mode, long measured) {
   const std::string target = ExpandPid(path);
   struct stat info;
-  // The rename would replace a device or a pipe by a file.
+  // Renaming would replace a device or a pipe by a file.
   if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Status::Error(target + ": not a regular file");
   }

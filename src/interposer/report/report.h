@@ -1,6 +1,7 @@
-// The decisions of this process: a record for each kernel and decision, and everything that did not
-// go as planned. Written as JSON (`ucudnn-report`), by rename. Thread-safe. Counting a call takes
-// one atomic addition, and a second one at a kernel's first call on a lane.
+// The decisions of this process, with a record for each kernel and decision, and everything that
+// did not go as planned. Written as JSON (`ucudnn-report`) into a new file, which is then renamed.
+// Thread-safe. Counting a call takes one atomic addition, and a second one at a kernel's first call
+// on a lane.
 #pragma once
 
 #include <atomic>
@@ -26,16 +27,16 @@ namespace ucudnn::interposer {
 
 using planning::kUnknownTime;  // null in the JSON
 
-// A record, and the calls while it was in force.
+// A record, and the calls that were made while its decision was in force.
 struct CountedKernel {
   KernelRecord record;
-  std::atomic<long> calls = 0;  // making a native CUDA graph counts as one
+  std::atomic<long> calls = 0;  // a native CUDA graph that is made counts as one call
   // The part of `calls` that ran undivided although the plan has pieces.
   std::atomic<long> undivided_calls = 0;
-  std::atomic<uint64_t> lanes = 0;  // Lanes::BitOf the lanes of its calls
-  bool replaced = false;            // a later decision replaced it and took over its calls
+  std::atomic<uint64_t> lanes = 0;  // bits of the lanes of its calls (Lanes::BitOf)
+  bool replaced = false;  // a later decision has replaced this one and has taken over its calls
 
-  // `lane` is the lane's bit; 0 if it is unknown.
+  // `lane` is the bit of the call's lane; 0 if it is unknown.
   void Count(uint64_t lane) {
     assert((lane & (lane - 1)) == 0);
     if ((lanes.load(std::memory_order_relaxed) & lane) != lane) {
@@ -54,18 +55,18 @@ struct Totals {
 
 class Report {
  public:
-  // Adds a record, on which calls of this decision are counted; the report owns it and keeps its
-  // address. Calls counted on `earlier` (null: none), the decision that this one replaces, move to
-  // it. `fresh` becomes true if the report file should be written: the record is new and, with very
-  // many records, enough of them are new.
+  // Adds a record, on which the calls of a decision are counted. The report owns it, and its
+  // address never changes. The calls of `earlier` (null: none), whose decision is replaced, are
+  // moved to it. Sets `fresh` to true if the report file should be written: the record is new and,
+  // if there are very many, enough others are new, too.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
-  // Records that something ran otherwise than planned. Both texts are for messages.
+  // Records that something did not go as planned. Both texts are for people.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
-  // See LayerNames::Add.
+  // As LayerNames::Add.
   bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
-  // Takes over the names that were given before the report existed.
+  // Takes over names that were given before the report existed.
   void NameLayers(LayerNames names);
 
   // Returns the record of the latest decision about the legacy kernel of `problem`; none if there
@@ -74,15 +75,16 @@ class Report {
   Totals Count();
 
   void SetPlatform(const planning::Platform& platform);
-  // Replaces the budget record of a device, which the address `device` identifies.
+  // Replaces the figures of the budget of a device, which the address `device` identifies.
   void SetBudget(const void* device, const ReportedBudget& budget);
 
   void SetSplit(SplitJob job);
 
-  // Returns the whole report as JSON text. `measured` is the number of measurements that this
-  // process made.
+  // Returns the whole report as JSON. `measured` is the number of measurements that this process
+  // has made.
   std::string Json(const char* mode, long measured);
-  // Writes Json to `path`, in which %p stands for the process id, by rename.
+  // Writes Json to `path`, in which %p is replaced by the process id: into a new file, which is
+  // then renamed.
   Status Write(const std::string& path, const char* mode, long measured);
 
   bool empty();
@@ -91,9 +93,9 @@ class Report {
   Mutex mutex_;
   planning::Platform platform_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<const void*, ReportedBudget>> budgets_
-      UCUDNN_GUARDED_BY(mutex_);  // by device, in the order of their first records
+      UCUDNN_GUARDED_BY(mutex_);  // by device, in the order of their first figures
   std::optional<SplitJob> split_ UCUDNN_GUARDED_BY(mutex_);
-  std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // they keep their address
+  std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // their addresses never change
   std::unordered_multimap<size_t, CountedKernel*> by_hash_
       UCUDNN_GUARDED_BY(mutex_);                    // by a hash of problem and limit
   size_t unwritten_ UCUDNN_GUARDED_BY(mutex_) = 0;  // new records since `fresh` was last true

@@ -23,7 +23,7 @@ void Reporter::Fallback(const ConvolutionProblem& problem, planning::Cause cause
     WarnOnce(Sentence(cause), kernel + ": " + words);
     report_.AddFallback(kernel, words);
   } catch (...) {
-    // Memory is out while a fault is reported: the call's result matters more.
+    // Memory ran out while a fault was reported. The report then lacks this fault.
   }
 }
 
@@ -34,7 +34,7 @@ void Reporter::Unread(const std::string& plan, planning::Cause cause,
     WarnOnce(Sentence(cause), plan + ": " + words);
     report_.AddFallback(plan, words);
   } catch (...) {
-    // Memory is out while a fault is reported: the call's result matters more.
+    // Memory ran out while a fault was reported. The report then lacks this fault.
   }
 }
 
@@ -44,7 +44,7 @@ void Reporter::TooManyKernels() noexcept {
     WarnOnce(cause, cause);
     report_.AddFallback("kernels beyond the first " + std::to_string(kMostKernels), cause);
   } catch (...) {
-    // Memory is out while a fault is reported: the call's result matters more.
+    // Memory ran out while a fault was reported. The report then lacks this fault.
   }
 }
 

@@ -1,5 +1,5 @@
-// Tells the user what did not go as planned: one warning per cause and process, and an entry in the
-// report for each kernel. Thread-safe.
+// Tells the user what did not go as planned: one warning for each cause and process, and an entry
+// in the report for each kernel. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,16 @@ class Reporter {
 
   Report& report() { return report_; }
 
-  // `detail` is the part that differs from kernel to kernel. Never throws, since pieces may be
-  // enqueued.
+  // `detail` is what differs from kernel to kernel. Never throws, because pieces may be enqueued
+  // already.
   void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
                 std::string_view detail = {}) noexcept;
-  // Reports a plan of the graph API that is left alone; `plan` describes in words what it computes.
+  // Reports that ucudnn leaves a plan of the graph API unchanged; `plan` describes what it
+  // computes.
   void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
-  // Reports that a kernel came after kMostKernels others.
+  // Reports that a kernel is one too many after kMostKernels others.
   void TooManyKernels() noexcept;
-  // Adds one entry to the report if other ranks may plan differently, in a process of a job.
+  // In a process of a job, adds one entry to the report if other ranks may plan differently.
   void NoteUnlikeRanks();
 
  private:

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kVerdictNames[] = {"transparent", "replicated", "refused"};
 
-// Returns the axes that are cut.
+// Returns the axes that are cut, except those with too many parts.
 std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   std::vector<SplitAxis> axes;
   for (size_t axis = 0; axis < need.axes.size(); ++axis) {
@@ -18,7 +18,7 @@ std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   return axes;
 }
 
-// Returns the average times of a timed call; none: none was timed.
+// Returns the average times of a timed call; none if no call was timed.
 std::optional<SplitTimes> MeanTimes(const spatial::KernelTimes& times) {
   if (times.calls == 0) return std::nullopt;
   const auto mean = [&](double ms) { return ms / static_cast<double>(times.calls); };
@@ -32,7 +32,7 @@ std::optional<SplitTimes> MeanTimes(const spatial::KernelTimes& times) {
                     .exposed_sum_ms = mean(times.exposed_sum_ms)};
 }
 
-// Bytes are sums over all calls.
+// Bytes in the entry are sums over all calls.
 SplitKernelEntry ReportedKernelOf(const spatial::KernelFigures& kernel) {
   const spatial::KernelFacts& facts = kernel.facts;
   const uint64_t exchanges = kernel.calls - kernel.paired_calls;

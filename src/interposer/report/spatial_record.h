@@ -1,4 +1,4 @@
-// The figures of splitting over ranks so far, as the report shows them. Pure function.
+// Converts the figures of splitting over ranks to the form of the report. Pure function.
 #pragma once
 
 #include "convolution/report_format.h"
@@ -6,7 +6,8 @@
 
 namespace ucudnn::interposer {
 
-// Returns the figures of one rank; who it is and what its exchanges take are left to the caller.
+// Returns the figures of one rank. The caller sets its number, its transport and the memory of its
+// exchanges.
 RankEntry ReportedRank(const spatial::RankFigures& figures);
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,5 @@
 // A hash table from addresses to pointers: sessions by handle, and states by execution plan. Find
-// takes no lock and is wait-free; Insert and Remove take one. Owns neither keys nor values.
+// takes no lock and is wait-free; Insert and Remove take a lock. Owns neither keys nor values.
 // Thread-safe.
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace ucudnn::interposer {
 
-// kSlots is a power of two; at most half of the slots are used.
+// At most half of the kSlots slots, a power of two, are used.
 template <typename Value, size_t kSlots = 65536>
 class AddressTable {
  public:
-  // Returns null if the table lacks `key`.
+  // Returns null if the table does not have `key`.
   Value* Find(const void* key) const {
     if (key == nullptr) return nullptr;
     for (size_t probe = 0, slot = First(key); probe < kSlots; ++probe, ++slot) {
@@ -30,7 +30,7 @@ class AddressTable {
     return nullptr;
   }
 
-  // Returns false if the table is half full, because probes would become long.
+  // Returns false if the table is half full, because probing would take long.
   bool Insert(const void* key, Value* value) {
     assert(key != nullptr && value != nullptr);
     MutexLock lock(mutex_);
@@ -54,7 +54,7 @@ class AddressTable {
 
  private:
   struct Slot {
-    std::atomic<const void*> key = nullptr;  // null ends a probe; Gone() does not
+    std::atomic<const void*> key = nullptr;  // probing ends at null, but not at Gone()
     std::atomic<Value*> value = nullptr;
   };
 
@@ -77,8 +77,8 @@ class AddressTable {
       if (found != key) continue;
       candidate.key.store(Gone(), std::memory_order_release);
       --count_;
-      // Removed slots directly before the end of a probe also become its end, since no entry lies
-      // behind them.
+      // Removed slots directly before a null slot become null, too, because no entry behind them is
+      // reached through them.
       for (size_t back = slot + kSlots;
            slots_[(back + 1) % kSlots].key.load(std::memory_order_relaxed) == nullptr &&
            slots_[back % kSlots].key.load(std::memory_order_relaxed) == Gone();

@@ -1,4 +1,4 @@
-// A decision about equal calls of the legacy API: they have the same problem, algorithm, kind and
+// The decision about equal calls of the legacy API: they have the same problem, algorithm, kind and
 // workspace size.
 #pragma once
 
@@ -28,8 +28,8 @@ struct CallKeyHash {
 };
 
 struct CallState : KernelState {
-  PromisePage* page = nullptr;  // the promises that it was based on...
-  uint64_t version = 0;         // ...as of this version of the page
+  PromisePage* page = nullptr;  // the promises on which the decision is based
+  uint64_t version = 0;         // version of the page at the decision
 
   void Count(uint64_t lane) {
     if (due_at.load(std::memory_order_relaxed) != kFinal) {

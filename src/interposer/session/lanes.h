@@ -1,6 +1,6 @@
 // Numbers lanes for the report, in the order of their first calls. A lane runs one call after the
-// other: it is a handle on a stream, or handles whose work the program orders. Thread-safe;
-// allocates nothing.
+// other: a handle on a stream, or handles whose work the program orders. Thread-safe; allocates
+// nothing.
 #pragma once
 
 #include <cuda.h>
@@ -14,12 +14,12 @@ namespace ucudnn::interposer {
 
 class Lanes {
  public:
-  // The common number of all lanes after the first kOthers.
+  // The number that all lanes after the first kOthers share.
   static constexpr int kOthers = 63;
 
-  // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, names the handles
-  // that the program orders: those are one lane on all streams. A new handle takes the number of a
-  // destroyed one on the same stream.
+  // Returns a bit for the lane's number. `owner` is the handle or, if `ordered`, the name of the
+  // handles that the program orders, which are one lane on all streams. A new handle takes over the
+  // number of a destroyed handle on the same stream.
   uint64_t BitOf(const void* owner, bool ordered, CUstream stream);
   // To be called when `handle` is destroyed.
   void Leave(const void* handle);

@@ -1,5 +1,6 @@
-// Handles whose work the program orders, on all streams. A declared handle, and all that were
-// declared together with it, are one lane. Thread-compatible: the owner of this object locks it.
+// Handles whose work the program orders, on all streams. A declared handle is one lane with all
+// handles that were declared together with it. Thread-compatible: the owner of this object locks
+// it.
 #pragma once
 
 #include <list>
@@ -14,16 +15,16 @@ class OrderedHandles {
     std::vector<const void*> handles;
     const void* name = nullptr;  // unique as long as one of the handles exists
   };
-  // Makes both handles one lane, together with the handles that either was declared with before.
+  // Makes one lane of both handles and of the handles with which either was declared before.
   // Changes nothing if memory is out.
   Lane Join(const void* first, const void* second);
-  // Returns the lane that `handle` is on; null if it is not ordered with another one.
+  // Returns the name of the lane of `handle`; null if the handle is not ordered with another one.
   const void* NameOf(const void* handle) const;
-  // Removes `handle`. Returns the name of its lane if no handle is left on it; else null.
+  // Removes `handle`. Returns the name of its lane if no handle is left there; else null.
   const void* Leave(const void* handle);
 
  private:
-  std::list<std::set<const void*>> lanes_;  // their addresses name them
+  std::list<std::set<const void*>> lanes_;  // the address of each set is the lane's name
 };
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,5 @@
-// The state that all decisions about legacy calls of one problem and algorithm share, on all
-// handles of a platform. PromiseBook owns it and keeps its address. Thread-safe.
+// What all decisions about legacy calls of one problem and algorithm share, on all handles of a
+// platform. PromiseBook owns a page and never changes its address. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@ namespace ucudnn::interposer {
 struct PromisePage {
   uint64_t version() const { return latest.load(std::memory_order_acquire); }
 
-  // Rises with every new promise, by PromiseBook::Add alone: a decision taken under an earlier
-  // version may not know it.
+  // Increases with every new promise, in PromiseBook::Add only. A decision that was taken under an
+  // earlier version may lack the latest promise.
   std::atomic<uint64_t> latest = 0;
-  // Calls on all handles, counted only until the last decision about them is final.
+  // Number of calls on all handles. A call whose decision is final is not counted.
   std::atomic<long> calls = 0;
-  // True once a piece failed or a plan was found wrong: no plan divides again, on any handle, if an
-  // undivided engine keeps the promise.
+  // True once a piece failed or a plan was found wrong: then no plan divides any more, on any
+  // handle, if an undivided engine keeps the promise.
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
 };
 

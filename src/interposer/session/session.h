@@ -1,6 +1,6 @@
-// One cuDNN handle of the application, and the decisions taken for calls on it. Lookups take no
-// lock that handles share. cuDNN demands that one thread at a time uses a handle; a program that
-// breaks the rule waits for the session's own mutex instead of crashing.
+// One cuDNN handle of the application, and the decisions about calls on it. Lookups take no lock
+// that handles share. cuDNN demands that one thread at a time uses a handle; a program that breaks
+// this rule waits for the session's own mutex instead of crashing.
 #pragma once
 
 #include <cuda.h>
@@ -30,7 +30,7 @@ class Session {
  public:
   Session() = default;
 
-  // Starts a new handle's session; forgets what an earlier handle left.
+  // Begins the session of a new handle, without anything of an earlier handle.
   void Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget = nullptr);
   void Close();
 
@@ -45,28 +45,29 @@ class Session {
     set_lane(0);
   }
 
-  // Returns the name of the lane of all handles whose work the program orders with this one; null
-  // if there is none.
+  // Returns the name of the lane of all handles that the program orders with this one; null if
+  // there are none.
   const void* order() const { return order_.load(std::memory_order_acquire); }
   void set_order(const void* lane) {
     order_.store(lane, std::memory_order_release);
     set_lane(0);
   }
 
-  // Lanes::BitOf the present lane of calls; 0: not asked for yet.
+  // The bit of the lane of the next call (Lanes::BitOf); 0: not determined yet.
   uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
   void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
 
   // Returns the decision for `key`; null if there is none, or if a promise was given after it. The
-  // session owns it until Close.
+  // session owns the decision until Close.
   CallState* Find(const CallKey& key);
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
   // Returns a segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
-  // if none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
+  // if none was. `generation` is the arena's; segments that were kept under an earlier one are
+  // forgotten.
   Arena::Segment FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation);
   void KeepWorkspace(const ArenaOwner& owner, Arena::Segment segment);
-  // True if no more decisions should be kept. Some callers pass another workspace size at every
-  // call, and a decision holds for one size.
+  // Returns whether no further decision should be kept: some callers pass another workspace size at
+  // every call, and a decision holds for one size.
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
@@ -80,27 +81,28 @@ class Session {
   std::unordered_map<CallKey, std::unique_ptr<CallState>, CallKeyHash> states_
       UCUDNN_GUARDED_BY(mutex_);
   std::atomic<bool> full_ = false;
-  // Replaced states, which a call on another thread may still use.
+  // Replaced states, which calls on other threads may still use.
   std::vector<std::unique_ptr<CallState>> replaced_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<ArenaOwner, Arena::Segment>> workspaces_ UCUDNN_GUARDED_BY(mutex_);
-  uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of workspaces_
+  uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // generation of workspaces_
 };
 
-// Returns the arena's owner for work that `session`'s calls enqueue. None if the driver does not
-// tell the stream's id.
+// Returns the owner, as the arena sees it, of work that `session`'s calls enqueue. Returns none if
+// the driver does not tell the stream's id.
 std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
                                   cudnnHandle_t handle);
 
-// Sessions by handle. Find is wait-free. The table owns the sessions, reuses them and lives as long
-// as the process.
+// Sessions by handle. Find is wait-free. The table owns the sessions, uses them again for other
+// handles, and is never destroyed.
 class SessionTable {
  public:
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
-  // Returns the session of `handle`; if there is none, `open` opens one. Null if the table is full.
+  // Returns the session of `handle`; if there is none, opens one with open(session). Returns null
+  // if the table is full.
   template <typename Open>
   Session* FindOrOpen(cudnnHandle_t handle, Open open) {
     MutexLock lock(mutex_);
-    spare_.reserve(kMostSessions);  // Close puts sessions here and must not fail
+    spare_.reserve(kMostSessions);  // Close adds sessions, and must not fail
     if (Session* session = Find(handle)) return session;
     Session* const session = TakeSession();
     try {
@@ -113,8 +115,8 @@ class SessionTable {
     spare_.push_back(session);
     return nullptr;
   }
-  // Closes the session of `handle`. Passes to `left` the name of the lane that ends with it (null:
-  // none does), before another lane can get that name.
+  // Closes the session of `handle`. Calls left(lane) with the name of the lane that ends with it
+  // (null: none does), before another lane can get this name.
   template <typename Left>
   void Close(cudnnHandle_t handle, Left left) {
     MutexLock lock(mutex_);
@@ -128,8 +130,8 @@ class SessionTable {
   void Close(cudnnHandle_t handle) {
     Close(handle, [](const void*) {});
   }
-  // Puts the sessions of both handles, and of all handles that the program ordered with either
-  // before, on one lane from now on.
+  // From now on, the sessions of both handles, and of all handles that the program ordered with
+  // either before, are one lane.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
   // Returns whether no handle is open.
   bool empty();

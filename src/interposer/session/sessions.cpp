@@ -36,8 +36,8 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
   const cuda::ContextScope scope(driver, context);
   const Result<planning::Platform> platform = tuning::DescribePlatform(driver, process_.functions);
   if (!platform.ok()) {
-    // Measurements are filed by the device's name: without one, calls on the handle are left alone
-    // (platform index -1).
+    // Measurements are filed under the device's name; without a name, calls on the handle are
+    // forwarded (platform index -1).
     WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
     session.Open(nullptr, -1, stream);
     return;
@@ -66,7 +66,7 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
     Leave(*handle);
     Of(*handle);  // now, while the handle's context is current
   } catch (...) {
-    // Out of memory: the handle's first call opens the session instead.
+    // Out of memory: the handle's first call will open the session.
   }
   return status;
 }
@@ -82,12 +82,12 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
-  // This must come before the real destroy, after which another handle may get the address.
+  // This must be done before the real destroy, after which another handle may get the address.
   const auto [budget, leave] = Leave(handle);
   process_.splitter.Forget(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();
   if (budget == nullptr) return process_.functions.cudnnDestroy(handle);
-  // cudnnDestroy waits for the current device, as it documents.
+  // cudnnDestroy waits for the current device, so the budget's device is made current.
   const cuda::ContextScope scope(*process_.driver, budget->context());
   CUcontext current = nullptr;
   process_.driver->cuCtxGetCurrent(&current);

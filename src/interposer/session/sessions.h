@@ -1,4 +1,5 @@
-// The application's cuDNN handles: opens, follows and closes their sessions. Thread-safe.
+// The application's cuDNN handles: opens and closes their sessions, and tracks their streams.
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -17,27 +18,27 @@ class Sessions {
  public:
   explicit Sessions(Process& process) : process_(process) {}
 
-  // These do what cuDNN's functions of the same names do, and follow the handle.
+  // These do what cuDNN's functions with the same names do, and update the handle's session.
   cudnnStatus_t Create(cudnnHandle_t* handle);
   cudnnStatus_t Destroy(cudnnHandle_t handle);
   cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
-  // To be called before a call on `handle`, whose stream may have been set without ucudnn's
+  // To be called before a call on `handle`, because its stream may have been set without ucudnn's
   // knowledge.
   void FollowStream(cudnnHandle_t handle);
-  // Records that the program promises to order the work of both handles, on all streams: they
-  // become one lane of the budget and of the report. If that is not possible, the error says why.
+  // Notes that the program promises to order the work of both handles, on all streams: they become
+  // one lane of the budget and of the report. The error says why that is not possible.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-  // Returns the session of `handle`, which is opened if it is new; null if its calls are to be
-  // forwarded.
+  // Returns the session of `handle`, which is opened if it is new; null if calls on the handle are
+  // to be forwarded.
   Session* Of(cudnnHandle_t handle);
-  // Returns the session of `handle` if one is open, else null.
+  // Returns the session of `handle` if one is open; null otherwise.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
   tuning::Device DeviceOf(const Session& session);
   // Returns whether the session's stream is captured now.
   bool Capturing(const Session& session) const;
-  // Returns the bit of the lane that the session's next call is on, for CountedKernel::Count.
+  // Returns the bit of the lane of the session's next call, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);
 
  private:

@@ -1,4 +1,5 @@
-// cudnnConvolutionBackwardBias of a split call: the rank's own gradient, summed over ranks.
+// cudnnConvolutionBackwardBias in a process whose calls are split: the rank's own gradient, summed
+// over ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -17,8 +18,7 @@ struct BiasGradientCall {
   void* db = nullptr;
 };
 
-// REQUIRES: calls are split, and the program has not excluded this one
-// (Splitter::enabled).
+// REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
 cudnnStatus_t RunBiasGradient(const SplitContext& context, const BiasGradientCall& call);
 
 }  // namespace ucudnn::interposer

@@ -21,7 +21,7 @@ class OwnNorm : public spatial::LocalCall {
     return call.training != nullptr ? Normalize(functions_, *call.training, spaces_)
                                     : Normalize(functions_, *call.gradient, spaces_);
   }
-  // Running statistics, saved statistics and gradients of parameters keep their values.
+  // Changes neither running statistics, nor saved statistics, nor gradients of parameters.
   cudnnStatus_t Try(const cudnn::ConvolutionCall& call) override {
     if (call.training != nullptr) {
       cudnn::NormTraining training = *call.training;
@@ -32,7 +32,8 @@ class OwnNorm : public spatial::LocalCall {
     }
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
-    // A channel that is constant in this slice would give NaN, and 0 times NaN is NaN.
+    // Without epsilon, a channel that is constant in this slice would give NaN, and 0 times NaN is
+    // NaN.
     if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);
@@ -83,7 +84,8 @@ cudnn::ConvolutionCall CallOf(const cudnn::NormGradient& call) {
   return made;
 }
 
-// A gradient is corrected by means of x after the rank's own part was written to dx.
+// Returns whether dx is x: the correction of a gradient reads x after the rank's own part was
+// written to dx.
 bool OverwritesX(const cudnn::NormTraining&) { return false; }
 bool OverwritesX(const cudnn::NormGradient& call) { return call.x == call.dx; }
 
@@ -96,9 +98,10 @@ cudnnStatus_t RunSplit(const SplitContext& context, const Call& call,
   Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
-  // The operands of a fused operation are not passed on (NormSpaces), even if it is local.
+  // A call with a fused operation is refused even for per-activation statistics, because its
+  // further operands are not passed on.
   const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
-  // Each position has its own statistics over the images, so a stripe's statistics are right.
+  // Each position has statistics of its own over the images, so a stripe's statistics are right.
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(context.functions, call, spaces);
   }

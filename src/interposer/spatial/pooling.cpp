@@ -35,7 +35,8 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
        !cudnn::SameTensor(functions, call.y_descriptor, call.dy_descriptor))) {
     return "a gradient does not lie as its tensor does";
   }
-  // Rows at the cuts are computed again from these tensors, behind the rank's own call.
+  // After the rank's own call, rows at the cuts are computed again from x and dy, which dx must not
+  // have overwritten.
   if (call.operation == Operation::kBackwardData && (call.dx == call.x || call.dx == call.dy)) {
     return "dx lies where x or dy does";
   }
@@ -67,7 +68,8 @@ cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call) {
     OwnPoolingCall local(context.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
     split.work = spatial::SplitWork::kPooling;
     split.pooling = kind;
-    // y, the result of pooling a whole image, may be declared as replicated while x is a stripe.
+    // When a whole image is pooled, the program may declare y as replicated while x is a stripe. So
+    // only x counts.
     split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
     return splitter.Run(split, local);
   });

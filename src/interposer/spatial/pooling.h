@@ -19,14 +19,13 @@ struct PoolingCall {
   const void* x = nullptr;
   cudnnTensorDescriptor_t y_descriptor = nullptr;
   void* y = nullptr;
-  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // for a gradient, as are those below
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // from here on for a gradient
   const void* dy = nullptr;
   cudnnTensorDescriptor_t dx_descriptor = nullptr;
   void* dx = nullptr;
 };
 
-// REQUIRES: calls are split, and the program has not excluded this one
-// (Splitter::enabled).
+// REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
 cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call);
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,5 @@
-// How the ranks of this process meet the other ranks: the place, the terms that all ranks share,
-// and the settings that their split calls are made with. Thread-safe.
+// How the ranks of this process meet the other ranks: the place, the terms on which all ranks must
+// agree, and the settings of their split calls. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,28 +15,30 @@
 
 namespace ucudnn::interposer {
 
-// Returns the part of a workspace limit that exchanges may use, beside all kernels.
+// Returns the part of a workspace limit that exchanges may use, which kernels therefore may not.
 constexpr size_t ExchangeShare(size_t limit_bytes) { return limit_bytes / 4; }
 
 class RankMeeting {
  public:
-  // Hears over which transport a rank exchanges, and the transport's library; empty if it has none.
+  // Called with the name of the transport over which a rank exchanges, and the transport's library;
+  // empty if it has none.
   using OnOpened = std::function<void(const char* transport, const std::string& library)>;
 
-  // `driver` may be null; then nobody meets. `limit` is the process's, which a program may change
-  // while it runs. The caller keeps all arguments alive.
+  // `driver` may be null; then no rank can meet. `limit` is the process's limit, which the program
+  // may change while it runs. The caller keeps all arguments alive.
   RankMeeting(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
               const WorkspaceLimit& limit)
       : options_(options), functions_(functions), driver_(driver), limit_(limit) {}
 
-  // Waits until all ranks have come. Calls `on_opened` on the thread of the rank's first exchange.
+  // Waits until all ranks have come. `on_opened` is called later, on the thread of the rank's first
+  // exchange.
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank, spatial::GradientSums& sums,
                                                     OnOpened on_opened);
-  // Removes the files of a meeting that some rank did not come to.
+  // Removes the files of a meeting to which some rank did not come.
   void End();
 
  private:
-  // Returns the place where ranks meet that are threads of this process.
+  // Returns a meeting place for ranks that are threads of this process.
   Result<RendezvousAddress> OwnPlace();
   size_t MostBufferBytes() const;
 
@@ -45,7 +47,7 @@ class RankMeeting {
   const cuda::Driver* const driver_;
   const WorkspaceLimit& limit_;
   Mutex mutex_;
-  std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // the folder of OwnPlace; empty: none
+  std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // the folder that OwnPlace has made; empty: none
 };
 
 }  // namespace ucudnn::interposer

@@ -1,4 +1,4 @@
-// The calls that were refused because they cannot be split. Thread-safe.
+// Counts the calls that were refused because they cannot be split. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace ucudnn::interposer {
 
 class RefusedCalls {
  public:
-  // Counts one call; `what` names the operation, and is logged the first time.
+  // Counts one call. `what` names the operation; it is logged the first time.
   void Add(const std::string& what) {
     WarnOnce("split " + what, what);
     MutexLock lock(mutex_);
     if (counts_.size() < kMostNames || counts_.contains(what)) ++counts_[what];
   }
-  // Returns the names, and their numbers of calls.
+  // Returns the name of each refused operation with its number of calls.
   std::vector<RefusedEntry> Counts() const {
     MutexLock lock(mutex_);
     std::vector<RefusedEntry> counts;
@@ -29,7 +29,7 @@ class RefusedCalls {
   }
 
  private:
-  static constexpr size_t kMostNames = 256;  // for the report
+  static constexpr size_t kMostNames = 256;  // most names that are counted
   mutable Mutex mutex_;
   std::map<std::string, int64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// ucudnnSpatialExchange: copies a stripe together with the rows that lie beside it on other ranks.
+// ucudnnSpatialExchange: copies a stripe together with the rows beside it, which other ranks have.
 #pragma once
 
 #include <cudnn.h>
@@ -17,7 +17,7 @@ struct RowExchangeCall {
   void* y = nullptr;
 };
 
-// If calls are not split, x is the whole image. `why` says what is wrong with an argument.
+// If calls are not split, x is the whole image. On a wrong argument, `why` says what is wrong.
 cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall& call,
                              std::string& why);
 

@@ -1,5 +1,5 @@
-// What every adapter of the legacy API does with an operation of the program, after its own checks
-// of arguments.
+// What every adapter of the legacy API does with an operation of the program, after it has checked
+// the arguments.
 #pragma once
 
 #include <string>
@@ -17,9 +17,10 @@ struct SplitContext {
   Splitter& splitter;
 };
 
-// Makes the call of an operation a split call, on the stream of its handle, that `run` gets.
-// `read` fills in its problem, and returns why the operation cannot be read, or null: all ranks
-// then refuse it, in a line that begins with `name`. REQUIRES: calls are split, and not refused.
+// Makes a split call of the program's `call`, on the stream of its handle, and passes it to `run`.
+// read(problem) sets the problem and returns null, or returns why the operation cannot be read:
+// then all ranks refuse it, in a line that begins with `name`. REQUIRES: calls are split, and not
+// all of them refused.
 template <typename Read, typename Run>
 cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
                              const cudnn::ConvolutionCall& call, const Read& read, const Run& run) {

@@ -12,7 +12,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Returns whether gradients are summed over ranks; none: the API decides.
+// Returns whether gradients are summed over ranks; none if the user has not set that.
 std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   if (!spatial.reduce) return std::nullopt;
   return *spatial.reduce == SpatialReduction::kAll;
@@ -59,7 +59,7 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     }
     rank = joined->second;
   }
-  // A thread that acted for two ranks would wait for itself.
+  // If one thread were two ranks, it would wait for itself.
   if (bound_.splitter != this) bound_ = {this, rank};
   if (bound_.rank == rank) return rank;
   return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +
@@ -102,7 +102,7 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  // The thread may have belonged to no rank until now.
+  // Only now the thread's rank, for which calls may be disabled, is known.
   if (!enabled()) return local.Run(call.call);
   spatial::SplitCall said = call;
   said.declared = declared_;
@@ -124,15 +124,15 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle, CU
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
-    // Ranks that have yet to meet wait for this one. If ranks are threads, it is unknown whose call
-    // this was.
+    // Ranks that have not met yet wait for this one, so it must meet them to tell. If ranks are
+    // threads, it is unknown whose call this was.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
       if (calls != nullptr) calls->Fail(why);
     }
   } catch (...) {
-    // Memory is out even for the message, so the other ranks will miss this rank's next record.
+    // Memory is out even for the message. The other ranks will miss this rank's next record.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -227,7 +227,7 @@ void Splitter::Leave() {
     try {
       leaving.emplace_back(leave);
     } catch (...) {
-      // The system has no thread, or no memory for one, so the others wait a bounded time for this
+      // The system has no thread or memory left. The other ranks wait a bounded time for this
       // rank's end.
     }
   }

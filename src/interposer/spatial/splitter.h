@@ -1,8 +1,8 @@
-// Decides for this process whether calls are split and to which rank a call belongs, and lets ranks
-// meet at the first split call of each. Either the process is one rank, or its threads are ranks.
-// In the second case each rank has a thread, and a call belongs to the rank of its device (peer) or
-// of its handle (loopback). If calls are split, every convolution comes through here, and its own
-// call alone is never the answer. Thread-safe.
+// Decides for this process whether calls are split and to which rank a call belongs, and makes each
+// rank meet the others at its first split call. Either the process is one rank, or its threads are
+// ranks: then each rank has a thread, and a call belongs to the rank of its device (peer) or of its
+// handle (loopback). If calls are split, this class runs every convolution, and never returns the
+// result of the rank's own call alone. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -29,16 +29,16 @@ namespace ucudnn::interposer {
 class Splitter {
  public:
   // `driver` may be null; then nothing can be split, and every call that should be split is
-  // refused. `limit` is the process's, which a program may change while it runs.
+  // refused. `limit` is the process's limit, which the program may change while it runs.
   Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
            const WorkspaceLimit& limit);
 
   // Returns whether calls of this process are split, or refused because they should be split and
-  // cannot: then no call reaches the real library in another way.
+  // cannot be. If so, no convolution runs in another way.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
-  // Returns why every call is refused; empty: calls are not refused.
+  // Returns why every call is refused; empty if calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
-  // False if the program has excluded the calling thread's calls from splitting
+  // Returns false if the program has excluded the calling thread's calls from splitting
   // (ucudnnSpatialEnable for its rank, ucudnnSpatialEnableThread): they are then local calls.
   bool enabled() const {
     if (takes_thread_out_) return false;
@@ -47,60 +47,61 @@ class Splitter {
   }
   // Returns whether the calling thread's next call is split or refused.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
-  // Returns the calling thread's declarations about its calls.
+  // Returns what the calling thread has declared about its next calls.
   static spatial::Declared& declared() { return declared_; }
-  // Returns whether operations that read more than one position of an image give the right result
-  // on this rank alone.
+  // Returns whether an operation that reads more than one position of an image gives the right
+  // result on this rank alone.
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
-  // Fails if ranks are threads and the calling thread belongs to no rank yet.
+  // Fails if ranks are threads and the calling thread does not belong to a rank yet.
   Status Enable(bool enabled);
   static void EnableThread(bool enabled) { takes_thread_out_ = !enabled; }
 
-  // Sets whether filter gradients are summed over ranks; otherwise the program sums them. Fails if
-  // that changes after a split gradient has run.
+  // Sets whether the ranks sum filter gradients; otherwise the program sums them. Fails if a split
+  // gradient has run with the other value.
   Status SetReduce(bool sums) { return gradient_sums_.Set(sums); }
-  // Declares that the tensors of a descriptor are whole and the same on every rank.
+  // Declares whether the tensors of a descriptor are whole and the same on every rank.
   void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated) {
     replicated_.Declare(tensor, replicated);
   }
   bool IsReplicated(cudnnTensorDescriptor_t tensor) const { return replicated_.Has(tensor); }
-  // Returns the rank of the calling thread, by its first split call; -1: none yet. If the process
-  // is a rank, that rank.
+  // Returns the process's rank or, if ranks are threads, the rank of the calling thread's first
+  // split call; -1 if it has made none.
   int ThisRank() const {
     if (!options_.spatial.in_process) return options_.spatial.rank;
     return bound_.splitter == this ? bound_.rank : -1;
   }
 
-  // Runs one convolution of the program on `session`. REQUIRES: active().
+  // Runs one convolution of the program. REQUIRES: active().
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
-  // Returns the part of a workspace limit that exchanges may use, beside all kernels. It depends on
-  // the process's options only, so that all ranks tell their programs the same.
+  // Returns the part of a workspace limit that exchanges may use, which kernels therefore may not.
+  // It depends on the process's options only, so that all ranks tell their programs the same sizes.
   size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
   // Refuses an operation that cannot be split: logs one line that names it, and returns
   // NOT_SUPPORTED. REQUIRES: active().
   cudnnStatus_t Refuse(const std::string& what) const;
-  // Fails on all ranks, because the call failed before it could be read.
+  // Makes all ranks fail, because a call failed on this rank before it could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
-  // Refuses a call in `context` that all ranks refuse by themselves, because it cannot be read.
+  // Refuses a call in `context` that every rank refuses by itself, because it cannot be read.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
-  // Makes calls on `handle` calls of `rank`, a thread of this process. If that is not possible, the
-  // error says why.
+  // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
+  // why that is not possible.
   Status Join(cudnnHandle_t handle, int rank);
-  // Makes later work on the handle's stream wait for the sums of gradients that its calls deferred.
+  // Makes later work on the handle's stream wait for the sums of gradients that its calls have
+  // deferred.
   Status Await(cudnnHandle_t handle, const Session& session);
   void Forget(cudnnHandle_t handle);
-  // Adds the figures so far to the report; none if no call was split.
+  // Adds the figures so far to the report; adds nothing if no call was split.
   void Note(Report& report) const;
-  // To be called at the end of the process: ranks compare the numbers of their calls.
+  // To be called at the end of the process: ranks compare how many calls they have made.
   void Leave();
 
  private:
   // One rank of this process.
   struct Rank {
     Mutex mutex;
-    // The rank has met the others, or has failed to meet them.
+    // True once the rank has met the others, or has failed to meet them.
     bool met UCUDNN_GUARDED_BY(mutex) = false;
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;
@@ -108,12 +109,12 @@ class Splitter {
     std::string transport UCUDNN_GUARDED_BY(mutex);  // empty: no exchange was opened yet
     std::string library UCUDNN_GUARDED_BY(mutex);  // the transport's library; empty if it has none
   };
-  // Returns the number of the rank that a call on `handle`, in `context`, belongs to.
+  // Returns the rank to which a call on `handle`, in `context`, belongs.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
-  // Returns a rank's calls; null if the ranks could not meet, which was reported then.
+  // Returns a rank's calls; null if the ranks could not meet, which was reported when they tried.
   spatial::SplitCalls* CallsOf(int rank);
-  // Returns the calls of the rank that a call on `handle` belongs to; null if it is refused, which
-  // is reported.
+  // Returns the calls of the rank to which a call on `handle` belongs; null if the call is refused,
+  // which is then reported.
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
   Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
@@ -129,7 +130,8 @@ class Splitter {
     int rank;
   };
   static inline thread_local Bound bound_ = {nullptr, -1};
-  std::vector<std::unique_ptr<Rank>> ranks_;  // the ranks of this process: one, or all by number
+  // The ranks of this process: one, or all of them by number.
+  std::vector<std::unique_ptr<Rank>> ranks_;
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);
   spatial::GradientSums gradient_sums_;

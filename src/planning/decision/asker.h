@@ -1,6 +1,5 @@
 // Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step; until then Decide goes on with an empty answer, and the decision it
-// arrives at is dropped.
+// becomes the next step. Decide then goes on with an empty answer, and its decision is dropped.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +26,8 @@ class Asker {
   const Trust& operator()(Compare question) { return Ask(facts_.compared, std::move(question)); }
   const BuildOutcome& operator()(Build question) { return Ask(facts_.built, std::move(question)); }
 
-  // Returns the first question that the facts do not answer; none if the decision counts.
+  // Returns the first question that the facts do not answer; if there is none, the decision is
+  // valid.
   const std::optional<Step>& open() const { return open_; }
 
   int wrong_plans() const {
@@ -42,7 +42,8 @@ class Asker {
   bool WasSlower(const Configuration& configuration) const {
     return WasFound(Trust::Kind::kSlower, configuration);
   }
-  // Removes grids that were found slower in place. Returns why, empty if there are none.
+  // Removes grids that were found slower in place. Returns the message of one of them; empty if
+  // there were none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
     for (const auto& entry : facts_.compared.entries()) {
@@ -74,8 +75,8 @@ class Asker {
   std::optional<Step> open_;
 };
 
-// Decide how a call of the legacy API runs, and how a plan of the graph API does. The results count
-// only if `ask.open()` is none.
+// Decide how a call of the legacy API or a plan of the graph API runs. The result is valid only if
+// `ask.open()` is none.
 Decision DecideCall(const Facts& facts, Asker& ask);
 Decision DecidePlan(const Facts& facts, Asker& ask);
 

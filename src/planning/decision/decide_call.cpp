@@ -10,8 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns whether the promise exceeds the needs of the plan and of its undivided engine because
-// pieces of the named algorithm alone need as much: these pieces serve an identity activation.
+// Returns true if the promise has more workspace than its plan and its undivided engine need, so
+// that pieces of the named algorithm can serve an identity activation in it.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -30,16 +30,18 @@ class CallDecider {
   Decision Decide();
 
  private:
-  // Returns whether an engine other than the algorithm that the call names may serve it.
+  // Returns whether an engine other than the named algorithm may serve the call.
   bool any_engine() const {
     return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
   }
-  // Only undivided algorithms of the legacy API and pieces of the mini-batch serve some calls.
+  // Returns whether the call may run `configuration`: without graph_engines, it must consist of
+  // legacy algorithms on whole images.
   bool MayRun(const Configuration& configuration) const {
     return call_.graph_engines || !(UsesGraph(configuration) || configuration.IsTiled());
   }
   NamedRequest Named(size_t limit_bytes) const {
-    // A promise that was reported as deterministic is kept by deterministic engines.
+    // If the program was told that the kernel is deterministic, only deterministic engines keep the
+    // promise.
     const bool deterministic =
         facts_.deterministic || (call_.told && call_.told->reported.deterministic);
     return {facts_.problem, facts_.asked,  facts_.numeric,
@@ -52,8 +54,8 @@ class CallDecider {
     return rows;
   }
 
-  // Returns whether something keeps `told`. Pieces that keep it alone may be found wrong, or lack
-  // ucudnn's workspace on this device.
+  // Returns whether `told` can be kept. A promise without an undivided engine cannot if its pieces
+  // were found wrong, or if ucudnn's workspace on this device is too small.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
     return !LacksMemory(told) && !ask_.WasWrong(told->configuration);
@@ -61,49 +63,50 @@ class CallDecider {
   bool LacksMemory(const std::optional<Promise>& told) const {
     return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
-  // Sets `promise_`: a share of the budget, the promise that the caller got, or a plan for a caller
-  // that did not ask.
+  // Sets `promise_`: a plan in the kernel's share of the budget, the promise that the caller was
+  // told, or a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Tiles that the kernel may run in within its share of the budget, which is the limit of
-  // `request`.
+  // Returns the tiles that the kernel may run in within its share of the budget, which is the limit
+  // of `request`.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
-  // Returns `promise` with the fastest plan inside it that is known by now. REQUIRES: the promise
-  // was made before everything was measured, or its plan cannot run.
+  // Returns `promise` with the fastest plan inside it that is known by now. REQUIRES: `promise` was
+  // made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
   // Returns a plan within the workspace that the caller passes, as exact and as deterministic as
-  // the algorithm that it names. None if the call should run unchanged; the decision's reason then
+  // the named algorithm. Returns none if the call should run unchanged; the decision's reason then
   // says why.
   std::optional<Promise> Unasked();
-  // Returns the promise of the workspace plan's kernel, for a caller that did not ask.
+  // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // Returns `promise`, the best one of `candidates` without tiles, or one in tiles that takes less
-  // time. Asks for grids within the larger of `limit_bytes` and the request's limit.
+  // Returns `promise`, the best one of `candidates` without tiles, or a promise in tiles that is
+  // faster. Asks for grids within the larger of `limit_bytes` and the request's limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
   void NoteUnmeasured(bool over_limit);
-  // Returns whether only pieces of an algorithm other than the named one keep `promise`.
+  // Returns whether `promise` is kept only by pieces of an algorithm other than the named one.
   bool OnlyOthersPiecesFit(const Promise& promise) const {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;
   }
   // Returns whether the plan of `promise_` may run. If it was found wrong and nothing can replace
-  // it, `promise_` becomes none.
+  // it, sets `promise_` to none.
   Trust Trusted();
-  // Returns the fastest known engine that could run the tiles of `promise_` undivided, in the same
-  // workspace. An empty engine if a workspace plan asks for tiles.
+  // Returns the fastest known undivided engine that could run in place of the tiles of `promise_`,
+  // in the same workspace. Returns an empty engine if a workspace plan demands the tiles.
   MicroConfiguration InPlaceOfTiles() const;
-  // Returns whether the algorithm that was named fits and suits.
+  // Returns whether the named algorithm fits the limit and is as deterministic as demanded.
   bool AskedServes() const;
   bool MayRunAsAsked() const;
   void Explain();
   void NotPrepared(const std::string& why);
   void Run(bool trusted);
   void LookAgain(bool trusted);
-  // Returns whether only the undivided engine runs, because a piece failed before.
+  // Returns whether only the undivided engine may run, because a piece failed before or the plan
+  // was found wrong.
   bool StaysWhole() const {
     return facts_.failed && promise_ && !promise_->undivided.engine.empty();
   }
@@ -113,13 +116,14 @@ class CallDecider {
   Asker& ask_;
   Decision decision_;
   std::optional<Promise> promise_;
-  bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings its workspace
+  bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings the workspace for it
   bool in_budget_ = false;
-  bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and found wrong
+  bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and later found wrong
   bool settled_ = true;
-  bool late_ = false;     // something is not settled, and there was no time to measure it
-  std::string no_tiles_;  // why tiles do not fit; empty if none were sought
-  std::string slower_;    // tiles that fit are not faster in place; empty if none were found so
+  bool late_ = false;     // something is not settled, and no time is left to measure it
+  std::string no_tiles_;  // why no tiles fit; empty if none were sought
+  // Why tiles that fit do not run: they are not faster in place; empty if none were found slower.
+  std::string slower_;
 };
 
 std::optional<Promise> CallDecider::InBudget() {
@@ -136,12 +140,13 @@ std::optional<Promise> CallDecider::InBudget() {
 
 std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& candidates,
                                                 const PromiseRequest& request) {
-  // Tiles run engines of the graph API, which must be allowed to serve the call.
+  // Tiles run engines of the graph API, so these must be allowed to serve the call.
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // The share may change, but the grids are always those for the limit of every kernel. The
-  // measurements that divided the budget are known by now.
+  // Shares may change, but grids are always asked for under the limit of every kernel. With
+  // `measures` false only tiles are returned that were measured before, when the budget was
+  // divided.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   Tilings tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -156,11 +161,13 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
 std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
                                             const std::vector<Candidate>& candidates,
                                             const PromiseRequest& request, size_t limit_bytes) {
-  // Engines of the graph API replace the output by their result, or add to it.
+  // Tiles run engines of the graph API, so these must be allowed to serve the call. Under a budget,
+  // TilingsInShare finds tiles.
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // Tiles that fit an earlier promise are among the grids within the limit that it was given under.
+  // An earlier promise in tiles was made of the grids for its own limit, so the question covers
+  // that limit, too.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
   Tilings tilings = ask_(std::move(question));
@@ -174,25 +181,26 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
 }
 
 Promise CallDecider::Improved(Promise promise) {
-  // A promise may exceed the limit, for pieces of the named algorithm that serve an identity
-  // activation.
+  // The promise may exceed the user's limit, because pieces for an identity activation may need
+  // more (IsSizedForAlone). A better plan must stay within both.
   PromiseRequest request = RequestFor(
       facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;
-  // The program named an algorithm of this class, whichever engine the promise reported.
+  // Engines must be as exact as the algorithm that the program names, whichever engine the promise
+  // reported.
   request.chosen = facts_.numeric;
   const Rows rows = Measured(request);
   const int n = facts_.problem.n;
   if (!promise.configuration.IsTiled() && UsesGraph(promise.configuration) &&
       FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n) == nullptr) {
-    // The graph engine was found wrong, and its rows were dropped.
+    // The graph engine was found wrong, so its rows are gone.
     promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
   better = OrTiles(std::move(better), rows.candidates, request, promise.limit_bytes);
   if (!better) return promise;
   if (promise.configuration.Pieces() == 1) {
-    // A replacement needs the present engine's time to be compared with.
+    // Without the time of the present engine no replacement can be compared with it.
     const Candidate* const present =
         FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n);
     if (present == nullptr) return promise;
@@ -239,7 +247,7 @@ std::optional<Promise> CallDecider::FromFile(size_t limit_bytes) {
 std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
-    // The real library refuses this algorithm. The call must reach it, also under a strict
+    // The real library refuses this algorithm. The call must reach the library even under a strict
     // limit, because another engine would hide that error from the program.
     decision_.promised_bytes = 0;
     decision_.reason = {Because::kDoesNotServe};
@@ -260,8 +268,8 @@ std::optional<Promise> CallDecider::Unasked() {
   const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
   if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
-    // Time or memory for measuring ran out before this engine, so it may be faster than all engines
-    // that were measured.
+    // The named algorithm was not measured, because time or memory ran out before, so it may be
+    // faster than all that were measured.
     decision_.reason = {Because::kAskedNotMeasured};
     return std::nullopt;
   }
@@ -272,8 +280,9 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // The fastest plan counts here, not the promised one, which gains enough over others: that one
-    // is slower by up to kHysteresis, so running what was asked could be slower by twice that.
+    // The fastest plan is compared here, not only the promised one, which may be slower than the
+    // fastest by kHysteresis: otherwise the named algorithm might run although it is slower by up
+    // to twice kHysteresis.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -285,7 +294,7 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Pieces of the named algorithm itself. They are compared with the algorithm undivided.
+    // The named algorithm's own pieces are left. They are compared with the algorithm undivided.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -337,8 +346,8 @@ void CallDecider::Choose() {
   }
   if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
   // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
-  // An identity activation runs only with this algorithm, and for pointers aligned to less than 16
-  // bytes no other is known to serve.
+  // No other algorithm serves an identity activation, and none is known to serve pointers that are
+  // aligned to less than 16 bytes, so pieces of the algorithm itself run.
   if (!Holds(call_.told_alone)) return;
   promise_ = call_.told_alone;
   told_ = true;
@@ -351,7 +360,7 @@ void CallDecider::Choose() {
 MicroConfiguration CallDecider::InPlaceOfTiles() const {
   if (!promise_->configuration.IsTiled() || promise_->of_workspace_plan) return {};
   const MicroConfiguration& fastest = promise_->baselines.any_api;
-  // What was told may hold less than the limit.
+  // The promised workspace may be smaller than the limit under which baselines were chosen.
   const bool fits = !told_ || in_budget_ || fastest.workspace_bytes <= promise_->workspace_bytes;
   return fits && !fastest.engine.empty() ? fastest : promise_->undivided;
 }
@@ -360,7 +369,7 @@ Trust CallDecider::Trusted() {
   if (!promise_ || StaysWhole() || !NeedsTrust(promise_->configuration)) return {};
   const bool alone = promise_->undivided.engine.empty();
   const MicroConfiguration& against = alone ? promise_->reference : promise_->undivided;
-  // Only these pieces keep the promise, so there is nothing to compare them with.
+  // Without an undivided engine and a `reference` there is nothing to compare the pieces with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
   Trust trust =
@@ -402,11 +411,11 @@ bool CallDecider::AskedServes() const {
 }
 
 // Returns whether the program's own call may run while the plan is not compared or built, or after
-// a piece failed. It may if it fits the limit and is as deterministic as demanded: the plan was
-// then only a gain of time. If nothing undivided keeps the promise, it may also run if it fits the
-// workspace that the caller passes, or if the caller was told of nothing less and the error is the
-// real library's; but not if the caller was told of less under a strict limit that the call would
-// exceed.
+// a piece failed. It may if it fits the limit and is as deterministic as demanded, because the plan
+// then was only a gain of time. If nothing undivided keeps the promise, it may also run if it fits
+// the workspace that the caller passes, or if nothing was ever told for this algorithm, so that the
+// call's error is the real library's own. It may not if the caller was told less and a strict limit
+// forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -445,7 +454,8 @@ void CallDecider::Run(bool trusted) {
     NotPrepared(built.message);
   }
   if (!has_whole || (!told_ && MayRunAsAsked())) return;
-  // The undivided engine may need less than was promised, and the caller's own algorithm more.
+  // The undivided engine is built in its own workspace: it may need less than was promised, and the
+  // caller's own algorithm may need more.
   const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     if (whole_only) NotPrepared(built.message);
@@ -469,7 +479,7 @@ void CallDecider::LookAgain(bool trusted) {
                     (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
                     LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
-  // A capture forbids measuring and building, so the first call after it decides again.
+  // During a capture nothing can be measured or built, so the first call after it decides again.
   decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;
 }
 
@@ -483,7 +493,7 @@ Decision CallDecider::Decide() {
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool inside = !in_budget_ || (facts_.earlier && !facts_.earlier->lost_share);
   if (!trusted && inside && facts_.earlier && facts_.earlier->divides) {
-    // The plan that runs was compared; it stays until the better plan is compared.
+    // The plan that runs now was compared, so it stays until the better plan is compared, too.
     decision_.standing = true;
     decision_.look_again = When::kLater;
     return decision_;

@@ -10,7 +10,7 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// Returns the row of all `n` images among the rows of one engine; null if that was not measured.
+// Returns the row for all `n` images among the rows of one engine; null if that was not measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -27,7 +27,7 @@ class PlanDecider {
         ask_(ask),
         decision_(AsAsked(facts, Because::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
-        // A plan that the workspace plan gives a share of the budget must promise none of the
+        // A plan to which the workspace plan gives a share of the budget must promise none of the
         // caller's workspace, whatever it needs.
         must_shrink_(plan_.need_bytes > facts.user_limit ||
                      (facts.share && plan_.in_workspace_plan)) {}
@@ -38,8 +38,8 @@ class PlanDecider {
   PromiseRequest Request(size_t limit_bytes) const {
     return RequestFor(facts_.problem, limit_bytes, facts_.deterministic);
   }
-  // Returns the rows of `engine`, which is the plan's own engine, or a substitute that is measured
-  // on the whole mini-batch alone.
+  // Returns the rows of `engine`: the plan's own engine, or a substitute, which is measured only on
+  // the whole mini-batch.
   Rows Measured(const EngineId& engine, const PromiseRequest& request) {
     const Rows& rows = ask_(Measure{engine, request});
     settled_ &= rows.settled;
@@ -50,41 +50,44 @@ class PlanDecider {
     return rows;
   }
 
-  // Follows the workspace plan's kernel. Returns false if it does not hold for the plan; a note
-  // says why.
+  // Follows the workspace plan's kernel. Returns false, after adding a note that says why, if that
+  // kernel does not hold for the plan.
   bool FollowFile();
   void FitUnder();
   // Decides for `promise`, which only its pieces keep.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // Returns `promise`, of the plan's own engine within the plan's need, or one in tiles that gains
-  // over it. Tiles that need more workspace than the plan must also gain over tiles that do not.
+  // Returns `promise`, which is of the plan's own engine within the plan's need, or a promise in
+  // tiles that gains over it. Tiles that need more workspace than the plan must also gain over
+  // tiles that do not.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
   // Returns whether the program was told more than the plan needs, so that tiles have room.
   bool HasRoom() const;
   // Returns the most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
-  // Promises `bytes`, more than the plan needs.
+  // Promises `bytes`, which is more than the plan needs.
   void GiveRoom(size_t bytes);
-  // Makes a promise of less than the plan needs: within the limit or, if `told` is set, as large as
-  // `told`. Returns none if nothing keeps it; `why_` then says why.
+  // Makes a promise of less than the plan needs: within the limit or, if `told` is set, of the size
+  // of `told`. Returns none if nothing can keep it; `why_` then says why.
   std::optional<Promise> Within(const KeptPromise* told);
-  // Promises pieces of the plan's own engine that keep the promise alone, for plans that no
-  // undivided engine can replace within the limit.
+  // Returns a promise that pieces of the plan's own engine keep alone, for plans that no undivided
+  // engine can replace within the limit.
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
   // Returns the fastest pieces of the plan's own engine or, if none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
-  // Grids of tiles of the plan's own engine or, of a vast plan, of any that may serve its tiles.
+  // Returns grids of tiles of the plan's own engine or, for a vast plan, of any engine that may
+  // serve its tiles.
   Tilings AskTilings(const PromiseRequest& request, bool may_measure = true);
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
-  // Tiles must be faster in place than the undivided engine `faster_than`, if there is one.
+  // Returns whether the plan of `promise` may run. Its tiles must be faster in place than the
+  // undivided engine `faster_than`, if that is set.
   Trust Compared(const Promise& promise, const MicroConfiguration& faster_than,
                  bool engines_differ = false);
   // Runs the application's own plan, or refuses it if a strict limit forbids it.
   void Stay(Reason why);
-  // Stays with the application's own plan because the schedule could not be built.
+  // Runs the application's own plan, because the schedule could not be built.
   void StayUnprepared(const std::string& why);
   void Schedule(const Promise& promise, bool in_place);
   void LookAgain();
@@ -96,13 +99,14 @@ class PlanDecider {
   const size_t limit_;
   const bool must_shrink_;
   Reason why_;
-  // A later call may know more if settled_, measured_ or compared_ is false.
+  // If settled_, measured_ or compared_ is false, a later call may know more.
   bool settled_ = true;   // everything that the policy wants was measured
   bool measured_ = true;  // some row of the plan's own engine is known
-  bool late_ = false;     // there was no time to measure all of the plan's own engine
-  bool compared_ = true;  // the plan's division was compared, and could be built
-  std::string no_tiles_;  // why tiles do not fit; empty if none were sought
-  std::string slower_;    // tiles that fit are not faster in place; empty if none were found so
+  bool late_ = false;     // no time was left to measure all of the plan's own engine
+  bool compared_ = true;  // the plan's division was compared and could be built
+  std::string no_tiles_;  // why no tiles fit; empty if none were sought
+  // Why tiles that fit do not run: they are not faster in place; empty if none were found slower.
+  std::string slower_;
 };
 
 void PlanDecider::Stay(Reason why) {
@@ -131,8 +135,8 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
                       tiled ? faster_than : MicroConfiguration()});
 }
 
-// `in_place` is true if less is promised than the plan needs, so that the undivided engine replaces
-// the plan.
+// Runs `promise`. With `in_place`, less is promised than the plan needs, so the undivided engine
+// takes the plan's place.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.course = Course::kSchedule;
   decision_.configuration = promise.configuration;
@@ -149,13 +153,13 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const Substitutes& others =
       ask_(FindSubstitutes{told != nullptr ? told->undivided : EngineId(), request.limit_bytes});
   if (others.empty()) return std::nullopt;
-  // If pieces are expected to run, the substitute only waits for them to fail: its speed does not
-  // matter, and it is not measured.
+  // Where pieces are expected to run, the substitute runs only after they fail, so its speed does
+  // not matter and it is not measured.
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The heuristics take the first engine of the list for the fastest. Another one replaces it only
-  // if both were timed.
+  // The heuristics put the engine first that they expect to be fastest. Another one is preferred
+  // only if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
@@ -184,7 +188,7 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   if (auto promise = MakeOwnedPromise(candidates, Request(limit), tilings)) {
     return std::move(*promise);
   }
-  // The undivided engine runs, although it was not timed.
+  // The undivided engine was not timed, but runs without workspace.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
   promise.configuration = {{{promise.undivided, 1}}};
@@ -208,11 +212,11 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
                                               const PromiseRequest& request) {
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = PiecesOf(facts_.asked, rows.candidates, request);
-  // A promise that only pieces keep needs them, even if the options allow no tiles now.
+  // A promise that only pieces keep needs tiles even if the options allow none now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // An earlier process's promise is among the grids within the limit under which it was given, so
-  // their measurements are in the store.
+  // If an earlier process promised tiles, they were found within the limit of its promise, so the
+  // store has their measurements.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;
@@ -241,23 +245,25 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   if (facts_.share) return InBudget(*other);
   std::optional<Promise> promise = OwnPieces(told, request);
   const Rows undivided_rows = Measured(other->engine, request);
-  // If the substitute was not timed, it runs with the workspace that the library states for it.
+  // If the substitute was not timed, the workspace that the library states for it counts.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
-  // and build the fastest again from its engine and knobs, also in another process. Applications
-  // that time nothing take the first plan of a list, so it alone may change its engine.
+  // In pieces a plan keeps its own engine and knobs: applications time plans against each other,
+  // and build the fastest one again from its engine and knobs, also in another process.
+  // Applications that time nothing take the first plan of a list, so only that plan may change its
+  // engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
-  // Tiles must be faster than what replaces them; pieces of the mini-batch only must not be slower.
+  // Tiles must gain kHysteresis over the undivided engine; pieces of the mini-batch must only not
+  // be slower than it by kHysteresis.
   const bool other_is_faster =
       promise && undivided.time_ms >= 0 &&
       (promise->configuration.IsTiled()
            ? (1 - kHysteresis) * undivided.time_ms <= promise->configuration.TimeMs()
            : undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs());
   const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
-  // A plan promises nothing that only another engine could keep. An application that times plans
-  // would otherwise time that engine under many names, and a promise, once given, would leave no
-  // room for pieces later.
+  // If only another engine could keep a promise, nothing is promised, except for the first plan of
+  // a list. An application that times plans would otherwise time that engine under many names, and
+  // the promise would leave no room for pieces later.
   if (!promise && !any_engine && told == nullptr) {
     why_ = {late_        ? Because::kNoTimeForDivisions
             : !measured_ ? Because::kDivisionsNotMeasured
@@ -266,15 +272,16 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
-  // The first plan of a list must run something inside the limit. A plan whose workspace was
-  // reported before must stay inside it, even if its pieces no longer fit.
+  // The first plan of a list must run something inside the limit. So must a plan whose smaller
+  // workspace was reported before, even if its pieces no longer fit.
   if (!promise || (any_engine && other_is_faster)) {
     promise = promise.value_or(Promise{});
     promise->configuration = {{{undivided, 1}}};
   }
   promise->undivided = undivided;
   if (undivided.time_ms >= 0) promise->baselines = {undivided, undivided};
-  // Any program that builds this plan again must get the same answer.
+  // A promise that was told keeps its size: every program that builds this plan must get the same
+  // answer.
   promise->workspace_bytes =
       told != nullptr ? told->workspace_bytes : std::max(pieces_bytes, undivided.workspace_bytes);
   promise->limit_bytes = limit;
@@ -304,13 +311,12 @@ bool PlanDecider::FollowFile() {
   promise.configuration = confirmed.configuration;
   promise.limit_bytes = confirmed.limit_bytes;
   if (promise.configuration.Pieces() == 1 && !in_budget) {
-    // The whole mini-batch runs with the file's engine, which replaces the plan's own or is the
-    // same.
+    // The whole mini-batch runs with the file's engine, which may be the plan's own.
     promise.undivided = promise.configuration.runs[0].micro;
     promise.workspace_bytes = bytes;
   } else {
     // An undivided engine must keep the promise. It should fit the workspace of the pieces;
-    // otherwise the promise grows to its need, within the file's limit.
+    // otherwise the promise grows to what the engine needs, within the file's limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
     if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
     if (others.empty()) return fails(Sentence(Detail::kNothingUndivided));
@@ -322,7 +328,7 @@ bool PlanDecider::FollowFile() {
       promise.workspace_bytes = std::max(bytes, promise.undivided.workspace_bytes);
     }
   }
-  // A promise that this process gave must not grow.
+  // A promise that this process has given must not grow.
   if (plan_.told && plan_.told_here && promise.workspace_bytes > plan_.told->workspace_bytes) {
     return fails(Sentence(Detail::kPromisedBefore));
   }
@@ -366,7 +372,8 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // An earlier promise never changes, and without a limit the user allows no more than the need.
+  // Decisions after the first must not change the promise, and without a limit of the user nothing
+  // beyond the need is allowed.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -395,7 +402,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // The gain of tiles is unknown if the whole was not timed.
+  // Without a time of the whole, the gain of tiles is unknown.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }
@@ -408,7 +415,7 @@ void PlanDecider::GainTime() {
                   : late_          ? Because::kNoTime
                   : known          ? Because::kNothingFasterAnywhere
                                    : Because::kNotMeasured};
-    // A vast plan is slow as a whole, so the reason says what prevents its tiles.
+    // A vast plan is slow as a whole, so its reason says what prevents tiles.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
@@ -457,7 +464,7 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
 void PlanDecider::FitUnder() {
   const KeptPromise* told = plan_.told ? &*plan_.told : nullptr;
   std::optional<Promise> promise;
-  // Anybody may have written a promise of a store: one above the limit is not kept.
+  // Any program may have written the store, so a promise in it that exceeds the limit is not kept.
   const bool too_large = told != nullptr && !plan_.told_here && told->workspace_bytes > limit_;
   if (!too_large) promise = Within(told);
   if (!promise && told != nullptr && !plan_.told_here) {
@@ -468,7 +475,8 @@ void PlanDecider::FitUnder() {
     promise = Within(told);
   }
   if (!promise) return Stay(why_);
-  // A plan that keeps its own engine has nothing else to run; under one budget any engine may.
+  // Tiles must be faster in place than what may run instead: under a budget any engine, for the
+  // first plan of a list the substitute. Other plans have nothing else to run.
   const bool replaces = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   const Trust trust = Compared(*promise, facts_.share ? promise->baselines.any_api
                                          : replaces   ? promise->undivided
@@ -476,7 +484,7 @@ void PlanDecider::FitUnder() {
   const bool any_engine =
       plan_.is_heuristics_first || promise->configuration.Largest().engine != facts_.asked;
   if (promise->ran_here) return RunAlone(*promise, told, trust);
-  // Until the division was compared, the undivided engine runs.
+  // Until the division is compared, the undivided engine runs.
   if (trust.kind != Trust::Kind::kTrusted) promise = UndividedAlone(std::move(*promise));
   compared_ &= trust.kind != Trust::Kind::kUnknown;
   const auto build = [&](const Configuration& pieces) -> const BuildOutcome& {
@@ -491,7 +499,7 @@ void PlanDecider::FitUnder() {
     promise = UndividedAlone(std::move(*promise));
     built = build({});
   }
-  // The substitute and the pieces are built before anything is promised.
+  // The substitute must be built before anything is promised.
   if (built.kind != BuildOutcome::Kind::kReady) return Stay({Because::kNoSubstituteReady});
   Schedule(*promise, true);
   if (facts_.share) decision_.limit_bytes = promise->limit_bytes;
@@ -512,10 +520,10 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that reported its whole need although that exceeds the limit keeps reporting it.
+  // A plan that has reported its whole need, although that exceeds the limit, keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
-  // A process that measures nothing itself may find another process's rows in the store.
+  // If this process measures nothing, the rows of another process may still appear in the store.
   const bool more = !compared_ || (facts_.tunes ? !settled_ : !measured_ && plan_.store);
   if (more) decision_.look_again = When::kLater;
 }
@@ -544,8 +552,8 @@ Decision PlanDecider::Decide() {
     }
   }
   LookAgain();
-  // A new decision replaces an earlier one only inside the same promise. A division that was
-  // compared stays until the better one was compared, too, unless the budget took its workspace
+  // A new decision replaces an earlier one only if it promises the same. A division that was
+  // compared stays until the better one is compared, too, unless the budget took its workspace
   // away.
   const EarlierDecision* const earlier = facts_.earlier ? &*facts_.earlier : nullptr;
   decision_.standing =
@@ -561,7 +569,8 @@ Decision PlanDecider::Decide() {
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes) {
-  // The plan's own engine needs `need_bytes` for all images, whatever a store says.
+  // For all images the plan's own engine needs `need_bytes`, so rows of a store that state less are
+  // wrong.
   std::erase_if(own, [&](const Candidate& candidate) {
     return candidate.micro.IsWhole(n) && candidate.micro.workspace_bytes < need_bytes;
   });

@@ -1,6 +1,5 @@
-// Everything that is known about one kernel when Decide decides how it runs: what the program asked
-// for and was told, what the user demands, and the answers to Decide's questions so far. Plain
-// values.
+// What is known about one kernel when Decide decides how it runs: what the program asked for and
+// was told, what the user demands, and the answers to Decide's questions so far. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -29,27 +28,27 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 // Stands for an unknown time.
 constexpr double kUnknownTime = -1;
 
-// The properties of a legacy call, beside the problem, on which a decision depends.
-//  - kPlain: alpha = 1 and beta = 0, or any scales if only legacy engines may serve. Engines of
-//    the graph API may serve it.
+// The properties of a legacy call, besides the problem, on which a decision depends.
+//  - kPlain: alpha = 1 and beta = 0, so that engines of the graph API may serve the call; or any
+//    scales, if only legacy engines may serve.
 //  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it by plans of their
 //    own, which must have run once before they are captured.
 //  - kScaled: other scales, which only legacy engines serve.
 //  - kActivation: bias and activation.
 //  - kIdentity: bias with identity activation, which cuDNN serves with one algorithm only.
-//  - kMisaligned: a pointer is aligned to less than 16 bytes. Perhaps only the algorithm that the
-//    caller names serves it.
+//  - kMisaligned: a pointer is aligned to less than 16 bytes, so that perhaps only the algorithm
+//    that the caller names serves the call.
 enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisaligned, kIdentity };
 
-// The questions of Decide. Question::Answer is the type of the answer.
+// Each question of Decide names the type of its answer as Question::Answer.
 
-// Asks for measurements at the policy's sizes that `request` allows. An empty `engine` means all
-// engines that may serve a legacy kernel. Otherwise it is the plan's own engine or, measured on the
-// whole mini-batch only, a substitute.
+// The answer to Measure, which asks for measurements at the policy's sizes that `request` allows.
+// An empty `engine` means all engines that may serve a legacy kernel. Otherwise it is the plan's
+// own engine, or a substitute, which is measured on the whole mini-batch only.
 struct Rows {
   std::vector<Candidate> candidates;
   bool settled = false;  // a later call cannot know more
-  bool late = false;     // not settled, and this process has no time left to measure it
+  bool late = false;     // not settled, and this process has no time left to measure the rest
 };
 struct Measure {
   using Answer = Rows;
@@ -58,13 +57,14 @@ struct Measure {
   bool operator==(const Measure&) const = default;
 };
 
-// Asks for grids of tiles that were measured within `request`'s limit. They are grids of the plan's
-// own engine or, if `engine` is empty, of all engines that may serve plain calls of a legacy kernel
-// or the tiles of a vast plan. Asked only if Facts::tiles allows it, or such a promise was given.
+// The answer to FindTilings, which asks for grids of tiles that were measured within `request`'s
+// limit. The tiles run the plan's own engine or, if `engine` is empty, any engine that may serve
+// plain calls of a legacy kernel or the tiles of a vast plan. Asked only if Facts::tiles allows it,
+// or if a promise in tiles was given.
 struct Tilings {
   std::vector<Tiling> measured;
-  size_t least_bytes = 0;  // if no grid fits: the need of the grid that needs least; 0: unknown
-  std::string why;         // if no grid is served at all: what prevents the last one
+  size_t least_bytes = 0;  // if no grid fits: the smallest workspace of a grid; 0: unknown
+  std::string why;         // if no grid can be run at all: what prevented the last one
   bool settled = true;     // see Rows::settled
   bool late = false;       // see Rows::late
 };
@@ -77,20 +77,21 @@ struct FindTilings {
 };
 
 // Asks for engines that may replace a plan undivided within `limit_bytes`, as exact and as
-// deterministic as the plan, the most promising first: the plan's own engine if it fits, else the
-// `promised` one, else the engines of the heuristics' list.
+// deterministic as the plan, the most promising one first: the plan's own engine if it fits, else
+// `promised`, else the engines of the heuristics' list.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
-  EngineId promised;  // the engine of an earlier promise; empty: there was none
+  EngineId promised;  // the engine of an earlier promise; empty if there was none
   size_t limit_bytes = 0;
   bool operator==(const FindSubstitutes&) const = default;
 };
 
 // Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
-// exceeds the memory for measuring, its tiles are compared one by one. With `need_whole`, they are
-// then not compared at all: a plan that must not be slower is compared with the whole in place.
-// Tiles are timed in place, too, in turn with `faster_than`: the fastest undivided engine that
-// could run instead, over which they must gain kHysteresis. An empty engine asks for no times.
+// convolution exceeds the memory for measuring, each kind of tile is compared by itself; with
+// `need_whole` nothing is compared then, because a plan that must not be slower has to be compared
+// with the whole in place. Tiles are also timed in place, in turn with `faster_than`, the fastest
+// undivided engine that could run instead; they must gain kHysteresis over it. If the engine of
+// `faster_than` is empty, nothing is timed.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
@@ -101,8 +102,8 @@ struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
-// Asks to build what the decision runs: the pieces of `configuration`, if it has runs, and
-// `undivided`, which may replace them.
+// The answer to Build, which asks to build what the decision runs: the pieces of `configuration`,
+// if it has runs, and `undivided`, which may replace them.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
@@ -111,9 +112,10 @@ struct BuildOutcome {
 struct Build {
   using Answer = BuildOutcome;
   Configuration configuration;
-  MicroConfiguration undivided;  // an empty engine: nothing replaces the pieces
+  MicroConfiguration undivided;  // if its engine is empty, nothing replaces the pieces
   size_t promised_bytes = 0;     // of the caller's workspace
-  // `undivided` is built as a plan of the graph API that replaces the application's.
+  // True if `undivided` is built as a plan of the graph API that takes the application's plan's
+  // place.
   bool in_place = false;
   bool operator==(const Build&) const = default;
 };
@@ -127,7 +129,7 @@ class Answers {
                                     [&](const auto& known) { return known.first == question; });
     return entry == entries_.end() ? nullptr : &entry->second;
   }
-  // REQUIRES: the question has no answer yet. One that is asked again would be asked for ever.
+  // REQUIRES: the question has no answer yet. Decide asking a question again would ask it for ever.
   void Add(Question question, typename Question::Answer answer) {
     assert(Find(question) == nullptr);
     entries_.emplace_back(std::move(question), std::move(answer));
@@ -140,37 +142,38 @@ class Answers {
 };
 
 // A legacy kernel of a workspace plan, as the real library confirms it. `candidates` are its pieces
-// and every undivided engine, with the workspace that the real library states. Times of engines
-// that the file does not name are only an order.
+// and all undivided engines, with the workspace that the real library states. The times of engines
+// that the file does not name only put them in an order.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
-  size_t limit_bytes = 0;                        // the file's ceiling of each kernel
-  NumericClass largest = NumericClass::kDirect;  // arithmetic of the largest piece
+  size_t limit_bytes = 0;                        // the file's ceiling for each kernel
+  NumericClass largest = NumericClass::kDirect;  // numeric class of the largest piece
 };
 
-// A kernel of a workspace plan for an execution plan: its micro-batches, with engines that the plan
-// may use.
+// A kernel of a workspace plan for an execution plan: micro-batches with engines that the plan may
+// use.
 struct ConfirmedGraphKernel {
   Configuration configuration;
-  size_t limit_bytes = 0;  // of the caller's workspace or, under a budget, of ucudnn's
-  Reason reason;           // its number of pieces is filled in later
+  size_t limit_bytes = 0;  // ceiling of the caller's workspace or, under a budget, of ucudnn's
+  Reason reason;           // its number of pieces is set later
 };
 
-// The share of one kernel in the budget for all kernels.
+// What one kernel may use of the budget for all kernels.
 struct BudgetShare {
   size_t bytes = 0;        // the kernel's share of ucudnn's workspace
-  size_t limit_bytes = 0;  // the ceiling of every kernel
+  size_t limit_bytes = 0;  // the ceiling for every kernel
 
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise that was given before, by this process or an earlier one: less than a plan needs, or
-// more, so that tiles have room.
+// A promise that this process or an earlier one gave: less than a plan needs, or more, so that
+// tiles have room.
 struct KeptPromise {
   size_t workspace_bytes = 0;
-  EngineId undivided;       // for a promise of more than the need: the plan's own engine
-  bool any_engine = false;  // `undivided` may run in place of pieces even while they could run
+  // Keeps the promise in one piece; in a promise of more than the need, the plan's own engine.
+  EngineId undivided;
+  bool any_engine = false;  // `undivided` may run in place of pieces even where they could run
   bool operator==(const KeptPromise&) const = default;
 };
 
@@ -178,58 +181,60 @@ struct KeptPromise {
 struct CallFacts {
   CallKind kind = CallKind::kPlain;
   size_t passed_bytes = 0;           // workspace that the caller passes
-  std::optional<size_t> need_bytes;  // of the named algorithm; none: the library refuses it
+  std::optional<size_t> need_bytes;  // need of the named algorithm; none: the library refuses it
   bool graph_engines = false;        // engines of the graph API may serve this call
-  bool more_outside = false;         // a capture hides facts that a later call will have
-  std::optional<Promise> told;       // the fastest promise within passed_bytes
-  // The fastest promise within passed_bytes that the named algorithm can keep alone.
+  // The stream is captured, which hides facts that a later call will have.
+  bool more_outside = false;
+  std::optional<Promise> told;  // the fastest promise within passed_bytes
+  // The fastest promise within passed_bytes that the named algorithm keeps alone.
   std::optional<Promise> told_alone;
-  bool was_told = false;  // a promise of some size was given for this algorithm
+  bool was_told = false;  // a promise, of any size, was given for this algorithm
   std::optional<ConfirmedLegacyKernel> confirmed;
-  bool confirmed_later = false;  // the library may confirm the workspace plan at a later call
+  // The library may confirm the kernel of the workspace plan at a later call.
+  bool confirmed_later = false;
 };
 
 // Facts about an execution plan of the graph API.
 struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
-  bool is_heuristics_first = false;  // the first of a list of the heuristics
-  // True if the library has hardly another engine for the whole (IsVast). The plan's tiles may then
-  // run engines that are as exact as the plan's engine, but do not propagate NaNs as strictly.
+  bool is_heuristics_first = false;  // the plan is the first of a heuristics list
+  // True if cuDNN has hardly another engine for the whole (IsVast). Then the plan's tiles may run
+  // engines that are as exact as the plan's engine but do not propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise that holds under this limit
   bool told_here = false;           // this process gave `told`, so it must not change
   bool store = false;               // other processes may add measurements to the store
-  bool in_workspace_plan = false;   // the workspace plan has the kernel
-  // The plan's share of a budget by the file is known only when the plan runs.
+  bool in_workspace_plan = false;   // the workspace plan has a kernel for this plan
+  // True if the plan's share of a budget by the workspace plan is known only when the plan runs.
   bool file_waits = false;
-  // The kernel of the workspace plan; none if it does not hold for this plan.
+  // The kernel of the workspace plan; none if that kernel does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;
-  std::string unconfirmed_why;  // why it does not hold
+  std::string unconfirmed_why;  // why the kernel of the workspace plan does not hold
 };
 
 // The decision that is in force until the new one replaces it.
 struct EarlierDecision {
-  bool divides = false;        // it runs pieces, which were compared
-  bool lost_share = false;     // the budget was divided anew, and took its share away
-  bool promises_less = false;  // a plan of the graph API promises less than its need
+  bool divides = false;        // the decision runs pieces, which were compared
+  bool lost_share = false;     // the budget was divided anew, which took the kernel's share away
+  bool promises_less = false;  // a plan of the graph API was promised less than it needs
   size_t promised_bytes = 0;
 };
 
 struct Facts {
   ConvolutionProblem problem;
   EngineId asked;                                // the engine that the program named
-  NumericClass numeric = NumericClass::kDirect;  // arithmetic of `asked`
-  size_t user_limit = kNoLimit;                  // of the caller's workspace, in bytes
-  bool observes = false;                         // UCUDNN_MODE=observe: nothing may change
+  NumericClass numeric = NumericClass::kDirect;  // numeric class of `asked`
+  size_t user_limit = kNoLimit;                  // ceiling of the caller's workspace, in bytes
+  bool observes = false;                         // UCUDNN_MODE=observe: calls must not change
   bool deterministic = false;                    // the user demands deterministic engines
   bool strict_limit = false;
-  bool tunes = true;  // this process measures the kernel, now or later
+  bool tunes = true;  // this process may measure the kernel, now or later
   bool capturing = false;
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
-  TileUse tiles = TileUse::kNone;  // why the kernel may be cut into tiles
+  TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
-  // Any call can have this much of ucudnn's own workspace, which is set aside for kernels that no
+  // Bytes of ucudnn's own workspace that any call can have: they are set aside for kernels that no
   // engine serves without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;

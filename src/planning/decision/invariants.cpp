@@ -1,5 +1,5 @@
-// The postconditions of a decision: the invariants of docs/design.md, as far as facts and decision
-// show them.
+// Checks the postconditions of a decision: the invariants of docs/design.md, as far as facts and
+// decision show them.
 #include <algorithm>
 
 #include "planning/decision/decide.h"
@@ -8,7 +8,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Says what is broken; null if nothing is.
+// What is broken, in words; null if nothing is.
 using Broken = const char*;
 
 template <typename Promised>
@@ -42,7 +42,7 @@ class Invariants {
 
  private:
   Broken OfTheProgramsOwnCall() const;
-  // Checks a plan that promises more than it needs.
+  // Checks that a promise beyond a plan's need is allowed and does not change.
   Broken RoomToldOf() const;
   Broken Exact() const;
   Broken Promised() const;
@@ -52,7 +52,7 @@ class Invariants {
   Broken Limited() const;
   Broken Compared() const;
 
-  // Calls `each` for everything that runs, until something is broken.
+  // Calls `each` for each engine that the decision may run, until something is broken.
   template <typename Each>
   Broken OfAll(Each each) const {
     for (const Run& run : decision_.configuration.runs) {
@@ -60,7 +60,7 @@ class Invariants {
     }
     return has_whole_ ? each(decision_.undivided) : nullptr;
   }
-  // Calls `each` for all that is known of a legacy kernel's engines.
+  // Calls `each` for every candidate that is known: rows and tiles.
   template <typename Each>
   void ForCandidates(Each each) const {
     for (const auto& [question, rows] : facts_.measured.entries()) {
@@ -78,14 +78,15 @@ class Invariants {
   }
   Broken ExactInCall(const MicroConfiguration& micro) const;
   Broken ExactInPlan(const MicroConfiguration& micro) const;
-  // Returns whether a call must not become less deterministic.
+  // Returns whether the call's engines must be deterministic, as demanded, told, or as the named
+  // algorithm is.
   bool IsDeterministic() const;
   const MicroConfiguration* AskedAsMeasured() const;
 
   const Facts& facts_;
   const Decision& decision_;
-  const CallFacts* const call_;  // of the legacy API...
-  const PlanFacts* const plan_;  // ...or of the graph API
+  const CallFacts* const call_;  // null for a plan of the graph API
+  const PlanFacts* const plan_;  // null for a call of the legacy API
   const bool has_whole_;
 };
 
@@ -184,11 +185,12 @@ Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
   return "1: an engine runs that may not take the plan's place";
 }
 
-// 1. Same mathematics.
+// Checks invariant 1, same mathematics.
 Broken Invariants::Exact() const {
   const bool deterministic = call_ != nullptr && IsDeterministic();
   return OfAll([&](const MicroConfiguration& micro) -> Broken {
-    // The user alone may demand more determinism than the engine asked for has.
+    // The named algorithm may be less deterministic than what was told, unless the user demands
+    // determinism.
     const bool may_be_random = micro.engine == facts_.asked && !facts_.deterministic;
     if (deterministic && !micro.deterministic && !may_be_random) {
       return "1: less deterministic than what was asked";
@@ -197,7 +199,7 @@ Broken Invariants::Exact() const {
   });
 }
 
-// 2. A promise is kept.
+// Checks invariant 2, that a promise is kept.
 Broken Invariants::Promised() const {
   const size_t promised = decision_.promised_bytes;
   if (const Broken broken = RoomToldOf()) return broken;
@@ -218,8 +220,8 @@ Broken Invariants::Promised() const {
       if (has_whole_) return "2: something undivided keeps the promise";
       break;
     case Otherwise::kReal:
-      // Otherwise::kReal is the program's own call in the workspace that it passes, or the plan in
-      // its need.
+      // kReal runs the program's own call in the workspace that the program passes, or its plan in
+      // what the plan needs.
       if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
                            : decision_.promises_less) {
         return "2: what was asked does not keep the promise";
@@ -231,7 +233,7 @@ Broken Invariants::Promised() const {
   return changes ? "2: a promise changes" : nullptr;
 }
 
-// 3. All steps that can fail are over.
+// Checks invariant 3: what runs was built before.
 Broken Invariants::Ready() const {
   const auto& built = facts_.built.entries();
   const bool pieces = decision_.configuration.Pieces() > 1 || decision_.owned_bytes > 0;
@@ -245,7 +247,7 @@ Broken Invariants::Ready() const {
   return ready ? nullptr : "3: what it runs is not ready";
 }
 
-// 4. Alignment.
+// Checks invariant 4, alignment.
 Broken Invariants::Legal() const {
   const int n = facts_.problem.n, step = LegalStep(facts_.problem);
   if (!decision_.configuration.Covers(n)) return "4: it does not cover the mini-batch";
@@ -254,7 +256,8 @@ Broken Invariants::Legal() const {
   }
   for (const Run& run : decision_.configuration.runs) {
     if (run.count < 1 || run.micro.micro_batch < 1) return "4: a piece has no images";
-    // Plans of tiles declare the alignment of their own places.
+    // Places of tiles need not be multiples of the step, because plans of tiles declare the
+    // alignment of their own.
     if (decision_.configuration.IsTiled()) continue;
     const bool last = &run == &decision_.configuration.runs.back() && run.count == 1;
     if (run.micro.micro_batch % step != 0 && !last) return "4: a piece begins on no legal step";
@@ -270,8 +273,9 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
   return nullptr;
 }
 
-// 7. Never worse. An earlier promise or a budget may force a slower plan, so their plans are not
-// compared with the engine asked for; nothing of a workspace plan is measured.
+// Checks invariant 7, never worse. After an earlier promise or under a budget a plan may have to be
+// slower than the named engine, so these are not compared. Kernels of a workspace plan have no
+// measurements.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
   const MicroConfiguration* const own = AskedAsMeasured();
@@ -283,22 +287,22 @@ Broken Invariants::NoSlower() const {
   return serves && slower ? "7: it is slower than what was asked" : nullptr;
 }
 
-// 8. Memory stated is memory used.
+// Checks invariant 8: memory stated is memory used.
 Broken Invariants::Limited() const {
   const bool told = call_ != nullptr && call_->was_told;
   if (!told && decision_.promised_bytes > facts_.user_limit)
     return "8: it exceeds the user's limit";
   if (decision_.owned_bytes == 0) return nullptr;
   const size_t share = facts_.share ? facts_.share->usable_bytes() : 0;
-  // Pieces that keep a promise alone need the assured workspace.
+  // Pieces that keep a promise alone use the assured workspace.
   const bool alone = !has_whole_;
   return decision_.owned_bytes > (alone ? facts_.assured_bytes : share)
              ? "8: it exceeds what the budget has"
              : nullptr;
 }
 
-// 9. Only pieces that were compared run. Pieces that keep a promise alone were compared before it
-// was given.
+// Checks invariant 9: only pieces that were compared run. Pieces that keep a promise alone were
+// compared before the promise was given.
 Broken Invariants::Compared() const {
   const bool needs = decision_.configuration.Pieces() > 1 ||
                      (call_ != nullptr && UsesGraph(decision_.configuration));

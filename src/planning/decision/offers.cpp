@@ -11,7 +11,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM.
+// The number of CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM.
 constexpr int kServesIdentity = 1;
 
 bool MayServeIdentity(Operation operation, const EngineId& engine) {
@@ -20,7 +20,8 @@ bool MayServeIdentity(Operation operation, const EngineId& engine) {
          legacy->algorithm == kServesIdentity;
 }
 
-// Returns the division of `engine` alone that needs the least workspace within the request.
+// Returns the division into pieces of `engine` alone that needs the least workspace within the
+// request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
   std::vector<size_t> sizes;
@@ -36,7 +37,7 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
-// Pieces of `engine` alone in workspace that is set aside from a budget. The budget is the
+// Returns pieces of `engine` alone in workspace that is set aside from a budget, whose size is the
 // request's limit.
 std::optional<Promise> AssuredPieces(const EngineId& engine,
                                      const std::vector<Candidate>& candidates,
@@ -59,8 +60,9 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
          (!request.deterministic || micro.deterministic);
 }
 
-// Returns pieces of the named engine by `pieces_of`. If it has none and cannot serve an identity
-// activation, returns the fastest pieces of another engine of the caller's API.
+// Returns pieces of the named engine, made by `pieces_of`. If there are none and the named engine
+// cannot serve an identity activation, returns the fastest pieces of another engine of the caller's
+// API.
 template <typename PiecesOfEngine>
 std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
                                      const std::vector<Candidate>& candidates,
@@ -78,7 +80,7 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // The report names the algorithm that the caller named, because that algorithm may also run.
+    // The algorithm that the caller named is reported, because that algorithm may also run.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }
@@ -90,7 +92,8 @@ void AddPiecesBy(PiecesOfEngine pieces_of, Operation operation, MathType math,
                  const std::vector<Candidate>& candidates, const PromiseRequest& request,
                  std::vector<Offer>& offers) {
   for (const Candidate& candidate : candidates) {
-    // Pieces are compared with their own engine on the whole mini-batch.
+    // Only an algorithm that serves the whole mini-batch has its pieces compared with itself
+    // undivided.
     if (!Serves(candidate, request)) continue;
     std::optional<Promise> pieces = pieces_of(candidate.micro.engine, candidates, request);
     if (!pieces) continue;
@@ -165,7 +168,7 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
     if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact, tilings);
     if (!plan->second) continue;
     Promise promise = *plan->second;
-    // Among offers of equal time, the algorithm of the largest piece comes first.
+    // Of offers with equal time, the one with the algorithm of the largest piece comes first.
     const bool of_largest = promise.configuration.Largest().engine == micro.engine;
     promise.reported = {micro.engine, request.n, promise.configuration.TimeMs(), 0,
                         micro.deterministic};
@@ -200,8 +203,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
       OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
-  // An identity activation may need more than the limit: assured workspace, or as much as pieces of
-  // the algorithm need.
+  // An identity activation may need more than the limit: assured workspace under a budget, else as
+  // much as pieces of the algorithm need.
   std::optional<Promise> assured;
   if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
     alone.limit_bytes = offer.budget_bytes;
@@ -223,7 +226,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
     }
     for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
   }
-  // A better plan may come once all is measured; the caller brings room for it.
+  // A better plan may follow when everything is measured, so the caller is told to bring room for
+  // it.
   if (promise->provisional && offer.tunes) {
     promise->workspace_bytes =
         std::max(promise->workspace_bytes, std::min(named.limit_bytes, offer.need_bytes));
@@ -234,7 +238,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
   pieces.reference = std::move(undivided);
   pieces.ran_here = true;
-  // Pieces of the engine itself also serve an identity activation.
+  // Pieces of the named algorithm itself also serve an identity activation.
   const bool own = pieces.configuration.Largest().engine == pieces.reference.engine;
   if (operation == Operation::kForward && own) pieces.alone = pieces.configuration;
   return pieces;

@@ -1,5 +1,5 @@
-// Decides what a caller gets that asks about a kernel of the legacy API: for each math type the
-// engines, undivided or as a promise. Pure functions.
+// Decides what to tell a caller that asks about a kernel of the legacy API: for each math type,
+// engines that run undivided, or promises. Pure functions.
 #pragma once
 
 #include <optional>
@@ -10,74 +10,77 @@
 
 namespace ucudnn::planning {
 
-// One line of an answer: `promise.reported`, for a caller that sets the math type `math`.
+// One line of an answer: `promise.reported`, for callers that set the math type `math`.
 struct Offer {
   MathType math = MathType::kDefault;
   Promise promise;
 };
 
-// Makes `promise` one that `engine` alone can keep if that may be necessary: cuDNN serves a bias
-// with identity activation by a single algorithm, and a caller does not say while asking whether
+// Changes `promise` so that `engine` alone can keep it, if that may be necessary: cuDNN serves a
+// bias with identity activation by a single algorithm, and a caller that asks does not say whether
 // such a call will follow. The promise may grow within `request`. Returns false if the engine
 // cannot keep it alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
-// Adds to `offers` what `candidates`, engines for callers with `math`, can promise within
-// `request`. AddOffers, without a budget, adds every undivided engine that fits, and the promises
-// that are faster: the fastest, and the fastest deterministic one, for callers that choose by
-// determinism.
+// Both add to `offers` what can be promised within `request` by `candidates`, the engines for
+// callers with the math type `math`.
 //
-// AddOffersInBudget adds each algorithm that an engine without workspace can keep, with the time of
-// the best plan in ucudnn's own workspace, including plans of `tilings`. That engine is the promise
-// until the kernel's share is known.
+// AddOffers, without a budget, adds every undivided engine that fits and the promises that are
+// faster: the fastest one and, for callers that choose by determinism, the fastest deterministic
+// one.
+//
+// AddOffersInBudget adds each algorithm that an engine without workspace can replace, with the time
+// of the best plan in ucudnn's own workspace, which may be a plan of `tilings`. Until the kernel's
+// share is known, the promise is that engine.
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers,
                        std::span<const Tiling> tilings = {});
 
-// Adds the promises in tiles of `tilings` that are faster than the promises of AddOffers: the
-// fastest and the fastest deterministic one.
+// Adds the promises in tiles that are faster than the promises of AddOffers: the fastest one and
+// the fastest deterministic one.
 void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);
 
-// Returns each pair of engine and math type once, with its fastest offer; the fastest first.
+// Returns for each pair of engine and math type its fastest offer, the fastest of all first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
-// A caller that named an algorithm without asking first, and that another engine may serve.
+// A caller that names an algorithm without having asked, and that another engine may serve.
 struct NamedOffer {
   NamedRequest named;
   size_t need_bytes = 0;  // of the named algorithm
-  bool ranked = false;    // the candidates were not measured: their times are only an order
-  bool settled = true;    // a later measurement cannot add anything
-  bool tunes = true;      // this process may measure later
-  // Under one budget: the size of the budget. A part of it may be assured to the kernel.
+  // The candidates were not measured, so their times only put them in an order.
+  bool ranked = false;
+  bool settled = true;  // no later measurement can add anything
+  bool tunes = true;    // this process may measure the kernel later
+  // Under one budget, the size of the budget, of which a part may be assured to the kernel.
   size_t budget_bytes = 0;
 };
-// Returns the promise for the caller of `offer`, in tiles if tiles of `tilings` gain. None if no
-// undivided engine is as exact, as deterministic and within the limit.
+// Returns the promise for the caller of `offer`, in tiles if tiles of `tilings` gain. Returns none
+// if no undivided engine within the limit is as exact and as deterministic as demanded.
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// Returns a promise that `pieces` of one engine keep alone, for kernels that no undivided engine
-// serves within the limit. It may be given once the pieces have run in this process and were
-// compared with `undivided`, which becomes its `reference`: the engine itself on the whole
-// mini-batch.
+// Returns `pieces` of one engine as a promise that they keep alone, for kernels that no undivided
+// engine serves within the limit. It may be given once the pieces have run in this process and were
+// compared with `undivided`, the engine itself on the whole mini-batch, which becomes `reference`.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named, by its own
-// pieces or, if these do not fit, by pieces of another algorithm of the caller's API that is as
-// exact and as deterministic. Only the algorithm itself serves an identity activation. Whether the
-// other one serves pointers that are aligned to less than 16 bytes is known when it runs. AddPieces
-// adds such promises of every algorithm, by its own pieces, for callers that have not been told of
-// one.
+// PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named: of its own
+// pieces or, if none fit, of pieces of another algorithm of the caller's API that is as exact and
+// as deterministic. The other algorithm never serves an identity activation; whether it serves
+// pointers that are aligned to less than 16 bytes shows only when it runs.
+//
+// AddPieces adds such promises for every algorithm, each of the algorithm's own pieces, for callers
+// that were not told of any.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
-// Adds promises of PiecesAlone under one budget, whose bytes are `request`'s limit. The caller
-// brings no workspace, and AssuredBytes must be set aside: at most a fourth of the budget or, if no
-// pieces fit that, the least that pieces need.
+// Adds promises of PiecesAlone under one budget, whose size is `request`'s limit. The caller brings
+// no workspace, so AssuredBytes must be set aside: at most a fourth of the budget or, if no pieces
+// fit that, the least that pieces need.
 void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 

@@ -15,7 +15,7 @@ bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
 }
 
 Unplanned DecideUnplanned(const UnplannedCall& call) {
-  // An identity activation runs with the named algorithm alone.
+  // Only the named algorithm serves an identity activation.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
   if (kept) return {Course::kReal, *call.told};
   const bool over_limit =

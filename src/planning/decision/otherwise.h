@@ -1,5 +1,5 @@
 // What a call runs if the schedule of its decision cannot run, or if there is no decision. Pure
-// functions that allocate nothing, for every call.
+// functions that allocate nothing, because every call uses them.
 #pragma once
 
 #include <cstddef>
@@ -9,39 +9,41 @@
 
 namespace ucudnn::planning {
 
-// The obstacles that may keep a schedule's pieces from running at one call.
+// What may keep a schedule's pieces from running at one call.
 struct Obstacles {
-  // The stream is captured, and the pieces never ran outside a capture. Their first run may load
-  // modules or allocate, which breaks the capture.
+  // The stream is captured, and the pieces have not run outside a capture. Their first run may load
+  // modules or allocate, which would break the capture.
   bool first_in_capture = false;
-  bool no_workspace = false;  // ucudnn's own workspace cannot be had
+  bool no_workspace = false;  // ucudnn's own workspace is not available
   bool failed = false;        // a piece failed, or the plan was found wrong
-  bool misaligned = false;    // the pieces cannot use the workspace at its address
+  bool misaligned = false;    // the pieces cannot use the workspace at this address
 };
 
-// Returns whether the pieces of `decision` run. If they do not, Decision::otherwise runs. Pieces
-// that nothing replaces are tried again after a failure.
+// Returns whether the pieces of `decision` run; otherwise Decision::otherwise does. Pieces that
+// nothing can replace also run after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
-// A call of the legacy API that nothing can be remembered about, because memory is out or there are
-// too many kernels, or one that only pieces may serve, which cannot run.
+// A call of the legacy API without a decision that can run: either nothing can be remembered about
+// it, because memory is out or there are too many kernels, or only pieces may serve it and they
+// cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
-  int algorithm = 0;                 // the algorithm that the program names
-  std::optional<int> told;           // the undivided algorithm of the promise that holds
-  std::optional<size_t> need_bytes;  // of `algorithm`; read only under a strict limit
-  size_t user_limit = kNoLimit;      // of the caller's workspace, in bytes
+  int algorithm = 0;  // the algorithm that the program names
+  // The undivided algorithm of the promise that holds; none: there is none.
+  std::optional<int> told;
+  std::optional<size_t> need_bytes;  // need of `algorithm`, which is read only under a strict limit
+  size_t user_limit = kNoLimit;      // ceiling of the caller's workspace, in bytes
   bool strict_limit = false;
-  bool varies = false;    // determinism is demanded, and `algorithm` may give other bits each time
-  bool observes = false;  // UCUDNN_MODE=observe: nothing may change
+  bool varies = false;    // determinism is demanded, and `algorithm` is not deterministic
+  bool observes = false;  // UCUDNN_MODE=observe: calls must not change
 };
 struct Unplanned {
   Course course = Course::kReal;  // kReal or kRefusal
   int algorithm = 0;              // runs undivided in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };
-// Decides an unplanned call. A promise may be smaller than the need of the caller's algorithm; then
-// the undivided algorithm that keeps the promise runs.
+// Decides an unplanned call. If a promise was given, which may be smaller than the need of the
+// named algorithm, the undivided algorithm that keeps it runs.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning

@@ -12,37 +12,37 @@ namespace ucudnn::planning {
 
 // Returns whether `configuration`, of a legacy kernel, has engines of the graph API.
 bool UsesGraph(const Configuration& configuration);
-// Returns whether `configuration`, of a legacy kernel, runs only after it was compared with the
+// Returns whether `configuration`, of a legacy kernel, may run only after it was compared with the
 // undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& configuration);
 
-// Returns the candidate that runs `engine` on all `n` images; null if that was not measured.
+// Returns the candidate with `engine` on all `n` images; null if that was not measured.
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
-// The algorithm that a program names, and the conditions under which it does.
+// The algorithm that a program names, and the limits and demands under which its kernel must run.
 struct NamedRequest {
   const ConvolutionProblem& problem;
-  EngineId engine;  // empty: the program names none, and will get one as an answer
+  EngineId engine;  // empty: the program asks which engine to use
   NumericClass numeric = NumericClass::kDirect;
-  size_t limit_bytes = 0;      // of the caller's workspace or, `in_budget`, of ucudnn's
-  bool deterministic = false;  // the user demands it
+  size_t limit_bytes = 0;      // ceiling of the caller's workspace or, if `in_budget`, of ucudnn's
+  bool deterministic = false;  // the user demands deterministic engines
   bool in_budget = false;      // ucudnn brings the workspace
 };
 
-// Makes a request that only engines meet which are as exact and as deterministic as the named one.
-// If no candidate tells whether the named engine is deterministic, it is taken to be.
+// Returns a request that admits only engines that are as exact and as deterministic as the named
+// one. If no candidate tells whether the named engine is deterministic, it counts as deterministic.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
-// Returns the promise of the configuration in the file, or none if that configuration is less exact
-// or less deterministic than the named engine. If `told` is given, its reported determinism counts
-// instead.
+// Returns the promise of the file's configuration; none if the configuration is less exact or less
+// deterministic than the named engine. If `told` is given, its reported determinism replaces that
+// of the named engine.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});
 
-// Makes the time of `micro` unknown unless `configuration` of the file contains it: other times are
-// only an order.
+// Sets the time of `micro` to unknown unless the file's `configuration` contains it, because times
+// of other engines only put them in an order.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

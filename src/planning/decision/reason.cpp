@@ -5,8 +5,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns the sentence, with the places {bytes}, {limit}, {detail} and {divided} that Sentence
-// fills in. Long because every reason has one.
+// Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values.
 const char* Template(Because because) {
   switch (because) {
     case Because::kObserved:
@@ -92,8 +91,8 @@ const char* Template(Because because) {
   return "";
 }
 
-// Returns the sentence, with the places {bytes}, {limit}, {exact bytes}, {exact limit}, {images}
-// and {words}.
+// Returns the sentence, in which {bytes}, {limit}, {exact bytes}, {exact limit}, {images} and
+// {words} stand for values.
 const char* Template(Detail detail) {
   switch (detail) {
     case Detail::kServesIdentity:

@@ -1,5 +1,5 @@
-// Why a kernel runs in its way, and what did not go as planned: values, each with its one sentence
-// for the report and the log. Plain values.
+// Why a kernel runs as it does, and what did not go as planned. Each value has one sentence, for
+// the report and the log. Plain values.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@ namespace ucudnn::planning {
 enum class Because {
   kObserved,
   kDoesNotServe,    // the real library refuses the algorithm
-  kNotMeasured,     // not measured, and never will be
+  kNotMeasured,     // not measured, and this process never will
   kNotMeasuredYet,  // a later call may know more
-  kNoTime,          // the time for measuring was used up before
-  // The time was used up before anything that may fit was measured; the caller's own call runs.
+  kNoTime,          // the time for measuring was used up before the kernel
+  // The time was used up before anything was measured that may fit; the caller's own call runs.
   kNoTimeToFit,
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
-  kAskedNotMeasured,       // other engines are measured, the algorithm asked for is not
-  kNothingFaster,          // within a limit that excludes engines
-  kNothingFasterAnywhere,  // no limit excludes an engine, and still nothing is faster
-  kNothingFasterInTime,    // nothing is faster among the engines that there was time to measure
-  kNothingFits,            // no engine as exact and deterministic fits; the caller's own call runs
-  kNoSubstituteFits,       // no engine as exact and deterministic as a graph plan fits
+  kAskedNotMeasured,       // other engines were measured, the named algorithm was not
+  kNothingFaster,          // nothing is faster within a limit that excludes engines
+  kNothingFasterAnywhere,  // nothing is faster, and no limit excludes an engine
+  kNothingFasterInTime,    // nothing is faster among the engines that could be measured in time
+  kNothingFits,  // no engine that is as exact and as deterministic fits; the caller's own call runs
+  kNoSubstituteFits,  // no engine that is as exact and as deterministic as a graph plan fits
   kDivisionsNotMeasured,
   kNoDivisionFits,
   kAllDivisionsWrong,
@@ -30,28 +30,28 @@ enum class Because {
   kNotDeterministic,   // the plan is refused
   kOverStrictLimit,    // the call is refused
   kDivided,
-  kDividedByAnother,  // `detail` has no pieces that fit, so pieces of another algorithm run
-  kInPlaceOf,         // a faster engine that fits, in place of `detail`
-  kSubstituted,       // an engine that fits, in place of `detail`
+  kDividedByAnother,  // no pieces of the algorithm `detail` fit, so pieces of another one run
+  kInPlaceOf,         // a faster engine that fits runs in place of `detail`
+  kSubstituted,       // an engine that fits runs in place of `detail`
   kGraphEngine,
-  kOwnWorkspace,       // undivided, in ucudnn's own workspace
-  kAsTold,             // undivided, as ucudnn answered when it was asked
-  kAsToldForIdentity,  // more was told than it uses, so that an identity activation can also run
-  kAskedAfterFailure,  // as the caller asked, because a piece failed
-  kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
+  kOwnWorkspace,  // undivided, in ucudnn's own workspace
+  kAsTold,        // undivided, as the caller was told when it asked
+  // More workspace was told than this call uses, so that an identity activation can run, too.
+  kAsToldForIdentity,
+  kAskedAfterFailure,  // the caller's own call, because a piece failed
+  kAskedNotCompared,   // the caller's own call, because the plan was not compared yet
   kUndividedAfterFailure,
   kUndividedNotCompared,
-  kNotPrepared,      // it could not be built
+  kNotPrepared,      // the pieces could not be built
   kBrokenInvariant,  // the decision contradicted itself
   kWorkspacePlan,
   kWorkspacePlanOwnEngine,  // the file's micro-batches, with the plan's own engine
-  kWorkspacePlanNoGain,     // with the plan's own engine, the file's micro-batches need no less
-                            // workspace
-  kWorkspacePlanWrong,      // the file's micro-batches were found wrong
+  // The plan's own engine is kept, and in the file's micro-batches it needs no less workspace.
+  kWorkspacePlanNoGain,
+  kWorkspacePlanWrong,  // the file's micro-batches were found wrong
 };
 
-// Besides `because`, a sentence uses those members that it has a place for. `detail` is an engine
-// or a message.
+// A sentence shows the members for which its text has a place. `detail` is an engine or a message.
 struct Reason {
   Because because = Because::kNotMeasured;
   int pieces = 1;
@@ -96,26 +96,26 @@ enum class Cause {
 };
 const char* Sentence(Cause cause);
 
-// The detail of a cause or a reason, if the words are ucudnn's own.
+// Texts of ucudnn's own that become the detail of a cause or a reason.
 enum class Detail {
   kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
-  kNoRoomInTotal,   // nothing of the total workspace can be set aside
+  kNoRoomInTotal,   // the total workspace has nothing left to set aside
   kNothingUndivided,
-  kPromisedBefore,  // a promise was given before and must not grow
+  kPromisedBefore,  // this process gave a promise before, which must not grow
   kPromiseOverLimit,
   kNotDeterministic,
   kStaysWhole,
   kUnfamiliarShapes,
   kNoEngine,         // a substitute's engine is not known
-  kEngineNeedsMore,  // than is promised
+  kEngineNeedsMore,  // the engine needs more than is promised
   kWorkspacePlanEmpty,
   kWorkspacePlanWithoutTotal,
   kWorkspacePlanTooLarge,
   kWorkspacePlanOfOtherBatches,
-  kTilesNeedMore,  // even the grid that needs least exceeds the limit
-  kOnlyTilesFit,   // no undivided engine fits that serves other calls
+  kTilesNeedMore,  // even the grid with the smallest need exceeds the limit
+  kOnlyTilesFit,   // calls that tiles cannot serve have no undivided engine that fits
 };
-// The values that fill the places of a sentence. `words` are an engine, a message or a list.
+// The values that a sentence shows. `words` are an engine, a message or a list.
 struct Particulars {
   size_t bytes = 0, limit_bytes = 0;
   int images = 0;
@@ -125,7 +125,7 @@ std::string Sentence(Detail detail, const Particulars& particulars = {});
 
 struct Note {
   Cause cause = Cause::kOverLimit;
-  std::string detail;  // the part that differs between kernels; may be empty
+  std::string detail;  // what differs between kernels; may be empty
 
   bool operator==(const Note&) const = default;
 };

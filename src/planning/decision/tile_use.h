@@ -1,4 +1,4 @@
-// The reasons for which a kernel may be cut into tiles (convolution/tiles.h). A pure function.
+// The purposes for which a kernel may be cut into tiles (convolution/tiles.h). Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,25 @@ enum class TileUse : int32_t {
 };
 
 // Returns whether an image of x or y spans more than `most_span` elements. Engines that count
-// elements in 32 bits do not serve such a convolution, so that cuDNN has only one or two slow
-// engines for it; but they serve tiles of it.
+// elements in 32 bits do not serve such a convolution as a whole, which leaves cuDNN one or two
+// slow engines, but they serve its tiles.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
-// Conditions beside the problem that decide whether tiles are used.
+// The conditions, besides the problem, on which the use of tiles depends.
 struct TileConditions {
   bool allowed = true;  // by UCUDNN_TILES
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   size_t need_bytes = 0;  // workspace of the engine that the program would run undivided
-  size_t user_limit = 0;  // limit of that workspace
+  size_t user_limit = 0;  // ceiling of that workspace
   size_t l2_bytes = 0;    // size of the device's L2 cache; 0: unknown
   int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
-// Returns what tiles are good for. Tiles need a limit that excludes what the program would run, or
-// a reason why they may be faster. The reasons are: the policy looks everywhere; fast engines serve
-// only parts of one image (IsVast); or, with channels first, fast engines convert x and y in the
-// workspace, and the copies of not even one image stay in the L2 cache. All other tiles would be
-// measured in vain.
+// Returns what tiles are used for: to fit if the limit excludes what the program would run, else to
+// gain time if there is a reason why they may be faster. Such a reason is that the policy tries
+// everything; that fast engines serve only parts of one image (IsVast); or that, with channels
+// first, fast engines convert x and y in the workspace, and the copies of a single image exceed the
+// L2 cache. Without a reason, measuring tiles would be in vain.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 
 }  // namespace ucudnn::planning

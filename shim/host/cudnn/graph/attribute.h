@@ -1,5 +1,6 @@
-// One attribute as a caller sets or gets it. The status codes are the real 9.19 library's: observed
-// (tests/unit/host/cudnn/graph_conformance_test.cpp compares them), not read.
+// One attribute that a caller sets or gets. The status codes are those of the real 9.19 library.
+// They were found by experiment; tests/unit/host/cudnn/graph_conformance_test.cpp compares them
+// with the real library's.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace hostgpu {
 
-// Enumerations are kept as int: a caller may pass any value.
+// An attribute that is being set. Values of enumerations are stored as int, because a caller may
+// pass any number.
 struct Attribute {
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
@@ -28,7 +30,7 @@ struct Attribute {
     }
   }
 
-  // Reads exactly one value of type `wanted`; another type is refused with `wrong_type`.
+  // Reads one value of type `wanted`. Returns `wrong_type` if the attribute has another type.
   template <class T>
   cudnnStatus_t One(cudnnBackendAttributeType_t wanted, T* value,
                     cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) const {
@@ -38,7 +40,7 @@ struct Attribute {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Reads one number, of either floating-point type.
+  // Reads one number, which is a float or a double.
   cudnnStatus_t Number(double* number) const {
     if (type == CUDNN_TYPE_DOUBLE) return One(CUDNN_TYPE_DOUBLE, number);
     float value = 0;
@@ -47,7 +49,8 @@ struct Attribute {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Reads a list. If it has more values than can be kept, finalizing the descriptor refuses it.
+  // Reads a list. If the list has more than N values, `kept_count` becomes N + 1; then finalizing
+  // the descriptor fails.
   template <size_t N>
   cudnnStatus_t List(std::array<int64_t, N>* kept, int* kept_count) const {
     HOSTGPU_REFUSE_IF(type != CUDNN_TYPE_INT64, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
@@ -62,8 +65,8 @@ struct AttributeRequest {
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
   int64_t requested;
-  int64_t* count;  // may be null
-  void* values;    // may be null: the caller asks for the count
+  int64_t* count;  // the number of values to return; may be null
+  void* values;    // null if the caller asks only for the count
 
   void Return(int64_t number) const {
     if (count != nullptr) *count = number;
@@ -79,8 +82,8 @@ struct AttributeRequest {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Writes up to the requested number of the `number` values; if there is no array, only counts
-  // them.
+  // Writes at most `requested` of the `number` values, and returns the number of values written.
+  // Without an array, returns only `number` in *count.
   template <class T>
   cudnnStatus_t Array(cudnnBackendAttributeType_t given, const T* from, int64_t number) const {
     HOSTGPU_REFUSE_IF(type != given, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);

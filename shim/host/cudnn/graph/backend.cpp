@@ -1,4 +1,5 @@
-// The cudnnBackend functions: checks that all descriptors share, then the descriptor's own.
+// The cudnnBackend functions. They make the checks that all descriptors share, and call the
+// descriptor's own functions.
 #include "shim/host/cudnn/graph/descriptor.h"
 #include "shim/host/cudnn/graph/heuristics.h"
 #include "shim/host/cudnn/graph/kernel_cache.h"
@@ -52,8 +53,8 @@ std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t
 
 namespace {
 
-// Returns the object behind an application's handle, which stays when cudnnBackendInitialize resets
-// the descriptor.
+// Returns the object of an application's handle. cudnnBackendInitialize resets the object but does
+// not replace it.
 GraphDescriptor* Behind(cudnnBackendDescriptor_t descriptor) {
   return static_cast<GraphDescriptor*>(descriptor);
 }
@@ -72,7 +73,7 @@ cudnnStatus_t FindPlan(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// ExecutionPlan::Populate or Update.
+// Points to ExecutionPlan::Populate or ExecutionPlan::Update.
 using NativeGraph = cudnnStatus_t (ExecutionPlan::*)(cudaGraph_t, const VariantPack&) const;
 
 cudnnStatus_t Native(NativeGraph function, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

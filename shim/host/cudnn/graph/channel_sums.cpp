@@ -14,10 +14,10 @@ class ChannelReader {
     }
   }
 
-  // Elements of one channel.
+  // The number of elements of one channel.
   int64_t elements() const { return elements_; }
 
-  // Element `index` of the channel, counted over all other axes.
+  // Returns element `index` of the channel, counted over all axes but the channels.
   double Read(int operand, int64_t channel, int64_t index) const {
     const ProgramOperand& from = program_.operands[operand];
     int64_t offset = channel * from.strides[1];
@@ -58,7 +58,8 @@ void Statistics(const ChannelReader& reader, int64_t channel) {
   reader.Write(2, channel, squares);
 }
 
-// dx = eq_dy * dy + eq_x * x + eq_bias, so that other kernels can compute the pointwise rest.
+// Computes the coefficients of dx = eq_dy * dy + eq_x * x + eq_bias, so that other kernels can
+// compute the elementwise part.
 void NormalizationGradients(const ChannelReader& reader, int64_t channel) {
   const double mean = reader.Read(2, channel, 0);
   const double inverse_deviation = reader.Read(3, channel, 0);

@@ -7,7 +7,8 @@
 namespace hostgpu {
 namespace {
 
-// Returns whether fp32, in which steps are otherwise computed, cannot hold every value of the type.
+// Returns true if fp32, in which steps are usually computed, cannot represent every value of the
+// type.
 bool IsWide(DataType type) { return type == DataType::kDouble || type == DataType::kInt32; }
 
 class Lowering {
@@ -89,7 +90,7 @@ class Lowering {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // The operation stands alone, on tensors in memory.
+  // The operation must be the only one of the graph, and its tensors must be in memory.
   cudnnStatus_t Add(const TensorOperation& operation, bool) {
     HOSTGPU_REFUSE_IF(operation.concatenates() || program().dim_count != 0,
                       CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
@@ -99,7 +100,7 @@ class Lowering {
     for (const auto* tensors : {&operation.inputs, &operation.outputs}) {
       for (const GraphTensor& tensor : *tensors) {
         HOSTGPU_REFUSE_IF(tensor.is_virtual, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
-        // Only the summed tensors, x and dy, have more than one value for each channel.
+        // Only the summed tensors, x and dy, have more than one value per channel.
         const bool whole = tensors == &operation.inputs && &tensor - tensors->data() < 2;
         HOSTGPU_REFUSE_IF(tensor.dim_count != x.dim_count, CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
         for (int i = 0; i < x.dim_count; ++i) {
@@ -138,7 +139,7 @@ class Lowering {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Makes a tensor in memory an operand of the program.
+  // Adds a tensor in memory to the program's operands.
   cudnnStatus_t InMemory(const char* name, const GraphTensor& tensor, ProgramValue* value) {
     HOSTGPU_REFUSE_IF(tensor.vector_count != 1 || tensor.is_ragged ||
                           tensor.reordering != CUDNN_TENSOR_REORDERING_NONE,
@@ -194,7 +195,7 @@ class Lowering {
   }
 
   Computation& computation_;
-  std::map<int64_t, int> in_memory_;  // virtual tensors by unique id
+  std::map<int64_t, int> in_memory_;  // operands by unique id
   std::map<int64_t, int> registers_;
 };
 

@@ -1,7 +1,8 @@
-// The computation of a finalized operation graph, in the engines' terms: at most one convolution,
-// then pointwise operations on its result; or pointwise operations alone; or sums over channels. If
-// a graph has operations before the convolution, or others behind it, several such computations
-// follow each other, and virtual tensors between them lie in the workspace.
+// The computation of a finalized operation graph, in the terms of the engines. It is at most one
+// convolution and then pointwise operations on its result; or only pointwise operations; or sums
+// over channels. If a graph has operations before its convolution, or other ones behind it, it
+// becomes several such computations, called stages, which run one after the other. The virtual
+// tensors between stages are in the workspace.
 #pragma once
 
 #include <optional>
@@ -16,10 +17,10 @@ namespace hostgpu {
 struct ConvolutionPart {
   Problem problem;
   double alpha, beta;
-  std::array<int64_t, 3> unique_ids;  // of x, w and y
-  std::array<int64_t, 3> alignments;  // bytes, as declared
-  // The result never reaches the application: it is kept, dense and in the type of x, only while
-  // the pointwise operations run on it. `result` is its operand there.
+  std::array<int64_t, 3> unique_ids;  // unique ids of x, w and y
+  std::array<int64_t, 3> alignments;  // declared alignments of x, w and y, in bytes
+  // The application does not get the result. It exists, dense and in the type of x, only while
+  // pointwise operations read it, as operand `result` of the program.
   bool is_virtual;
   int result;
 };
@@ -33,47 +34,49 @@ struct GraphOperand {
   bool by_value;
 };
 
-// A sum and a sum of squares for every channel; or the quantities that batch normalisation's
-// backward pass derives from them. The program's operands are the operation's inputs, then its
-// outputs.
+// kStatistics: a sum and a sum of squares for each channel. kNormalizationGradients: the
+// coefficients that batch normalisation's backward pass needs. The program's operands are the
+// operation's inputs and then its outputs.
 enum class ChannelSums { kStatistics, kNormalizationGradients };
 
-// A virtual tensor that one stage writes and others read.
+// A virtual tensor that one stage writes and later stages read.
 struct StagedTensor {
   int64_t unique_id;
-  size_t offset;  // bytes into the workspace
+  size_t offset;  // offset in the workspace, in bytes
 };
 
 struct Computation {
   std::optional<ConvolutionPart> convolution;
-  PointwiseProgram program;  // no steps: there is only the convolution, or only the sums
+  PointwiseProgram program;  // has no steps if there is only the convolution or only the sums
   std::optional<ChannelSums> sums;
   std::vector<GraphOperand> operands;
-  // If not empty, the computation consists of these stages one after the other, and of the members
-  // above only the operands are used.
+  // If not empty, the computation consists of these stages, which run one after the other. Of the
+  // members above only `operands` is used then.
   std::vector<Computation> stages;
   std::vector<StagedTensor> staged;
   size_t staged_bytes = 0;
 };
 
-// Lowers `operations`, which are in an order in which they can run. NOT_SUPPORTED, or a form of it,
-// if no engine computes them: other operations, several convolutions, shapes that do not follow the
-// convolution's, types outside fp32, fp16, bf16, fp64, int8 and int32, filters that are not packed.
+// Converts `operations`, which are in an order in which they can run, to a computation. Returns
+// NOT_SUPPORTED, or a specific form of it, if no engine can compute them. Examples are other
+// operations, several convolutions, pointwise shapes that do not match the convolution's, types
+// other than fp32, fp16, bf16, fp64, int8 and int32, and filters that are not packed.
 cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation);
 
-// Lower without stages: not for operations before a convolution, nor for concatenation.
+// Does what Lower does, but without stages: it supports neither operations before a convolution nor
+// concatenation.
 cudnnStatus_t LowerFused(const std::vector<GraphOperation>& operations, Computation* computation);
 
-// Returns whether a graph has at most one convolution, and something that no fused computation has.
+// Returns true if a graph has at most one convolution and needs stages.
 bool NeedsStages(const std::vector<GraphOperation>& operations);
 cudnnStatus_t LowerInStages(const std::vector<GraphOperation>& operations,
                             Computation* computation);
 
-// Runs a computation with sums. addresses[i] is the address of the first element of the program's
-// operand i.
+// Runs a computation with sums over channels. addresses[i] is the address of the first element of
+// the program's operand i.
 bool RunChannelSums(const Computation& computation, const std::vector<void*>& addresses);
 
-// A convolution operation as the engines describe it. `problem` has the strides of x and y.
+// Describes a convolution operation for the engines. `problem` gets the strides of x and y.
 cudnnStatus_t DescribeConvolution(const ConvolutionOperation& operation, Problem* problem);
 
 }  // namespace hostgpu

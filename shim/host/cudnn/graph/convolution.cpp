@@ -3,7 +3,8 @@
 namespace hostgpu {
 namespace {
 
-// Paddings that were not set are 0.
+// Checks one attribute of a convolution. With `may_be_unset`, an attribute that was not set gets
+// the value 0 for each dimension.
 cudnnStatus_t CheckAxes(int64_t spatial_count, int64_t smallest, bool may_be_unset,
                         GraphConvolution::PerAxis* axes) {
   if (may_be_unset && axes->count == 0) axes->count = static_cast<int>(spatial_count);
@@ -42,7 +43,7 @@ cudnnStatus_t GraphConvolution::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_CONVOLUTION_COMP_TYPE:
       return request.One(CUDNN_TYPE_DATA_TYPE, compute_type);
     case CUDNN_ATTR_CONVOLUTION_CONV_MODE:
-      // The real library returns it with the type of a data type.
+      // The real library returns this attribute with CUDNN_TYPE_DATA_TYPE.
       return request.One(CUDNN_TYPE_DATA_TYPE, mode);
     case CUDNN_ATTR_CONVOLUTION_DILATIONS:
       return request.Array(CUDNN_TYPE_INT64, dilation.values.data(), dilation.count);

@@ -1,4 +1,4 @@
-// CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: how a filter moves over an image.
+// CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: the paddings, strides and dilations of a convolution.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ class GraphConvolution final
     : public DescriptorOf<GraphConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR> {
  public:
   static constexpr int kMaxSpatial = CUDNN_DIM_MAX - 2;
-  // One value for each spatial dimension; `count` of them were set.
+  // One value for each spatial dimension; `count` is the number of values that were set.
   struct PerAxis {
     int count = 0;
     std::array<int64_t, kMaxSpatial> values{};

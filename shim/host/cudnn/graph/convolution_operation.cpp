@@ -3,7 +3,8 @@
 namespace hostgpu {
 namespace {
 
-// The caller's extents may be of any size: a product that overflows wraps, and then fits nothing.
+// The caller's extents may have any values. A product or sum that overflows wraps around, and then
+// matches no extent.
 int64_t Product(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
@@ -11,7 +12,7 @@ int64_t Sum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
-// The role of an attribute of any of the three operations.
+// The role of an attribute in any of the three operations.
 enum class Role { kAlpha, kBeta, kConvolution, kX, kW, kY, kNone };
 
 Role RoleOf(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName_t name) {
@@ -21,14 +22,14 @@ Role RoleOf(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName_t name)
   } else if (kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) {
     first = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA;
   }
-  // The order is ALPHA, BETA, CONV_DESC, then W X Y, W DX DY, or DW X DY.
+  // In each enumeration the order is ALPHA, BETA, CONV_DESC, and then W X Y, W DX DY, or DW X DY.
   const int place = name - first;
   constexpr Role kRoles[] = {Role::kAlpha, Role::kBeta, Role::kConvolution,
                              Role::kW,     Role::kX,    Role::kY};
   return place >= 0 && place < 6 ? kRoles[place] : Role::kNone;
 }
 
-// The forward operation also accepts integers.
+// Reads a scaling factor. The forward operation also accepts integers.
 cudnnStatus_t TakeScale(const Attribute& attribute, Operation operation, double* scale,
                         int* scale_type) {
   const bool known = attribute.type == CUDNN_TYPE_FLOAT || attribute.type == CUDNN_TYPE_DOUBLE ||
@@ -68,8 +69,8 @@ cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
   return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// Returns an operand as the real library keeps it: with an axis of groups before the channels
-// (before the filters), and without a name.
+// Returns an operand in the form in which the real library returns it: without a name, and with an
+// axis of groups before the channels, or before the filters of w.
 GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter) {
   GraphTensor grouped = tensor;
   if (tensor.dim_count >= GraphTensor::kMaxDims) return grouped;

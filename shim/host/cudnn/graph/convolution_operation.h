@@ -1,5 +1,5 @@
 // CUDNN_BACKEND_OPERATION_CONVOLUTION_{FORWARD,BACKWARD_DATA,BACKWARD_FILTER}_DESCRIPTOR. x, w and
-// y are image, filter and output of the forward convolution, whichever of them is written.
+// y are the image, filter and output of the forward convolution in all three operations.
 #pragma once
 
 #include "shim/host/cudnn/graph/convolution.h"
@@ -20,8 +20,8 @@ class ConvolutionOperation final : public GraphDescriptor {
   Operation operation() const;
   // Returns the tensor that the operation writes.
   const GraphTensor& output() const;
-  // Returns whether a finalized operation has an axis of groups before the channels, and before the
-  // filters: x [n, g, c, ...], w [g, k, c, ...], y [n, g, k, ...]. No engine accepts such operands.
+  // Returns true if the tensors of a finalized operation have an axis of groups: x [n, g, c, ...],
+  // w [g, k, c, ...], y [n, g, k, ...]. No engine accepts such operands.
   bool HasGroupAxis() const { return convolution.spatial_count == x.dim_count - 3; }
   int64_t groups() const { return HasGroupAxis() ? x.dims[1] : x.dims[1] / w.dims[1]; }
 
@@ -34,8 +34,8 @@ class ConvolutionOperation final : public GraphDescriptor {
   cudnnStatus_t GiveTensor(const AttributeRequest& request, const GraphTensor& tensor,
                            bool is_filter) const;
 
-  // A scaling factor is read back in the type in which it was set, except that of backward_filter,
-  // which is read back as a double.
+  // A scaling factor is returned in the type in which it was set. The exception is backward_filter,
+  // which always returns a double.
   int alpha_type_ = CUDNN_TYPE_DOUBLE;
   int beta_type_ = CUDNN_TYPE_DOUBLE;
 };

@@ -1,4 +1,4 @@
-// Translates a graph's convolution into the engines' shape.
+// Converts a graph's convolution to the engines' description.
 #include "shim/host/cudnn/axes.h"
 #include "shim/host/cudnn/graph/computation.h"
 #include "shim/host/cudnn/refusal.h"
@@ -48,7 +48,7 @@ cudnnStatus_t DescribeTypes(const ConvolutionOperation& operation, ConvolutionSh
     OperandType(result.type, &shape->int8_result);
     return CUDNN_STATUS_SUCCESS;
   }
-  // A virtual result has no memory, so its type does not bind the engines.
+  // A virtual result is not in memory, so its type does not matter.
   for (const GraphTensor* tensor : {&operation.x, &operation.w, &operation.y}) {
     HOSTGPU_REFUSE_IF(!(tensor == &result && tensor->is_virtual) && tensor->type != data.type,
                       CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);

@@ -1,6 +1,6 @@
-// The objects behind cudnnBackendDescriptor_t. A descriptor that is set as another's attribute is
-// copied at that moment, as in the real library: afterwards it may be destroyed, or be finalized
-// too late. Thread-compatible; owned by the application.
+// The objects behind cudnnBackendDescriptor_t. A descriptor that is set as an attribute of another
+// descriptor is copied at that moment, as in the real library; destroying or finalizing it later
+// has no effect on the copy. Thread-compatible; the application owns the descriptors.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,14 @@ class GraphDescriptor {
   bool finalized() const { return finalized_; }
   void set_finalized(bool finalized) { finalized_ = finalized; }
 
-  // Resets the descriptor to a newly created one.
+  // Resets the descriptor to the state after its creation.
   virtual void Reset() = 0;
-  // Sets an attribute of a descriptor that is not finalized; `values` is never null.
+  // Sets an attribute of a descriptor that is not finalized. attribute.values is never null.
   virtual cudnnStatus_t Set(const Attribute& attribute) = 0;
-  // Gets an attribute of a finalized descriptor; `requested` is not negative if there are values to
-  // write.
+  // Gets an attribute of a finalized descriptor. request.requested is not negative if
+  // request.values is not null.
   virtual cudnnStatus_t Get(const AttributeRequest& request) const = 0;
-  // Checks and derives members when the descriptor is finalized.
+  // Finalizes the descriptor: checks its attributes and computes derived members.
   virtual cudnnStatus_t Complete() { return CUDNN_STATUS_SUCCESS; }
 
  protected:
@@ -37,7 +37,7 @@ class GraphDescriptor {
   bool finalized_ = false;
 };
 
-// A descriptor of the only kind of its class.
+// Base of a descriptor class that implements only one kind of descriptor.
 template <class D, cudnnBackendDescriptorType_t kKind>
 class DescriptorOf : public GraphDescriptor {
  public:
@@ -45,17 +45,17 @@ class DescriptorOf : public GraphDescriptor {
   void Reset() override { static_cast<D&>(*this) = D(); }
 };
 
-// Returns null if the stand-in has no such descriptor.
+// Returns a new descriptor; null if the stand-in does not implement this kind.
 std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t kind);
 
-// Returns the descriptor behind a handle; null if it is of another kind.
+// Returns the descriptor of a handle; null if the descriptor is not a D.
 template <class D>
 D* As(void* handle) {
   return dynamic_cast<D*>(static_cast<GraphDescriptor*>(handle));
 }
 
-// Copies a single descriptor attribute into `child`. A count other than one is refused with
-// `wrong_count`.
+// Copies the one descriptor of an attribute into `child`. Returns `wrong_count` if the attribute
+// has another number of values.
 template <class D>
 cudnnStatus_t TakeChild(const Attribute& attribute, D* child,
                         cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
@@ -70,7 +70,7 @@ cudnnStatus_t TakeChild(const Attribute& attribute, D* child,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Overwrites the caller's descriptor of the same kind with `child`.
+// Copies `child` to the caller's descriptor, which must be of the same kind.
 template <class D>
 cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child,
                         cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
@@ -86,7 +86,7 @@ cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Writes as many of `children` as the caller has passed descriptors for.
+// Copies `children` to the caller's descriptors, as many as the caller passed.
 template <class D, class Children>
 cudnnStatus_t GiveChildren(const AttributeRequest& request, const Children& children) {
   HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,

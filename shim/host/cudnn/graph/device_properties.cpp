@@ -7,8 +7,8 @@ namespace {
 
 enum class Kind { kNumber, kThree, kText };
 
-// The source of a field for the stand-in's devices: a device attribute, or (attribute 0) a value
-// filled in below.
+// The source of a field: a device attribute, or, if `attribute` is 0, a value that ProfileOfDevice
+// sets.
 struct Field {
   const char* name;
   Kind kind;
@@ -45,7 +45,7 @@ constexpr Field kFields[] = {
 
 int AttributeOf(int attribute, CUdevice device) {
   int value = 0;
-  // An attribute that the stand-in's driver does not know counts as absent.
+  // If the stand-in's driver does not have the attribute, `value` stays 0.
   cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
   return value;
 }
@@ -123,7 +123,7 @@ cudnnStatus_t DeviceProperties::Set(const Attribute& attribute) {
     case CUDNN_ATTR_DEVICEPROP_DEVICE_ID:
       return attribute.One(CUDNN_TYPE_INT32, &device_);
     case CUDNN_ATTR_DEVICEPROP_HANDLE: {
-      // All devices of the stand-in are equal.
+      // The handle's device does not matter, because all devices of the stand-in are equal.
       cudnnHandle_t handle = nullptr;
       return attribute.One(CUDNN_TYPE_HANDLE, &handle);
     }

@@ -1,5 +1,6 @@
-// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: the device for which plans are made. It comes from JSON, so
-// that a machine without the device can make plans, or from a device of this process.
+// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: the properties of the device for which plans are made. They
+// are read from JSON, so that plans can be made on a machine without the device, or from a device
+// of this process.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,13 +10,15 @@
 
 namespace hostgpu {
 
-// The fields of the real library's profile, in its order.
+// The fields of the real library's profile of a device, in the same order.
 using DeviceProfile = nlohmann::ordered_json;
 
-// BAD_PARAM if `json` lacks a field or has one of another type; unknown fields are dropped.
+// Reads a profile from JSON; ignores unknown fields. Returns BAD_PARAM if a field is missing or has
+// another type.
 cudnnStatus_t ReadDeviceProfile(const nlohmann::ordered_json& json, DeviceProfile* profile);
 
-// The profile of device `ordinal`. NOT_INITIALIZED if there is no such device.
+// Sets `profile` to the profile of device `ordinal`. Returns NOT_INITIALIZED if there is no such
+// device.
 cudnnStatus_t ProfileOfDevice(int ordinal, DeviceProfile* profile);
 
 class DeviceProperties final
@@ -33,7 +36,8 @@ class DeviceProperties final
   DeviceProfile profile_;
 };
 
-// Writes a text as an attribute: always the whole text, whatever type is requested.
+// Returns a text as the value of an attribute. Always writes the whole text, whatever type the
+// caller requested.
 cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
 
 }  // namespace hostgpu

@@ -3,7 +3,7 @@
 namespace hostgpu {
 namespace {
 
-// Writes the requested number of values, or all if no number was given.
+// Writes the requested number of values, or returns the number of all values if none was requested.
 template <class T>
 cudnnStatus_t GiveNotes(const AttributeRequest& request, cudnnBackendAttributeType_t type,
                         const std::vector<T>& notes) {

@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_ENGINE_DESCRIPTOR, one way to run a graph, and CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-// an engine with its knobs set.
+// CUDNN_BACKEND_ENGINE_DESCRIPTOR: one way to run a graph. CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: an
+// engine with values for its knobs.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class Engine final : public DescriptorOf<Engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR
 
   OperationGraph graph;
   int64_t index = -1;
-  DeviceProperties device;  // not finalized: none was set
+  DeviceProperties device;  // not finalized if none was set
 
  private:
   int32_t sm_count_target_ = 0;
@@ -36,7 +36,7 @@ class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGIN
   const EngineSetup& setup() const { return setup_; }
 
   Engine engine;
-  // In the order in which they were made; -1: the engine's own choice.
+  // In the order in which they were set. -1 stands for the engine's own choice.
   std::vector<KnobChoice> choices;
 
  private:

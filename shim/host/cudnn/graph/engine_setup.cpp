@@ -7,7 +7,8 @@ constexpr int64_t kMaxWorkspaceKnob = 2;
 constexpr size_t kGuardBytes = 256;
 constexpr size_t kAlign = 256;
 constexpr int64_t kVectorBytes = 16;
-// The most bytes of a virtual result that the engine without workspace keeps at once.
+// The engine without workspace processes as many images at once as give a virtual result of at most
+// this size, but at least one image.
 constexpr size_t kOwnResultBytes = size_t{1} << 20;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -28,7 +29,8 @@ bool IsWinograd(const Computation& computation, int64_t index) {
 bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
   const ConvolutionShape& shape = convolution.problem.shape;
   if (algorithm == 0 || shape.type == DataType::kInt8) return false;
-  // Sums over parts of the batch would be rounded in between.
+  // The filter gradient sums over the batch; sums over parts would be rounded to the result's type
+  // in between.
   return shape.operation != Operation::kBackwardFilter || shape.type == DataType::kFloat;
 }
 
@@ -54,7 +56,7 @@ int64_t GraphEngineCount(const Computation& computation) {
 
 namespace {
 
-// Runs each stage on its first engine, which must need no workspace of its own.
+// Sets up a graph in stages. Each stage runs on its first engine, which must not need workspace.
 std::optional<EngineSetup> SetUpStages(const Computation& computation) {
   for (const Computation& stage : computation.stages) {
     const auto setup = SetUpEngine(stage, 0, 0);
@@ -123,8 +125,8 @@ std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation,
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
   std::vector<cudnnBackendNumericalNote_t> notes;
-  // Implicit GEMM under this number is called nondeterministic; the one under another number sums
-  // in one order.
+  // Engine 0, implicit GEMM, is reported as nondeterministic for gradients. Implicit GEMM as engine
+  // 3 sums in one order.
   if (index == 0 && !IsDeterministic(shape, 0))
     notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   if (IsWinograd(computation, index)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);

@@ -1,16 +1,16 @@
-// The engines that can run a computation: their numbers, knobs, workspace, and how they run. Engine
-// numbers are this library's own, like the real ones; a plan names its engine by them.
-//   0               implicit GEMM (for int8 and graphs without a convolution the only
-//                   engine): no workspace; its gradients are called nondeterministic, as
-//                   cuDNN's are. It also runs graphs in stages, with workspace for the
-//                   tensors between them
-//   1               oneDNN's blocked layouts: workspace grows with the batch
+// The engines that can run a computation: their numbers, knobs and workspace, and how they run. The
+// numbers are the stand-in's own; as in the real library, a plan names its engine by the number.
+//   0               implicit GEMM, without workspace; the only engine for int8 and for
+//                   graphs without a convolution. Its gradients are reported as
+//                   nondeterministic, as cuDNN's are. It also runs graphs in stages, with
+//                   workspace for the tensors between them
+//   1               oneDNN's blocked layouts; the workspace grows with the batch
 //   forward 2       oneDNN on the caller's layout
 //   forward 3, gradients 2  Winograd (of oneDNN 2)
 //   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
-// All but implicit GEMM need tensors that are declared as aligned to 16 bytes, and have the knob
-// CUDNN_KNOB_TYPE_WORKSPACE: 0 runs the whole batch at once, 1 in two, 2 in four parts one after
-// the other, with workspace for one of them.
+// All engines but implicit GEMM need tensors whose declared alignment is 16 bytes, and have the
+// knob CUDNN_KNOB_TYPE_WORKSPACE. Its value 0 runs the whole batch at once; 1 and 2 run it in two
+// and four parts, one after the other, with workspace for one part.
 #pragma once
 
 #include <optional>
@@ -24,33 +24,35 @@ namespace hostgpu {
 int64_t GraphEngineCount(const Computation& computation);
 
 struct EngineSetup {
-  int algorithm;        // engine.h's; -1 without a convolution
-  int64_t part;         // images that are processed at once
-  size_t engine_bytes;  // part of the workspace, for the algorithm
-  // Behind them: the convolution's virtual result of one part, or virtual tensors between stages.
+  int algorithm;        // algorithm number of engine.h; -1 without a convolution
+  int64_t part;         // number of images that are processed at once
+  size_t engine_bytes;  // bytes of workspace for the algorithm
+  // Bytes of workspace behind engine_bytes: for one part of the convolution's virtual result, or
+  // for virtual tensors between stages.
   size_t result_bytes;
-  size_t workspace_bytes;  // total, with a guard behind the used part
+  size_t workspace_bytes;  // total bytes, including a guard behind the used part
 };
 
-// Nullopt if engine `index` does not serve the computation. `workspace_knob` is 0, 1 or 2.
+// Returns nullopt if engine `index` does not support the computation. `workspace_knob` is 0, 1 or
+// 2.
 std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t index,
                                        int64_t workspace_knob);
 
 std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index);
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index);
-// Returns whether plans of the engine can become CUDA graphs. Plans of all engines but Winograd
-// can.
+// Returns true if plans of the engine can be executed in CUDA graphs. That holds for all engines
+// but Winograd.
 bool SupportsNativeGraphs(const Computation& computation, int64_t index);
 
 // The host addresses of the computation's operands.
 struct BoundOperands {
-  std::array<void*, 3> convolution{};  // x, w, y; null for a virtual result
-  std::vector<void*> program;          // by index in program.operands; null for a virtual result
+  std::array<void*, 3> convolution{};  // addresses of x, w and y; null for a virtual result
+  std::vector<void*> program;  // addresses by index in program.operands; null for a virtual result
   std::vector<BoundOperands> stages;
   char* workspace = nullptr;
 };
 
-// Runs the computation, on the stream's worker. A failure is reported as a device fault.
+// Runs the computation; the stream's worker calls this. A failure is reported as a device fault.
 void RunComputation(const Computation& computation, const EngineSetup& setup,
                     const BoundOperands& operands);
 

@@ -1,4 +1,5 @@
-// Executes a plan: checks the variant pack's pointers, and passes them to the stream or to a graph.
+// Executes a plan: checks the pointers of the variant pack, and enqueues the work or adds it to a
+// graph.
 #include <cuda.h>
 
 #include "shim/host/cudnn/device_memory.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr size_t kWorkspaceAlignment = 16;
 
-// A call's operands, found by their unique identifiers.
+// The operands of a call, found by their unique ids.
 class Binding {
  public:
   Binding(const VariantPack& pack, Runs runs) : pack_(pack), runs_(runs) {}
@@ -21,7 +22,7 @@ class Binding {
     void* pointer = pack_.PointerOf(operand.unique_id);
     HOSTGPU_REFUSE_IF(pointer == nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     if (operand.by_value) {
-      // The value is read now, because the application may reuse its variable once the call has
+      // The value is copied now, because the application may change its variable when the call has
       // returned.
       values_.emplace_back(static_cast<char*>(pointer),
                            static_cast<char*>(pointer) + operand.bytes);
@@ -47,7 +48,8 @@ class Binding {
 
   const std::vector<const void*>& uses() const { return uses_; }
 
-  // `values`, which must outlive the operands, takes over operands that were passed by value.
+  // Returns the operands. Operands that were passed by value are moved to `values`, which must
+  // outlive the result.
   BoundOperands Operands(const Computation& computation, std::vector<std::vector<char>>* values) {
     *values = std::move(values_);
     for (const StagedTensor& tensor : computation.staged) {

@@ -5,7 +5,8 @@
 namespace hostgpu {
 namespace {
 
-// Fails if the engine does not serve the graph. `workspace_knob` -1: none is set.
+// Sets `config` to a finalized configuration; returns false if the engine does not support the
+// graph. A `workspace_knob` of -1 sets no knob.
 bool Configure(const OperationGraph& graph, const DeviceProperties& device, int64_t index,
                int64_t workspace_knob, EngineConfig* config) {
   config->engine.graph = graph;
@@ -64,7 +65,7 @@ cudnnStatus_t EngineHeuristics::Complete() {
   HOSTGPU_REFUSE_IF(!graph_.finalized(), CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(hostgpuFaultDue("query"), CUDNN_STATUS_ALLOC_FAILED);
   results_.clear();
-  // An unknown mode finds no configuration.
+  // For an unknown mode there are no configurations.
   if (!graph_.computation() || mode_ < 0 || mode_ >= CUDNN_HEUR_MODES_COUNT) {
     return CUDNN_STATUS_SUCCESS;
   }
@@ -76,7 +77,8 @@ cudnnStatus_t EngineHeuristics::Complete() {
   };
   const Computation& computation = *graph_.computation();
   if (mode_ != CUDNN_HEUR_MODE_FALLBACK) {
-    // Blocked layouts, which need workspace, come before the rest; mode B tries every setting.
+    // Engines with blocked layouts, which need workspace, precede the others. Mode B returns a
+    // configuration for each value of the knob.
     for (int64_t index = 1; index < GraphEngineCount(computation); ++index) {
       for (const KnobInfo& knob : KnobsOf(computation, index)) {
         const int64_t last = mode_ == CUDNN_HEUR_MODE_B ? knob.maximum : knob.minimum;

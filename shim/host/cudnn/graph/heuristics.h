@@ -1,4 +1,4 @@
-// CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: the configurations for a graph, the best first.
+// CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: the engine configurations for a graph, the best ones first.
 #pragma once
 
 #include <vector>

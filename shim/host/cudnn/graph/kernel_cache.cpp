@@ -7,7 +7,7 @@ namespace hostgpu {
 cudnnStatus_t KernelCache::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH: {
-      OperationGraph graph;  // only checked
+      OperationGraph graph;  // checked, but not stored
       if (auto status = TakeChild(attribute, &graph)) return status;
       HOSTGPU_REFUSE_IF(!graph.finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
       return CUDNN_STATUS_SUCCESS;

@@ -1,6 +1,6 @@
-// CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR: in the real library, kernels compiled for a graph of
-// dynamic shapes, which graphs of other shapes then share. The stand-in's engines compile nothing
-// and serve any shape, so a cache is accepted and stays empty.
+// CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR. In the real library it stores kernels that were compiled
+// for a graph of dynamic shapes, and graphs of other shapes use them too. The stand-in's engines
+// compile no kernels and support any shape, so a cache is accepted and stays empty.
 #pragma once
 
 #include "shim/host/cudnn/graph/descriptor.h"

@@ -1,6 +1,5 @@
-// CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, the values that an engine's knob can have, and
-// CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, the value that it has. A choice of -1 leaves it to the
-// engine.
+// CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR: the values that an engine's knob can have.
+// CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR: the value of a knob; -1 lets the engine choose.
 #pragma once
 
 #include "shim/host/cudnn/graph/descriptor.h"

@@ -4,7 +4,7 @@
 
 #include "shim/host/cudnn/api.h"
 
-// Deprecated enumerators have names too.
+// The table also contains deprecated enumerators.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace hostgpu {
@@ -76,7 +76,7 @@ constexpr Name kReorderings[] = {
     HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_NONE), HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_INT8x32),
     HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_F16x16), HOSTGPU_NAME(CUDNN_TENSOR_REORDERING_F8_128x4)};
 
-// The only knob of the engines here.
+// The stand-in's engines have no other knob.
 constexpr Name kKnobTypes[] = {HOSTGPU_NAME(CUDNN_KNOB_TYPE_WORKSPACE)};
 
 #undef HOSTGPU_NAME

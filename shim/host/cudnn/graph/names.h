@@ -1,4 +1,4 @@
-// The names of cuDNN's enumerators, as plans in JSON spell them.
+// The names of cuDNN's enumerators in plans in JSON.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@ namespace hostgpu {
 
 enum class NameSet { kDataType, kPointwiseMode, kKnobType, kConvolutionMode, kReordering };
 
-// Returns null for a value without a name.
+// Returns the name of a value; null if it has none.
 const char* NameOf(NameSet set, int value);
-// Returns false for a name without a value.
+// Sets `value` to the value of a name; returns false if there is no such name.
 bool ValueOf(NameSet set, std::string_view name, int* value);
 
 }  // namespace hostgpu

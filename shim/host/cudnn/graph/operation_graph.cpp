@@ -8,7 +8,7 @@
 namespace hostgpu {
 namespace {
 
-// Appends operations to those set before, up to the first one that is refused.
+// Appends the attribute's operations to `operations`, up to the first operation that is refused.
 cudnnStatus_t TakeOperations(const Attribute& attribute, std::vector<GraphOperation>* operations) {
   HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,
                     CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
@@ -77,14 +77,14 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
 
 namespace {
 
-// Returns whether a tensor's descriptions by its producer and by a consumer agree.
+// Returns true if the producer and a consumer of a tensor describe it alike.
 bool Agree(const GraphTensor& a, const GraphTensor& b) {
   return a.type == b.type && a.dim_count == b.dim_count && a.dims == b.dims &&
          a.strides == b.strides && a.alignment == b.alignment && a.is_virtual == b.is_virtual &&
          a.is_by_value == b.is_by_value && a.reordering == b.reordering;
 }
 
-// Returns the tensor that an operation writes beside its output; null if there is none.
+// Returns the mask, the tensor that an operation writes besides its output; null if there is none.
 const GraphTensor* MaskOf(const GraphOperation& operation) {
   const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
   if (pointwise == nullptr || !pointwise->HasMask()) return nullptr;
@@ -131,7 +131,8 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   }
   std::vector<GraphOperation> ordered;
   std::vector<bool> placed(operations->size(), false);
-  // An operation follows once everything that it reads exists; operations of a cycle never do.
+  // An operation is placed when the producers of all its inputs are placed. Operations of a cycle,
+  // and operations that depend on a cycle, are never placed. An operation may read its own output.
   for (bool progress = true; progress;) {
     progress = false;
     for (size_t i = 0; i < operations->size(); ++i) {
@@ -147,7 +148,8 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
       ordered.push_back((*operations)[i]);
     }
   }
-  // In the real library a cycle passes if some other operation can begin.
+  // As in the real library, a graph with a cycle is accepted if some operation outside the cycle
+  // can be placed.
   HOSTGPU_REFUSE_IF(ordered.empty(), CUDNN_STATUS_BAD_PARAM);
   *operations = std::move(ordered);
   return CUDNN_STATUS_SUCCESS;
@@ -156,7 +158,7 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
 cudnnStatus_t OperationGraph::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_OPERATIONGRAPH_HANDLE: {
-      // The attribute is only checked, because all devices of the stand-in are equal.
+      // The handle is only checked, because all devices of the stand-in are equal.
       cudnnHandle_t handle = nullptr;
       if (auto status = attribute.One(CUDNN_TYPE_HANDLE, &handle, CUDNN_STATUS_NOT_INITIALIZED)) {
         return status;
@@ -192,9 +194,10 @@ cudnnStatus_t OperationGraph::Complete() {
   HOSTGPU_REFUSE_IF(operations_.empty(), CUDNN_STATUS_BAD_PARAM);
   std::vector<GraphOperation> ordered = operations_;
   if (auto status = OrderOperations(&ordered)) return status;
-  // A graph that no engine computes is still valid: its engines refuse it.
+  // A graph that no engine can compute is still valid; its engines are refused.
   Computation computation;
-  // This includes dynamic shapes: engines serve any shape, and each graph is made with one.
+  // Graphs with dynamic shapes run too: the engines support any shape, and each graph is made with
+  // one shape.
   const bool runnable = ordered.size() == operations_.size();
   if (runnable && Lower(ordered, &computation) == CUDNN_STATUS_SUCCESS) {
     computation_ = std::make_shared<const Computation>(std::move(computation));

@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: operations joined by the tensors they share (by unique
-// identifier).
+// CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: operations that are connected by their tensors, which
+// are identified by unique ids.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace hostgpu {
 using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation, TensorOperation>;
 struct Computation;
 
-// Return the tensors that an operation writes, without a mask, and the tensors that it reads. They
-// live as long as the operation.
+// OutputsOf returns the tensors that an operation writes, except its mask; InputsOf returns the
+// tensors that it reads. The pointers are valid as long as the operation.
 std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 
-// Checks that the operations fit each other, and puts producers before their consumers; operations
-// of a cycle are dropped. BAD_PARAM if nothing is left.
+// Checks that the operations match each other, and sorts them so that producers precede consumers.
+// Removes operations that are in a cycle. Returns BAD_PARAM if no operation is left.
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
 
 class OperationGraph final

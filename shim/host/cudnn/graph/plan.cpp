@@ -21,7 +21,7 @@ cudnnStatus_t ExecutionPlan::Set(const Attribute& attribute) {
       from_json_ = true;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE: {
-      KernelCache cache;  // only checked
+      KernelCache cache;  // checked, but not stored
       if (auto status = TakeChild(attribute, &cache)) return status;
       HOSTGPU_REFUSE_IF(!cache.finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
       return CUDNN_STATUS_SUCCESS;

@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: a configuration ready to run. Any number of threads may
-// execute a finalized plan.
+// CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: an engine configuration that is ready to run. Several
+// threads may execute a finalized plan at once.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,18 @@ class ExecutionPlan final
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Everything is checked before the call returns; the work is asynchronous. BAD_PARAM_NULL_POINTER
-  // if the pack lacks an operand or the workspace. Pointers that would fault on a device, such as
-  // one that is less aligned than its tensor's declaration: EXECUTION_FAILED_CUDART, now and later.
-  // While the handle's stream captures, nothing runs yet: BAD_PARAM_SIZE_INSUFFICIENT or
-  // BAD_PARAM_MISALIGNED_POINTER, for this call.
+  // Checks all arguments before it returns; the work is asynchronous. Returns
+  // BAD_PARAM_NULL_POINTER if the pack lacks an operand or the workspace. For a pointer that would
+  // fault on a device, for example because it is less aligned than its tensor declares, this and
+  // all later calls return EXECUTION_FAILED_CUDART. While the handle's stream captures, such a call
+  // alone fails, with BAD_PARAM_SIZE_INSUFFICIENT or BAD_PARAM_MISALIGNED_POINTER.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
-  // Populate makes the execution the only node of `graph`, which is empty; Update makes the node of
-  // an equal plan run it from now on. Both check like Execute, which is stricter than a GPU, where
-  // pointers matter only at launch. NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API if the engine does not
-  // declare support for this, BAD_PARAM_CUDA_GRAPH_MISMATCH for any other graph.
+  // Populate makes the execution the only node of the empty `graph`. Update replaces the node of an
+  // equal plan by this execution. Both check pointers as Execute does; a GPU is less strict,
+  // because it uses the pointers only at launch. They return NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API if
+  // the engine does not declare support for this, and BAD_PARAM_CUDA_GRAPH_MISMATCH for any other
+  // graph.
   cudnnStatus_t Populate(cudaGraph_t graph, const VariantPack& pack) const;
   cudnnStatus_t Update(cudaGraph_t graph, const VariantPack& pack) const;
 
@@ -43,7 +44,7 @@ class ExecutionPlan final
   };
   cudnnStatus_t Bind(const VariantPack& pack, Runs runs, Bound* bound) const;
   cudnnStatus_t BindNative(const VariantPack& pack, Bound* bound) const;
-  // Equal for equal plans.
+  // Returns a hash that is equal for equal plans.
   uint64_t Fingerprint() const;
 
   cudnnHandle_t handle_ = nullptr;

@@ -10,7 +10,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Tensors = std::map<std::string, GraphTensor>;
 
-// Reads the fields of one JSON object, each of a known type; remembers whether all were there.
+// Reads fields with known types from one JSON object. complete() tells whether all fields that were
+// read exist with the right type.
 class Fields {
  public:
   explicit Fields(const Json& object) : object_(object), complete_(object.is_object()) {}
@@ -70,7 +71,7 @@ class Fields {
   bool complete_;
 };
 
-// Finalizes a descriptor read from a plan.
+// Finalizes a descriptor that was read from a plan.
 cudnnStatus_t Finish(GraphDescriptor* descriptor) {
   const cudnnStatus_t status = descriptor->Complete();
   if (status == CUDNN_STATUS_SUCCESS) descriptor->set_finalized(true);

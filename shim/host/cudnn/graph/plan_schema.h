@@ -1,4 +1,4 @@
-// The words of a plan's JSON that its writer and its reader share.
+// The names in a plan's JSON, which PlanToJson and PlanFromJson share.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@ namespace hostgpu {
 
 constexpr int64_t kSchemaVersion = 4;
 constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
-// The first name is for a forward convolution with a residual, a bias and an activation behind it,
-// or some of these; the second for a convolution with any other operations behind it.
+// kFusedConvolution is the name for a forward convolution that is followed only by a residual, a
+// bias and an activation, or by some of these. kConvolutionFusion is the name for a convolution
+// with other operations behind it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
 constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
-// The name for a convolution with statistics behind it.
+// The name for a convolution that is followed by statistics.
 constexpr const char* kConvolutionStatistics = "SCALE_BIAS_ADD_RELU_CONV_STATS";
 constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
 
@@ -38,8 +39,8 @@ inline const ConvolutionSchema& SchemaOf(Operation operation) {
   return kConvolutions[static_cast<int>(operation)];
 }
 
-// The parameters of a pointwise mode and its backward mode beside their operands, in the real
-// library's words.
+// The parameters of a pointwise mode and of its backward mode, other than operands. `key` is the
+// real library's name for the parameter.
 struct ParameterSchema {
   int forward, backward;
   const char* key;

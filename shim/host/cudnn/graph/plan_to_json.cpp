@@ -121,8 +121,8 @@ bool IsStatistics(const GraphOperation& operation) {
   return tensors != nullptr && tensors->kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
 }
 
-// Returns whether a forward convolution is followed only by one or several ADDs and an activation,
-// or by some of these.
+// Returns true if the first operation is a forward convolution, and only ADD operations and at most
+// one activation follow.
 bool AddsAndActivates(const std::vector<GraphOperation>& operations) {
   if (std::get<ConvolutionOperation>(operations.front()).operation() != Operation::kForward) {
     return false;
@@ -152,7 +152,7 @@ const char* FinalizeMode(const std::vector<GraphOperation>& operations) {
 }  // namespace
 
 std::string PlanToJson(const EngineConfig& config, const DeviceProfile& profile) {
-  // Producers come before their consumers, as in the real library.
+  // The nodes are sorted so that producers precede consumers, as in the real library.
   std::vector<GraphOperation> operations = config.engine.graph.operations();
   if (OrderOperations(&operations) != CUDNN_STATUS_SUCCESS) return {};
   std::map<int64_t, Json> tensors;

@@ -1,4 +1,4 @@
-// CUDNN_BACKEND_POINTWISE_DESCRIPTOR: one function of one to three elements.
+// CUDNN_BACKEND_POINTWISE_DESCRIPTOR: a function of one, two or three elements.
 #pragma once
 
 #include <limits>
@@ -25,7 +25,7 @@ class GraphPointwise final
   int64_t axis = -1;
 };
 
-// The number of tensors that a mode reads.
+// The kinds of modes, by the number of tensors that they read.
 enum class PointwiseArity { kUnary, kBinary, kTernary, kBackward, kUnknown };
 PointwiseArity ArityOf(int mode);
 

@@ -1,4 +1,4 @@
-// The pointwise functions, on a run of elements.
+// Applies a pointwise function to consecutive elements.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ constexpr double kSqrt2OverPi = 0.79788456080286535588;
 constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
 constexpr double kGeluCubic = 0.044715;
 
-// to[i] = f(x[i], b[i], t[i]); in backward functions b is dy. Returns false, and writes nothing,
-// for a mode that is not implemented here.
+// Sets to[i] = f(x[i], b[i], t[i]) for i < count; in backward functions b is dy. Returns false, and
+// writes nothing, for a mode that the stand-in does not implement.
 template <class A>
 bool ApplyPointwise(const GraphPointwise& f, const A* x, const A* b, const A* t, A* to,
                     int64_t count) {
@@ -66,7 +66,7 @@ bool ApplyPointwise(const GraphPointwise& f, const A* x, const A* b, const A* t,
     case CUDNN_POINTWISE_IDENTITY:
       return each([&](int64_t i) { return x[i]; });
     case CUDNN_POINTWISE_RELU_FWD:
-      // A NaN is neither below nor above a bound, so it passes through.
+      // A NaN is neither below `low` nor above `high`, so the result is NaN.
       return each([&](int64_t i) {
         const A value = x[i];
         return value < low ? low + slope * (value - low) : (value > high ? high : value);

@@ -3,7 +3,7 @@
 namespace hostgpu {
 namespace {
 
-// A null descriptor removes the operand.
+// Copies a descriptor attribute to `operand`; a null descriptor removes the operand.
 template <class D>
 cudnnStatus_t TakeOptional(const Attribute& attribute, D* operand) {
   void* handle = nullptr;

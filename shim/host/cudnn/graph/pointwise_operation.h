@@ -18,12 +18,13 @@ class PointwiseOperation final
     return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
   }
 
-  // A function of one operand writes its mask to t, as in the real library, and its backward
-  // function reads the mask from t in x's place. Only a finalized tensor in memory counts.
+  // Returns true if `t` is a mask: a finalized tensor in memory. As in the real library, a function
+  // of one operand writes its mask to t, and its backward function reads the mask from t instead of
+  // x.
   bool HasMask() const { return t.finalized() && !t.is_virtual; }
 
   GraphPointwise pointwise;
-  GraphTensor x, b, t, y, dx, dy;  // unset: no dimensions
+  GraphTensor x, b, t, y, dx, dy;  // a tensor that was not set has no dimensions
   double alpha1 = 1;
   double alpha2 = 1;
 };

@@ -8,19 +8,19 @@
 namespace hostgpu {
 namespace {
 
-// The number of elements that are processed at once: all registers of a few steps stay in the
-// first-level cache.
+// The number of elements that are processed at once. With 512 elements, all registers of a few
+// steps fit in the first-level cache.
 constexpr int64_t kRun = 512;
 using GraphExtents = GraphTensor::Extents;
 
-// The runs of elements into which a program is cut: each runs along one axis, for one index of the
-// other axes.
+// Divides a program's elements into runs. The elements of a run have consecutive indices on one
+// axis, and the same index on all other axes.
 class ElementRuns {
  public:
   ElementRuns(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {
     dims_ = program.dims;
     dims_[0] = images;
-    // The axis is the one in which the last result is densest.
+    // Takes the axis on which the last result has the smallest stride.
     const ProgramStep& last = program.steps.back();
     axis_ = dim_count_ - 1;
     if (last.to.place == ProgramValue::Place::kMemory) {
@@ -39,7 +39,8 @@ class ElementRuns {
   int64_t count() const { return count_; }
   int axis() const { return axis_; }
 
-  // Sets the index of the run's first element; returns the number of elements along the axis.
+  // Sets `index` to the indices of the run's first element; returns the number of elements of the
+  // run.
   int64_t At(int64_t run, GraphExtents* index) const {
     const int64_t first = run % pieces_ * kRun;
     run /= pieces_;
@@ -151,7 +152,7 @@ class Runner {
 template <class A>
 bool RunIn(const PointwiseProgram& program, const std::vector<void*>& addresses, int64_t images) {
   const ElementRuns runs(program, images);
-  // This many runs make it worth starting a task.
+  // A task with at least this many runs is worth the cost of starting it.
   constexpr int64_t kRunsPerTask = 64;
   const int64_t tasks = (runs.count() + kRunsPerTask - 1) / kRunsPerTask;
   return ParallelFor(tasks, [&](int64_t task) {

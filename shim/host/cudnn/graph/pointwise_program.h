@@ -1,6 +1,6 @@
-// Pointwise operations that run together, a piece of every tensor at a time, behind a convolution
-// or as a graph of their own. Virtual tensors between them never reach memory. Pure; any number of
-// threads may run a program at once.
+// Pointwise operations that run together, behind a convolution or as a graph of their own. They
+// process all tensors in small pieces, so virtual tensors between them are not stored in memory.
+// Pure; several threads may run a program at once.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace hostgpu {
 
-// A tensor in memory, indexed by the program's dimensions, with stride 0 along axes where it is
-// repeated.
+// A tensor in memory. Its strides refer to the program's dimensions; axes on which it is repeated
+// have stride 0.
 struct ProgramOperand {
   int64_t unique_id;
   DataType type;
   GraphTensor::Extents strides;
-  bool by_value;      // the pointer is a host pointer, and is read when the plan is executed
-  int64_t first = 0;  // the element at index 0
+  bool by_value;      // the pointer is a host pointer; its value is read when the plan is executed
+  int64_t first = 0;  // offset of the element whose indices are all 0
 };
 
 struct ProgramValue {
@@ -30,9 +30,9 @@ struct ProgramValue {
 struct ProgramStep {
   GraphPointwise function;
   double alpha1, alpha2;
-  ProgramValue x, b, t;  // in backward functions b is dy
+  ProgramValue x, b, t;  // inputs; in backward functions b is dy
   ProgramValue to;
-  int to_type;  // a virtual result is rounded to its declared type
+  int to_type;  // type to which a result, also a virtual one, is rounded
 };
 
 struct PointwiseProgram {
@@ -43,12 +43,12 @@ struct PointwiseProgram {
   int register_count = 0;
   bool in_double = false;
 
-  // Runs over `images` indices of the first dimension. addresses[i] is the address of the first
-  // element of operand i. Returns false if host memory is exhausted.
+  // Runs the steps for the first `images` indices of the first dimension. addresses[i] is the
+  // address of the first element of operand i. Returns false if host memory runs out.
   bool Run(const std::vector<void*>& addresses, int64_t images) const;
 };
 
-// Returns whether Run knows the mode.
+// Returns true if Run supports the mode.
 bool IsComputable(int pointwise_mode);
 
 }  // namespace hostgpu

@@ -1,4 +1,4 @@
-// Cuts graphs that no single kernel of the stand-in computes into such kernels.
+// Divides a graph that the stand-in cannot compute in one pass into stages.
 #include <set>
 
 #include "shim/host/cudnn/graph/computation.h"
@@ -13,8 +13,8 @@ class Staging {
  public:
   explicit Staging(Computation* computation) : computation_(*computation) {}
 
-  // Operands of a convolution have its filter's type, as its engines require; integers are summed
-  // in the declared type.
+  // Stores the type that virtual operands of the convolution get: the filter's type, as the engines
+  // require. For int8 the declared types stay, because the results are sums in the declared type.
   cudnnStatus_t TakeTypes(const ConvolutionOperation& convolution) {
     HOSTGPU_REFUSE_IF(convolution.w.is_virtual, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN);
     HOSTGPU_REFUSE_IF(convolution.output().is_virtual && convolution.beta != 0,
@@ -28,7 +28,8 @@ class Staging {
   cudnnStatus_t Add(GraphOperation operation) {
     for (const auto& tensors : {InputsOf(operation), OutputsOf(operation)}) {
       for (const GraphTensor* tensor : tensors) {
-        // The tensor is a part of `operation`, which this function owns.
+        // Removing const is allowed, because `tensor` is a member of `operation`, which this
+        // function owns.
         if (tensor->is_virtual) {
           if (auto status = Place(const_cast<GraphTensor*>(tensor))) return status;
         }
@@ -42,7 +43,7 @@ class Staging {
   }
 
  private:
-  // Gives a virtual tensor its place in the workspace.
+  // Reserves space in the workspace for a virtual tensor.
   cudnnStatus_t Place(GraphTensor* tensor) {
     if (of_convolution_.count(tensor->unique_id) != 0) tensor->type = convolution_type_;
     tensor->is_virtual = false;
@@ -57,7 +58,7 @@ class Staging {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Makes one copy for each input that is not in its place already.
+  // Adds one copy for each input, except for an input that is already a part of the result.
   cudnnStatus_t Concatenate(const TensorOperation& operation) {
     const GraphTensor& whole = operation.outputs[0];
     size_t whole_bytes = 0;
@@ -106,7 +107,7 @@ class Staging {
 
   Computation& computation_;
   int convolution_type_ = CUDNN_DATA_FLOAT;
-  std::set<int64_t> of_convolution_;  // x and y
+  std::set<int64_t> of_convolution_;  // unique ids of the convolution's x and y
   std::set<int64_t> placed_;
 };
 

@@ -7,7 +7,8 @@
 namespace hostgpu {
 namespace {
 
-// Vectors of 4 and of 32 8-bit integers exist; other types accept any count.
+// Returns true if the tensor's type allows its vector_count. 8-bit integers have vectors of 4 and
+// of 32; other types allow every number.
 bool HasType(const GraphTensor& tensor) {
   switch (tensor.type) {
     case CUDNN_DATA_INT8:
@@ -85,7 +86,7 @@ cudnnStatus_t GraphTensor::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_TENSOR_IS_BY_VALUE:
       return request.One(CUDNN_TYPE_BOOLEAN, is_by_value);
     case CUDNN_ATTR_TENSOR_REORDERING_MODE:
-      // The real library demands a wider type than the one that it writes.
+      // The real library demands CUDNN_TYPE_INT64 here although it writes a 32-bit value.
       return request.One(CUDNN_TYPE_INT64, reordering);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of a tensor");

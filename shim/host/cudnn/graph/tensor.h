@@ -1,4 +1,5 @@
-// CUDNN_BACKEND_TENSOR_DESCRIPTOR: the shape of an operand; 64-bit extents and strides.
+// CUDNN_BACKEND_TENSOR_DESCRIPTOR: type, extents and strides of an operand; extents and strides
+// have 64 bits.
 #pragma once
 
 #include <array>
@@ -17,12 +18,13 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Sets `bytes` to the bytes from the first to the last element, both included. Returns false if
-  // no memory could hold them. REQUIRES: the tensor is finalized, and all extents are positive.
+  // Sets `bytes` to the number of bytes from the first to the last element, both included. Returns
+  // false if that number is too large for memory. REQUIRES: the tensor is finalized, and all
+  // extents are positive.
   bool SpanBytes(size_t* bytes) const;
 
-  // Sets strides without gaps in the order of the axes: channels last if the tensor has them so.
-  // Returns false if there are too many elements to count.
+  // Sets strides without gaps; the channels are the last axis in memory if they are so now. Returns
+  // false if the number of elements overflows.
   bool MakeDense();
 
   int type = CUDNN_DATA_FLOAT;
@@ -40,8 +42,8 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   int reordering = CUDNN_TENSOR_REORDERING_NONE;
 };
 
-// Returns the bytes of one element of a graph tensor, whose types may be ones that legacy
-// descriptors refuse; 1 for a type whose size is unknown here.
+// Returns the number of bytes of one element. Graph tensors may have types that legacy descriptors
+// refuse; returns 1 for a type of unknown size.
 size_t GraphElementBytes(int type);
 
 }  // namespace hostgpu

@@ -101,7 +101,7 @@ cudnnStatus_t TensorOperation::Set(const Attribute& attribute) {
   }
   if (attribute.name == CUDNN_ATTR_OPERATION_GENSTATS_MODE &&
       kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
-    int mode = CUDNN_GENSTATS_SUM_SQSUM;  // the only mode
+    int mode = CUDNN_GENSTATS_SUM_SQSUM;  // cuDNN has no other mode
     return attribute.One(CUDNN_TYPE_GENSTATS_MODE, &mode);
   }
   const auto precision = kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR
@@ -115,7 +115,7 @@ cudnnStatus_t TensorOperation::Get(const AttributeRequest&) const {
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that is not read back");
 }
 
-// Sums are checked only when an engine is to compute them, as in the real library.
+// Sums are not checked here, but when they are converted for an engine, as in the real library.
 cudnnStatus_t TensorOperation::Complete() {
   if (!concatenates()) return CUDNN_STATUS_SUCCESS;
   HOSTGPU_REFUSE_IF(!outputs[0].finalized(), CUDNN_STATUS_BAD_PARAM);

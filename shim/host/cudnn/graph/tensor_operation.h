@@ -1,9 +1,9 @@
-// Operations of a graph beside convolutions and pointwise operations:
-//   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR       sums and sums of squares of every channel
+// Operations of a graph other than convolutions and pointwise operations:
+//   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR       sums and sums of squares of each channel
 //   CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR  gradients of batch normalisation's scale and
 //                                                      bias, and the coefficients of dx
 //   CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR          tensors one behind the other along an axis
-// Their attributes are set, not read back.
+// Get is not supported for their attributes.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace hostgpu {
 
-// A tensor of an operation: its attribute, and its name in plans as JSON.
+// A tensor of an operation: its attribute, and its name in plans in JSON.
 struct TensorRole {
   cudnnBackendAttributeName_t attribute;
   const char* key;
@@ -20,7 +20,7 @@ struct TensorRole {
 
 struct TensorOperationSchema {
   cudnnBackendDescriptorType_t kind;
-  const char* operation;  // in plans as JSON
+  const char* operation;  // name in plans in JSON
   std::vector<TensorRole> inputs, outputs;
 };
 
@@ -28,7 +28,7 @@ const std::vector<TensorOperationSchema>& TensorOperations();
 
 class TensorOperation final : public GraphDescriptor {
  public:
-  // REQUIRES: TensorOperations() has the kind.
+  // REQUIRES: TensorOperations() contains `kind`.
   explicit TensorOperation(cudnnBackendDescriptorType_t kind);
 
   void Reset() override { *this = TensorOperation(kind()); }
@@ -39,11 +39,11 @@ class TensorOperation final : public GraphDescriptor {
   const TensorOperationSchema& schema() const;
   bool concatenates() const { return kind() == CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR; }
 
-  // In the schema's order; any number can be concatenated.
+  // In the schema's order. A concatenation has any number of inputs.
   std::vector<GraphTensor> inputs, outputs;
   int math_precision = CUDNN_DATA_FLOAT;
   int64_t axis = -1;            // the axis of concatenation
-  int64_t in_place_index = -1;  // index of the input that is in its place already; -1: none
+  int64_t in_place_index = -1;  // index of the input that is already a part of the result; -1: none
 };
 
 }  // namespace hostgpu

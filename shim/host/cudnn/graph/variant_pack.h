@@ -1,5 +1,5 @@
-// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: the addresses of a plan's operands. As in the real
-// library, only the workspace can be read back.
+// CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: the addresses of a plan's operands and workspace. As in
+// the real library, Get returns only the workspace.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class VariantPack final : public DescriptorOf<VariantPack, CUDNN_BACKEND_VARIANT
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Returns null if the pack does not have `unique_id`.
+  // Returns the operand's address; null if the pack does not contain `unique_id`.
   void* PointerOf(int64_t unique_id) const;
   void* workspace() const { return workspace_; }
   bool overrides_shapes() const { return overrides_shapes_; }
