@@ -21,6 +21,7 @@ def _as_it_is(function, *args, **kwargs):
 
 @rule(torch.Tensor.register_hook)
 def _register_hook(function, x, hook):
+    x.grad_fn  # torch ends the process if a view's function is old when it gets a hook, and reading it makes it new
     return function(x, tensor_hook(hook, x.cut))
 
 

@@ -209,7 +209,7 @@ class Ranks:
             told = self.numbers([uses], self.grid.cut_axes)
             if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
-                                   "be summed with another's")
+                                   "be summed with another's; UCUDNN_CHECK=1 names the calls that differ")
         compare.may_be_dropped = True  # if a program overwrites the result
         return compare
 

@@ -71,7 +71,16 @@ def convert(model, trust=()):
 
 
 def _has_stripes(*values):
-    return any(isinstance(x, Stripe) for x in flat(values))
+    return any(isinstance(x, Stripe) for x in _held(values))
+
+
+def _held(values):
+    """Yields single values, and what objects of a program's own classes have as attributes."""
+    for x in flat(values):
+        if isinstance(x, (torch.Tensor, torch.nn.Module, type)) or not hasattr(x, "__dict__"):
+            yield x
+        else:
+            yield from flat(list(vars(x).values()))
 
 
 class _Enter:
@@ -179,7 +188,7 @@ def _must_have_stripes(module, arguments, named):
 def _compares(module, arguments, result):
     if ranks() is None:
         return
-    for x in flat(result if not hasattr(result, "to_tuple") else result.to_tuple()):
+    for x in _held(result if not hasattr(result, "to_tuple") else result.to_tuple()):
         if isinstance(x, torch.Tensor) and x.requires_grad:
             x.register_hook(ranks().comparison())
             return

@@ -8,6 +8,7 @@ from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
 from .cells import ranks
+from .pointwise import completed
 from .sizes import Own, at, plain, rows_of, whole_of
 from .stripe import Stripe, _where, flat, name_of, rule, striped, whole
 from .vouched import DRAWS
@@ -128,4 +129,4 @@ def _meshgrid(function, *tensors, indexing="ij"):
         order[:2] = 1, 0
     extents = {axis: rows for layout in layouts for axis, rows in layout.extents.items()}
     layout = Layout([layouts[at].dims[0] for at in order], extents)
-    return tuple(striped(x, layout) for x in function(tensors, indexing=indexing))
+    return tuple(striped(x, layout) for x in function([completed(x, layout) for x in tensors], indexing=indexing))

@@ -22,7 +22,7 @@ clone contiguous detach float double half bfloat16 bool byte char short int long
 cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
 __rtruediv__ __itruediv__ __div__ __rdiv__ __idiv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __eq__ __ne__ __lt__
 __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__ __rfloordiv__ __rmod__ conj conj_physical
-digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 resolve_conj resolve_neg signbit
+complex digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 polar resolve_conj resolve_neg signbit
 """.split()
 
 
@@ -129,6 +129,20 @@ def pointwise(function, *args, **kwargs):
 
 
 rule(*named(*_NAMES, *(f"{name}_" for name in _NAMES)), sizes="whole")(pointwise)
+
+
+@rule(*named("detach_"))
+def _detached(function, x):
+    if x.requires_grad:
+        raise NotSupported("a stripe is a view for torch, which detaches no view in place: write x = x.detach()")
+    return x
+
+
+@rule(torch.broadcast_tensors, torch.functional.broadcast_tensors)
+def _broadcast_tensors(function, *tensors):
+    tensors = list(tensors[0]) if isinstance(tensors[0], (list, tuple)) else tensors
+    layout = broadcast(tensors, takes_whole=True)
+    return tuple(striped(x, layout) for x in function(*(met(x, layout) for x in tensors)))
 
 
 @rule(*named("prelu", "__prelu"))

@@ -7,7 +7,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import parameter, pointwise
+from .pointwise import parameter, pointwise, uncut
 from .positions import all_of, own_part
 from .precision import lowered, wide
 from .recut import brought
@@ -138,9 +138,11 @@ def _distances(function, a, b, *args, **kwargs):
 @rule(torch.nn.functional.linear)
 def _linear(function, x, weight, bias=None):
     layout = layout_of(x)
-    weight, bias = (parameter(value, layout) for value in (weight, bias))
     if not layout.is_plain(-1):
-        raise NotSupported("a linear layer over a cut dimension: gather it first, or pool over all positions")
+        names = batch(x.ndim - 1)
+        result = product(function, [x, uncut(weight)], [[*names, "inner"], ["made", "inner"]], [*names, "made"])
+        return result if bias is None else pointwise(torch.add, result, uncut(bias))
+    weight, bias = (parameter(value, layout) for value in (weight, bias))
     if not layout.is_cut:
         return whole(function(x, weight, bias))
     return striped(function(x, weight, bias), Layout(layout.dims, layout.extents))

@@ -36,6 +36,8 @@ def shard(x, dim=None, multiple=1):
 def _axes(x, dim, grid):
     """Returns (the axes of the grid that cut these dimensions of x, why they cannot). All ranks must hear of a
     refusal."""
+    if not isinstance(x, torch.Tensor):
+        raise NotSupported(f"a {type(x).__name__} to cut: torch.as_tensor(x) makes a tensor")
     if isinstance(x, Stripe) and x.cut.is_cut:
         return [], "it is a stripe already"
     dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)

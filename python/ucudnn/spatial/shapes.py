@@ -161,6 +161,8 @@ def _expand_as(function, x, other):
 @rule(*named("cat", "concat", "concatenate", "stack"))
 def _join(function, tensors, dim=0):
     stacked = name_of(function) == "stack"
+    # torch joins an empty vector, whatever the dimensions of the others, as nothing.
+    tensors = [x for x in tensors if stacked or x.shape != (0,)] or tensors
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")

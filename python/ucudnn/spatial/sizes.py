@@ -8,6 +8,7 @@ import torch
 
 from .cells import ranks
 from .errors import NotSupported
+from .grid import AXES
 
 _OPERATIONS = {"truediv": operator.truediv, "floordiv": operator.floordiv, "mod": operator.mod, "add": operator.add,
                "sub": operator.sub, "mul": operator.mul, "pow": operator.pow, "lshift": operator.lshift,
@@ -59,10 +60,13 @@ def by_part(value, axis):
 
 def rows_of(number):
     """Returns (axis, rows by part) of a number that a program gives as the size of a cut dimension."""
-    axis, = number.axes if len(number.axes) == 1 else (None,)
-    rows = () if axis is None else by_part(number, axis)
-    if sum(rows) != number.whole or min(rows, default=0) < 1:
-        raise NotSupported(f"{rows or number.here} rows on the ranks are not the {number.whole} of the whole")
+    if len(number.axes) != 1:
+        raise NotSupported(f"a dimension of {number.whole} positions along {' and '.join(AXES[axis] for axis in number.axes)}: make "
+                           "one for each, and flatten them")
+    axis, = number.axes
+    rows = by_part(number, axis)
+    if sum(rows) != number.whole or min(rows) < 1:
+        raise NotSupported(f"{rows} rows on the ranks are not the {number.whole} of the whole")
     return axis, rows
 
 

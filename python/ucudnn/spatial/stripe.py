@@ -178,9 +178,13 @@ def to_local(x):
 
 
 def _as(x, cls):
-    # A mode would make a tensor of its own class.
+    # A mode would make a tensor of its own class. torch refuses to write in place to a view that no_grad has made, which a
+    # program has not made here.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        return x.as_subclass(cls)
+        if x.requires_grad or torch.is_grad_enabled():
+            return x.as_subclass(cls)
+        with torch.enable_grad():
+            return x.as_subclass(cls)
 
 
 def start_backward(tensors, gradients=None, *args, **named):

@@ -48,7 +48,8 @@ def summed(x, axes):
     is summed, not a gradient that was accumulated before."""
     if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return x
-    ranks().note(x.shape, axes)
+    cut = getattr(x, "cut", None)
+    ranks().note(x.shape if cut is None else map(cut.whole_extent, range(x.ndim), x.shape), axes)
     group, place = _pass.get(id(x), (None, 0))
     return group.use(x, place) if group and group.axes == tuple(axes) else _Summed.apply(x, tuple(axes))
 

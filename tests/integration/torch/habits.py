@@ -192,6 +192,33 @@ def newer_packages_are_told(folder):
     assert len(told) == 1 and "torchvision" in str(told[0].message) and "99.1 is newer" in str(told[0].message), told
 
 
+class Nested:
+    """Images and their mask, as detectors pass them."""
+
+    def __init__(self, tensors, mask):
+        self.tensors, self.mask = tensors, mask
+
+
+def objects_of_tensors(folder):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 2, 3, padding=1)
+
+        def forward(self, nested):
+            return Nested(self.conv(nested.tensors) * nested.mask, nested.mask)
+    torch.manual_seed(3)
+    model, x, mask = Model(), picture(), picture(1, (2, 1, 8, 8))
+    whole = copy.deepcopy(model)
+    spatial.convert(model, trust=[Model])
+    y, expected = model(Nested(spatial.shard(x), spatial.shard(mask))).tensors, whole(Nested(x, mask)).tensors
+    check_close("output", spatial.gather(y), expected)
+    y.square().mean().backward()
+    expected.square().mean().backward()
+    check_close("gradient", model.conv.weight.grad, whole.conv.weight.grad)
+    refused(lambda: spatial.shard(x.numpy()), "ndarray", "torch.as_tensor")
+
+
 def resized_by_a_part(folder):
     """The refusal of a factor that gives no whole rows names the multiple in which the image must be cut."""
     x = picture(0, (1, 2, 12, 12))
@@ -201,7 +228,7 @@ def resized_by_a_part(folder):
 
 
 CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model,
-         losses_are_printed, results_are_read_and_saved, parameters_without_a_shape,
+         losses_are_printed, results_are_read_and_saved, parameters_without_a_shape, objects_of_tensors,
          resized_by_a_part, newer_packages_are_told)
 
 if __name__ == "__main__":

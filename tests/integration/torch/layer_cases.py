@@ -490,6 +490,14 @@ def _sizes():
         *(torch.arange(n, dtype=x.dtype) for n in x.shape[2:]), indexing="ij")))
     yield "a mesh of a list", lambda: Call(lambda x: x + sum(torch.meshgrid(
         [torch.arange(n, dtype=x.dtype) for n in x.shape[2:]], indexing="ij")))
+    yield "a mesh with a parameter", lambda: Call(lambda x, w: torch.meshgrid(
+        torch.arange(x.shape[2], dtype=x.dtype), w, indexing="ij")[1] * x.mean((0, 1, 3))[:, None], w=picture(3))
+    yield "joined with nothing", lambda: Call(lambda x: torch.cat([torch.empty(0), x, x.tanh(), x.new_empty(0)], 1))
+    yield "written to a slice of it last", lambda: Call(lambda x: _written_to_a_slice(x * 1))
+    yield "written behind no_grad", lambda: Call(lambda x, w: _without_gradients(x).mul_(w) + x, w=picture(1, 4, 1, 1))
+    yield "positions by a matrix", lambda: Call(lambda x, w, b: F.linear(x.flatten(2), w, b), w=picture(3, 256), b=picture(3))
+    yield "broadcast to each other", lambda: Call(lambda x, w: torch.cat(torch.broadcast_tensors(w, x), 1), w=picture(1, 4, 1, 1))
+    yield "polar coordinates", lambda: Call(lambda x, w: torch.polar(x.exp(), x * w).real, w=picture(1))
     yield "positions relative to each other", lambda: Call(lambda x: x * (
         torch.arange(x.shape[2])[:, None] - torch.arange(int(x.shape[2]))[None]).double().mean(1)[:, None])
     yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
@@ -739,6 +747,16 @@ def _merged(x):
     return torch.cat([whole.tanh(), x, F.interpolate(torch.cat(parts, 1), scale_factor=2)], 1)
 
 
+def _written_to_a_slice(y):
+    y[:, :1].sigmoid_()
+    return y
+
+
+def _without_gradients(x):
+    with torch.no_grad():
+        return x * 2
+
+
 def _other_stripes():
     """Yields programs that combine different slices of one picture; a rank has different rows of each slice."""
     yield "neighbours", lambda: Call(_neighbours)
@@ -856,6 +874,7 @@ REFUSED = {
     "a whole picture": lambda: Call(lambda x: x + torch.ones(2, 4, 8, 8)),
     "noise": lambda: Call(lambda x: x + torch.randn(x.shape)),
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
+    "detached in place": lambda: Call(lambda x, w: (x * w).detach_(), w=picture(1)),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
     "by areas, to the rows of a stripe": lambda: Call(lambda x: F.interpolate(
         F.adaptive_avg_pool2d(x, 3), x.shape[2:], mode="area")),

@@ -258,6 +258,20 @@ def one_row():
             refused_by_name(spatial.convert(Scaled(function), trust=["Scaled"]), spatial.shard(picture))
 
 
+def reduced_over_one_axis():
+    """On a grid of two axes, what is reduced over one axis is still cut along the other, into unequal parts here."""
+    for name, function in {
+            "rows without their mean": lambda x, w: (w * x) - (w * x).mean(2, keepdim=True),
+            "softmax over rows": lambda x, w: (w * x).softmax(2) * x,
+            "gates of rows and columns": lambda x, w: x * (w * F.adaptive_avg_pool2d(x, (None, 1))).sigmoid() * (
+                w * F.adaptive_avg_pool2d(x, (1, None))).sigmoid()}.items():
+        torch.manual_seed(3)
+        try:
+            striped_like_whole(Call(function, w=picture(1, 4, 1, 1)), picture(2, 4, 8, 8), multiple=5, trust=["Call"])
+        except Exception as error:
+            raise AssertionError(name) from error
+
+
 def other_calls_are_named():
     """Under UCUDNN_CHECK=1, ranks whose calls differ all raise an error that names the calls, before they exchange anything."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
@@ -495,6 +509,7 @@ if __name__ == "__main__":
         second_order_of_calls_of_cudnn()
         gradients_of_stripes()
         copies_are_compared()
+        reduced_over_one_axis()
         other_calls_are_named()
         one_row()
         in_16_bits()
