@@ -1,5 +1,5 @@
 // The graph that is planned: the layers of a network at one batch size and the tensors between
-// them, counted as in DeePa (Inception-v3 has 120 layers). Plain values. Thread-compatible.
+// them. Layers are counted as in DeePa, so Inception-v3 has 120. Plain values. Thread-compatible.
 #pragma once
 
 #include <cstdint>

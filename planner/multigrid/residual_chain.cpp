@@ -92,7 +92,8 @@ Result<std::vector<FoundStep>> FindSteps(const Graph& graph, const std::vector<i
 std::vector<Stage> JoinSteps(const std::vector<FoundStep>& steps, const std::vector<int>& uses,
                              const std::vector<Shape>& shapes) {
   std::vector<Stage> stages;
-  std::vector<int> stage_of(uses.size(), -1);  // by the node of a sum: the stage that ends with it
+  // By the node of a step's sum: the stage that the step joined; -1 for other nodes.
+  std::vector<int> stage_of(uses.size(), -1);
   for (const FoundStep& found : steps) {
     int stage = stage_of[found.input];
     if (stage < 0 || uses[found.input] != 2) {

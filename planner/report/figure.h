@@ -1,4 +1,5 @@
-// The parts of figures: texts, lines and boxes in 12 px, a canvas, a legend, axes. Pure functions.
+// The parts of figures: texts, lines and boxes in 12 px, a canvas, a legend, axes. The functions
+// keep no state; AddLegend adds to `svg`.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Krizhevsky's schemes (b) and (c), which compute the fully connected part of a network in several
-// passes over the images. Pure function. Source: Krizhevsky 2014, section 4.
+// passes over the images. The function keeps no state, and changes only the schedule that it is
+// given. Source: Krizhevsky 2014, section 4.
 #pragma once
 
 #include "base/status.h"

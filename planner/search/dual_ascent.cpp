@@ -11,7 +11,7 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr double kUnreached = std::numeric_limits<double>::infinity();
-constexpr double kLargest = 1e290;  // largest cost: sums of such costs stay finite
+constexpr double kLargest = 1e290;  // costs are cut to this, so that sums stay finite
 constexpr size_t kLanes = 8;
 
 double Least(const std::vector<double>& values) {

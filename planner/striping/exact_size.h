@@ -1,5 +1,5 @@
 // Finds the next larger size of a network's images at which a grid that refuses an operator now
-// refuses none. Pure functions.
+// refuses none. The functions keep no state; SetInputExtents changes the graph.
 #pragma once
 
 #include <optional>

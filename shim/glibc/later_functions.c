@@ -14,8 +14,8 @@
 #define HIDDEN __attribute__((visibility("hidden")))
 
 // These are functions of glibc since 2.33; in older versions the headers replaced them by other
-// calls. On x86-64 the kernel's struct stat equals glibc's, with 32-bit and with 64-bit file
-// offsets. Source: the system calls' manual pages.
+// calls. On x86-64 the kernel's struct stat equals both struct stat and struct stat64 of glibc.
+// Source: the system calls' manual pages.
 HIDDEN int fstatat(int folder, const char* restrict path, struct stat* restrict status, int flags) {
   return (int)syscall(SYS_newfstatat, folder, path, status, flags);
 }

@@ -130,8 +130,8 @@ bool ProductFits63Bits(std::initializer_list<int64_t> factors) {
   return true;
 }
 
-// Refuses extents that OutputExtents would clamp: a padded image of more than 31 bits, or an empty
-// output.
+// Refuses a padded image of more than 31 bits and an empty output. Otherwise OutputExtents clamps
+// nothing.
 Status CheckOutput(const ConvolutionProblem& problem) {
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];

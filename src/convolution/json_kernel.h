@@ -1,5 +1,6 @@
 // Kernels and their plans in JSON, as reports and workspace plans share them. A reader's JsonPlace
-// keeps the first fault. Pure functions.
+// keeps the first fault. The functions keep no state; ReadPlan fills `division`, and each Read sets
+// what its struct refers to.
 #pragma once
 
 #include <optional>

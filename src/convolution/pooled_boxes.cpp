@@ -47,7 +47,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs; its own pooling gives the results in `own`.
+// The part's results as maximal runs. Its own pooling gives `own`; `others` are computed again.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };

@@ -24,7 +24,8 @@
 namespace ucudnn {
 
 using SpatialBox = std::array<Interval, kMaxSpatial>;  // d, h, w
-using HaloTerm = std::array<AxisTerm, kMaxSpatial>;    // the product of a term along each axis
+// One AxisTerm for each of d, h and w; the term is their product.
+using HaloTerm = std::array<AxisTerm, kMaxSpatial>;
 using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts along each axis
 
 int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any interval is empty

@@ -21,8 +21,9 @@ class FusedOperations {
  public:
   // `tensors` are all tensors of the plan; the caller keeps them alive. `convolution` is the index
   // of the convolution's result, for a problem of type `type` that is computed in `compute`. `like`
-  // (null: none) holds the operands of the same graph at another batch: in a plan of a single
-  // image, a tensor with elements for each image looks like one that all images share.
+  // (null: none) holds the operands of the same graph at another batch. It is needed for a plan of
+  // a single image, where a tensor with elements for each image may look like one that all images
+  // share.
   FusedOperations(const std::vector<plan_json::Tensor>& tensors, int convolution, DataType type,
                   DataType compute, const std::vector<FusedOperand>* like)
       : tensors_(tensors), type_(type), compute_(compute), like_(like), results_({convolution}) {}

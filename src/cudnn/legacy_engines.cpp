@@ -91,7 +91,8 @@ class LegacyList {
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
       // A caller that sets the math type in the library's answer runs `listed`. A caller that does
-      // not runs the algorithm with the problem's own math type, so both are listed.
+      // not runs `own`, the algorithm with the problem's own math type. Both are listed, as one
+      // engine if they run alike.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);

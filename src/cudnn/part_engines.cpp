@@ -9,7 +9,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// How many of the heuristics' choices are tried: many may round worse than the plan.
+// At most this many of the heuristics' choices are tried. The number is large because many may
+// round worse than the plan.
 constexpr int64_t kChoicesLookedAt = 16;
 
 // Returns `own` with the engine of `plan`, which is a plan of a part of `own`.

@@ -8,7 +8,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// How many of the heuristics' choices are tried: many of their engines may not serve.
+// At most this many of the heuristics' choices are tried. Many may have engines that do not serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 

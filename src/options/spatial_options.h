@@ -1,5 +1,6 @@
 // Options about splitting images over ranks, from UCUDNN_SPATIAL…, UCUDNN_RENDEZVOUS… and the
-// launcher's variables. They are a part of Options. Pure functions.
+// launcher's variables. They are a part of Options. The functions keep no state; ConcludeSpatial
+// sets members of `spatial`.
 #pragma once
 
 #include <optional>

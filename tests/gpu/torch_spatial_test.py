@@ -185,8 +185,8 @@ class TrainingReplayed(Replays, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class ConvolutionsReplayed(Replays, unittest.TestCase):
-    """Captures convolutions on ranks that share the GPU. A batch norm is refused there, since its sums go through the host's
-    memory."""
+    """Captures convolutions on ranks that share the GPU. There the capture of a batch norm is refused, since its sums go through
+    the host's memory."""
     each = "shared"
 
     def test_launches_of_captured_convolutions_are_the_whole_s_and_a_norm_is_refused_by_name(self):

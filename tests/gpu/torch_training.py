@@ -1,8 +1,9 @@
-"""A PyTorch program that knows nothing of ucudnn. It takes training steps of one network in every precision, layout and mode,
-and compares each case with the steps in float64, which run without cuDNN. It prints JSON by which two runs can be compared: for
-each case how far outputs and gradients are from float64, and a digest of all of them, or why the case could not be run.
+"""A PyTorch program that knows nothing of ucudnn. It takes training steps of one network in every precision and layout, and in
+some of these also in other modes. It compares each case with the steps in float64, which run without cuDNN. It prints JSON by
+which two runs can be compared: for each case how far outputs and gradients are from float64, and a digest of all of them, or
+why the case could not be run.
 
-    torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
+    torch_training.py resnet50|unet3d [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
                       [--float64 FOLDER]
 
 --only also sets the order of the cases. With --digests no steps in float64 are taken. --float64 keeps the results of the steps
@@ -30,7 +31,7 @@ BATCHES = {"resnet50": {"benchmark": 12, "": 16}, "unet3d": {"benchmark": 6, "":
 
 
 def cases(network):
-    """Returns the cases by name; each is a precision, whether memory is channels last, and a mode."""
+    """Returns the cases by name. A case is (precision, whether memory is channels last, mode)."""
     compiled = {"resnet50": ("bf16 last",)}.get(network, ("fp32 first",))  # compiling takes long
     found = {f"{precision} {'last' if last else 'first'}": (precision, last, "heuristic")
              for precision in PRECISIONS for last in (False, True)}

@@ -39,7 +39,8 @@ struct CaffeLayer {
 struct CaffeTensor {
   int number = 0;
   int uses = 0;
-  std::optional<double> rate, decay;  // from the first layer that gives each
+  // lr_mult and decay_mult, on which all layers that give one agree; none if no layer does.
+  std::optional<double> rate, decay;
 };
 
 struct CaffeNet {

@@ -1,5 +1,6 @@
 // The fields that a Caffe network may have: the fields of BVLC Caffe's caffe.proto, and fields of
-// known forks that change what a layer computes. Pure functions.
+// known forks that change what a layer computes. The function keeps no state; it replaces
+// enumeration numbers in the message.
 #pragma once
 
 #include <string>

@@ -421,7 +421,8 @@ Status OnnxImporter::AddDepthToSpace() {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
   const auto parts = Reshaped(tensor.view, apart);
-  // The channels consist of digits that the blocks do not divide.
+  // An axis that is split (channels in DepthToSpace, h or w in SpaceToDepth) has digits that do not
+  // split at the blocks.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

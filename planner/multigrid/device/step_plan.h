@@ -52,7 +52,7 @@ class StepRunner {
   Status Step(const StepPlan& plan, const States& from, const States& out, DeviceLane& lane);
   // Computes out = (dPhi)^T from, linearised at states.linearised.
   Status AdjointStep(const StepPlan& plan, const AdjointStates& states, DeviceLane& lane);
-  // Computes the gradients of single steps into `gradients`, one for each call of the plan.
+  // Computes each step's own gradient. gradients[i] gets those of the plan's call i.
   Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
 

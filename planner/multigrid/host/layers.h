@@ -1,6 +1,7 @@
 // Layers of a network in double precision on the host, as plain loops over packed NCHW tensors.
 // They are the reference for every other back end. They compute the forward pass, the transposed
-// Jacobian and the gradient of the parameters. Pure functions.
+// Jacobian and the gradient of the parameters. The functions keep no state; their results go to the
+// caller's arrays.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,8 @@ def compare(model, network, shape):
 
 
 def _compared(model, network, shape, dtype, is_training):
-    """Returns (what, of the model, of the network, the greatest value of this kind) for each tensor."""
+    """Returns a row for each tensor: its name, the model's tensor, the network's, and the greatest magnitude in all outputs or all
+    gradients of the model. For running statistics that value is 0."""
     generator = torch.Generator().manual_seed(0)
     twin = _twin(model, network, generator, dtype).train(is_training)
     constants, parameters = dict(twin.named_buffers(remove_duplicate=False)), dict(twin.named_parameters())

@@ -14,8 +14,8 @@ from .sums import greatest, summed
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
-    """Returns (the slice of this rank's rows, the axis, the rows by part) for a slice of a cut dimension of the
-    whole."""
+    """Returns this rank's slice, the grid's axis that cuts the dimension, and each part's number of rows, for `entry`, a
+    slice of a cut dimension of the whole."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")

@@ -34,7 +34,7 @@ def shard(x, dim=None, multiple=1):
 
 
 def _axes(x, dim, grid):
-    """Returns (the axes of the grid that cut these dimensions of x, why they cannot). All ranks must hear of a
+    """Returns the grid's axes that cut these dimensions of x, and ""; or no axes, and why not. All ranks must hear of a
     refusal."""
     if not isinstance(x, torch.Tensor):
         raise NotSupported(f"a {type(x).__name__} to cut: torch.as_tensor(x) makes a tensor")

@@ -38,7 +38,7 @@ def _scaled(x, scale_factor, recompute):
 
 
 def _times(extent, factor):
-    """Returns (rows, whether that number is exact)."""
+    """Returns extent * factor, rounded down, and whether the product is whole."""
     rows = math.floor(float(extent) * factor)
     return rows, abs(extent * factor - rows) < 1e-9
 

@@ -154,7 +154,8 @@ def _answer(function, args, kwargs):
         raise NotSupported("out= of a stripe")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
-    if is_cut and rule.__module__ != f"{__package__}.access":  # whose rules compute nothing: a rank may read alone
+    # The rules of `access` compute nothing, so one rank may call them alone.
+    if is_cut and rule.__module__ != f"{__package__}.access":
         same_operands(name_of(function), args, kwargs)
     try:
         result = rule(function, *args, **kwargs)

@@ -134,7 +134,7 @@ class _Begun(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         group = ctx.group
-        if torch.is_grad_enabled():  # gradients flow through these sums: each is computed by itself
+        if torch.is_grad_enabled():  # with create_graph sums must be differentiable, so each gradient is summed alone
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
         return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads none of the values

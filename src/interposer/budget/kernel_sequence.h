@@ -51,8 +51,11 @@ class KernelSequence {
 
   enum class Known {
     kNotYet,
-    kAsked,  // probably everything: before its first call the program asked about several kernels
-    kRepeated,  // everything: each lane has run the same calls again
+    // Probably all kernels are known, because the program asked about several kernels before its
+    // first call.
+    kAsked,
+    // All kernels are known, because each lane has run the same calls again.
+    kRepeated,
   };
 
   // To be called when the program asks about `kernel`.

@@ -33,8 +33,8 @@ struct RunRequest {
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
-// Runs what `state`'s decision names in place of pieces, and counts the run. REQUIRES: nothing was
-// enqueued yet, or all of it is overwritten.
+// Runs what `state`'s decision names in place of pieces, or returns an error if it names nothing.
+// Counts the run. REQUIRES: no piece was enqueued, or this run overwrites what pieces wrote.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);
 

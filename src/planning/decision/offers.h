@@ -1,5 +1,6 @@
 // Decides what to tell a caller that asks about a kernel of the legacy API: for each math type,
-// engines that run undivided, or promises. Pure functions.
+// engines that run undivided, or promises. The functions keep no state; MakeKeepableAlone changes
+// `promise`, and those whose names begin with Add extend `offers`.
 #pragma once
 
 #include <optional>

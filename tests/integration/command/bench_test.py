@@ -313,7 +313,7 @@ class Bench(FolderTest):
         self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
         engines = {run["engine"] for run in plan}
-        least = {}  # the least time of each kind of tile: (rows that it computes, its padding above and below)
+        least = {}  # least time by kind; a kind is (rows computed, (padding above, below))
         for row in self.exported():
             pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
             if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:

@@ -1,4 +1,5 @@
-"""Tests `ucudnn cache`: imported measurements are shown and exported unchanged, and errors in files name the place."""
+"""Tests `ucudnn cache`: import, export, show, merge, verify and prune. Imported measurements are shown and exported unchanged.
+Errors in files name the place."""
 
 import contextlib
 import json

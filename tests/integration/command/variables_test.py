@@ -1,5 +1,5 @@
 """Tests environment variables that begin like ucudnn's but do not exist, in a process with the drop-in and in the command: each
-gives one line, which names the most similar variable that exists."""
+gives one line, which names the most similar variable that exists. Also tests where reports may be written."""
 
 import os
 import unittest

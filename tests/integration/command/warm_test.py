@@ -1,5 +1,6 @@
 """Tests an ordinary cuDNN program under `ucudnn run`: what `ucudnn bench` or an earlier run measured is not measured again, and
-a tight workspace limit changes how its kernels run but not their results."""
+a tight workspace limit changes how its kernels run but not their results. Stored rows that state too little workspace are not
+believed."""
 
 import unittest
 

@@ -29,7 +29,8 @@ def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
 
 
 def front(measured, n=4):
-    """Returns (workspace, time) of each composition of n images that no other beats in both; enumerates all compositions."""
+    """Returns (workspace, time) of each composition of n images for which no other composition is at least as good in both, and
+    equal pairs once. Enumerates all compositions."""
     points = set()
     for pieces in range(1, n + 1):
         for chosen in itertools.combinations_with_replacement(measured, pieces):

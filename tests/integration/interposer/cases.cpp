@@ -31,8 +31,9 @@ const Geometry kGeometries[] = {
     {6, 6, 4, 2, {4, 9, 8}, {2, 5, 3}, {1, 2, 2}, {2, 2, 1}, {1, 1, 2}, kFlipped},
 };
 
-// Elements of an input image and of an output image: 1. both odd; 2. even but no multiple of 4, and
-// odd; 3. multiples of 4 but not of 8 (in 3-D multiples of 8).
+// The numbers of elements of an input image and of an output image are, in row 1, both odd. In row
+// 2, the input's is even but no multiple of 4, and the output's is odd. In row 3, both are
+// multiples of 4 but not of 8 (in 3-D, multiples of 8).
 const Geometry kUnaligned[] = {
     {1, 3, 5, 1, {3, 5, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {1, 2, 1, 1, {3, 5, 5}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, kFlipped},

@@ -1,5 +1,6 @@
 """Tests a program written with cudnn-frontend under `ucudnn run`: forward, backward_data and backward_filter, fused and not,
-run in pieces and give the results of the undivided run. Times come from a store that the test makes, so nothing is measured."""
+run in pieces and give the results of the undivided run. Times come from a store that the test makes, so nothing is measured.
+Also tests plan files, single images and one budget."""
 
 import os
 import pathlib

@@ -214,7 +214,7 @@ def frozen_counts():
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
         # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
-        # three. A quarter may have a fraction of an element more or less.
+        # three. So it sends 1.5 times the sum's elements. A part is a whole number, so counts may differ by one.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 

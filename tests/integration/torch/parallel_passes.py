@@ -88,8 +88,8 @@ def normalized():
 
 
 def counted():
-    """Expects that counted elements equal those of the schedule, and that an exchange moves (K - 1) K B elements, with K
-    workers whose images have B numbers each."""
+    """Expects that counted elements equal those of the schedule, and that at least one exchange moves (K - 1) K B elements,
+    where B is how many numbers all images of one of the K workers have."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)

@@ -236,8 +236,8 @@ class Noted:
 
 
 def deep(count=30):
-    """Returns `count` convolutions, of which the last two are the same object, whose bias is frozen. With 30, the filters of
-    29 different ones have 29 * 36 * 36 * 9 * 8 bytes = 2.7 MB in fp64."""
+    """Returns a 1 x 1 convolution and `count` further ones, of 3 x 3. The last two are the same object; its bias is frozen.
+    With 30, the filters of the 29 different ones of 3 x 3 have 29 * 36 * 36 * 9 * 8 bytes = 2.7 MB in fp64."""
     torch.manual_seed(7)
     layers = [nn.Conv2d(36, 36, 3, 1, 1) for _ in range(count)]
     layers[-2].bias.requires_grad_(False)

@@ -229,7 +229,7 @@ constexpr Network kNetworks[] = {
 
 // Each kernel of four networks is cut into eight tiles, or into as many as it can be.
 TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
-  constexpr int kPlans = 3;  // that heuristics rank first
+  constexpr int kPlans = 3;  // number of plans that the heuristics rank first
   int kernels = 0, compared = 0;
   for (const Network& network : kNetworks) {
     auto graph = planner::BuildNetwork(network.name);

@@ -29,7 +29,7 @@ TEST(HostFile, StandsBesideTheNamedOne) {
             "/users/me/.cache/ucudnn/measurements-node-17.cluster.db");
   EXPECT_EQ(HostFile("store", "a"), "store-a");
   EXPECT_EQ(HostFile("/a.b/.hidden", "a"), "/a.b/.hidden-a");
-  EXPECT_EQ(HostFile("m-a.db", "a"), "m-a.db");  // it is that host's already
+  EXPECT_EQ(HostFile("m-a.db", "a"), "m-a.db");  // m-a.db is host a's file already
   EXPECT_EQ(HostFile("m-ba.db", "a"), "m-ba-a.db");
 }
 

@@ -52,15 +52,14 @@ TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
 TEST(GraphOwned, PlansThatNeverRanHaveNoShareOnceTheOthersAreKnown) {
   Shared setting({}, 2 * kPart, WorkspaceDivision::kDisjoint);
   const auto hungry = Hungry(setting), plan = setting.Plan();
-  // Until the network is learned both plans count. The hungry one needs 2 * kPart, the whole
-  // budget.
+  // Until the network is learned both plans count; one of them needs 2 * kPart, the whole budget.
   setting.Run(plan);
   EXPECT_EQ(setting.Total()["kernels"], 2);
   setting.Learn(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Total()["kernels"], 1);
   EXPECT_EQ(setting.Total()["total_workspace_bytes"], kPart);
-  // The hungry plan runs later and gets what is left, kPart, which is too little.
+  // The plan that needs 2 * kPart runs later and gets what is left, kPart, which is too little.
   setting.ExpectSubstitute(hungry);
 }
 

@@ -33,8 +33,9 @@ using test::StoreRows;
 using test::WithBatch;
 using Values = std::vector<float>;
 
-constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
-constexpr int kMostEngines = 8;        // the stand-in's engines have lower indices
+// kEngine is the stand-in's GEMM, which is exact on whole numbers.
+constexpr int kPart = 2, kEngine = 1;
+constexpr int kMostEngines = 8;  // the stand-in's engines have lower indices
 constexpr size_t kAmple = size_t{4} << 20;
 
 // Leaves the output of pieces unchanged.

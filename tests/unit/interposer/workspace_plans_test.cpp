@@ -113,8 +113,8 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   }
 }
 
-// A capture may run at any time, beside calls and other captures: it has a segment that nobody else
-// ever gets.
+// A captured graph may run at any time, beside calls and other graphs. So nobody else gets its
+// segment until the graph has ended.
 TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
   for (const Operation operation : kPinned) {
     SCOPED_TRACE(OperationName(operation));

@@ -390,7 +390,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   struct Expected {
     ucudnnLayerParallelCoarse_t coarse;
     double factor;
-    Layers layers;  // those of level 1, the same for steps and for adjoint steps
+    Layers layers;  // layers of level 1's steps and of its adjoint steps
   };
   // Ten layers have two whole blocks of four, 0 to 3 and 4 to 7.
   const std::vector<Expected> all = {{kInject, 4, {{0, 1}, {4, 1}}}, {kSum, 1, {{0, 4}, {4, 4}}}};

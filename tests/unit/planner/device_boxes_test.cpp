@@ -137,7 +137,8 @@ TEST(DeviceBoxes, HalosAreWhatWindowsReachBeyondTheOwnPart) {
   const PlanningProblem problem = Problem("vgg16", 8, 4);
   const PlannedLayer& layer =
       problem.graph.layers[static_cast<size_t>(problem.graph.Find("conv5_2"))];
-  const auto needed = NeededBoxes(layer, 0, {{1, 1, 2, 2}, 0});  // 14 x 14, 3 x 3 windows, pad 1
+  // conv5_2 has 14 x 14 positions, 3 x 3 windows and a pad of 1.
+  const auto needed = NeededBoxes(layer, 0, {{1, 1, 2, 2}, 0});
   ASSERT_EQ(needed.size(), 4u);
   EXPECT_EQ(needed[0].h, (Halo{0, 1}));
   EXPECT_EQ(needed[0].w, (Halo{0, 1}));

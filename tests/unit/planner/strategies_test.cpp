@@ -136,7 +136,7 @@ TEST(Strategies, ABatchThatDevicesDoNotDivideIsNamed) {
             "strategy image: layer 'conv1' with output 24x64x55x55 has no configuration that "
             "divides images by 16");
   const auto layouts = CompareLayouts(*problem, 16);
-  ASSERT_EQ(layouts->size(), 2u);  // those of model and deepa
+  ASSERT_EQ(layouts->size(), 2u);  // the layouts of `model` and `deepa`
   EXPECT_EQ(layouts->back().strategy, Strategy::kDeePa);
 }
 

@@ -514,7 +514,8 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
   });
 }
 
-// One rank gives up. The others learn of it, or only go on launching.
+// One rank aborts, and all launch until they learn of it. In two of three repeats the others then
+// abort, too; all launch three more times.
 TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
   constexpr int kMostRounds = 100000;
   for (int repeat = 0; repeat < 3; ++repeat) {

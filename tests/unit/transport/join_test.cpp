@@ -62,7 +62,8 @@ TEST(Join, ARankThatIsThereTwiceIsNamedOnAll) {
   Job job(3);
   job.meeting.times.refusing = Milliseconds(500);
   auto all = Meetings(job);
-  all[2].membership.rank = 1;  // nobody is rank 2: rank 0 waits in vain to tell it
+  // No process has rank 2, so rank 0 waits in vain to tell it.
+  all[2].membership.rank = 1;
   EXPECT_THAT(LineOfAll(all), AllOf(HasSubstr("rank 1 is there twice: process "),
                                     HasSubstr(std::to_string(getpid()) + " on host ")));
 }

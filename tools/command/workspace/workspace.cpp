@@ -85,7 +85,7 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
                        KernelNames(layers));
 }
 
-// The kernels that a run distinguishes. Layers of one shape are one kernel.
+// The kernels that a run distinguishes. Layers with the same convolution and API are one kernel.
 struct DistinctKernels {
   std::vector<planning::DesirableConfigurations> sets;
   std::vector<const Layer*> firsts;  // by kernel: its first layer
@@ -207,7 +207,8 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
 }
 
 // Numbers the kernels in the order of their first appearance. A call does not show its layer, so
-// layers of one shape run as one kernel; each is planned as the first of them.
+// layers with the same convolution and API run as one kernel. Such layers are planned as the first
+// of them.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;

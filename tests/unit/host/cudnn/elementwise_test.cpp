@@ -92,7 +92,8 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
     DeviceTensor x(kElementwiseDims, layout_, type_), y(kElementwiseDims, layout_, type_),
         dy(kElementwiseDims, layout_, type_), dx(kElementwiseDims, layout_, type_);
     x.Fill(random_);
-    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // no input is at a bend
+    // No input lies where a slope jumps.
+    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });
     x.Upload();
     dy.Fill(random_);
     ASSERT_OK(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),

@@ -61,7 +61,8 @@ std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters,
   return memory.back().Read(kElements);
 }
 
-// Returns steps of 0.05 that miss every bend of the functions below.
+// Returns kElements numbers, 0.05 apart, from `from` on. Callers choose `from` so that no argument
+// lies where a function's slope jumps.
 std::vector<float> Steps(double from) {
   std::vector<float> values;
   for (int i = 0; i < kElements; ++i) values.push_back(static_cast<float>(from + 0.05 * i));

@@ -215,7 +215,8 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // A relu step is linear between bends, which a small distance seldom crosses.
+    // A relu step is linear between the points where relu's slope jumps, which a small distance
+    // seldom crosses.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
       SCOPED_TRACE(TextOf(shape));

@@ -76,8 +76,8 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
 constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
 constexpr int kImages = 4;
 constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
-// Beside its numbers, a state takes up to 24 bytes that the allocator rounds up, and pointers to it
-// in the levels and in a list that doubles as it grows.
+// A state may take 100 bytes beside its numbers: up to 24 of rounding by the allocator, the rest
+// for pointers to it in the levels and in a list that doubles as it grows.
 constexpr int64_t kBesideState = 100;
 constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
 

@@ -56,7 +56,8 @@ class DeviceCalls : public test::DeviceTest {
     work();
     return bench::Allocations() - before;
   }
-  // Returns the calls of one cycle, from solves that differ in the number of cycles.
+  // Returns the number of NullCalls in one cycle: the difference between a long and a short solve,
+  // divided by the difference of their cycles.
   long CallsOfACycle(StageSolver& solver) {
     constexpr int kFew = 3;
     constexpr int kMany = 7;

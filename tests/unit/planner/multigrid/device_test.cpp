@@ -162,8 +162,8 @@ cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int
   return status;
 }
 
-// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. At a bend of
-// relu, rounding may change the slope.
+// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. Where relu's
+// slope jumps, rounding may change it.
 constexpr double kRounding = 1e-5;
 
 void ExpectNear(const BothWays& found, const BothWays& expected, double tolerance) {

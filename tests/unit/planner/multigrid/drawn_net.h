@@ -9,13 +9,13 @@
 namespace ucudnn::multigrid {
 
 enum class StepKind {
-  kConvolution,      // 3 x 3, activation
-  kTwoConvolutions,  // 3 x 3 to more channels, activation, 1 x 1 back
-  kGroups,           // 3 x 3 dilated by 2 in two groups, activation
-  kPreActivation,    // scale, activation, 1 x 3 and 3 x 1
-  kPooled,           // average of 3 x 3, 3 x 3, activation
-  kFullyConnected,   // fully connected, activation
-  kBottleneck,       // fully connected to fewer numbers, activation, and back
+  kConvolution,      // a 3 x 3 convolution and an activation
+  kTwoConvolutions,  // a 3 x 3 convolution to more channels, an activation, and a 1 x 1 one back
+  kGroups,           // a 3 x 3 convolution dilated by 2 in two groups, and an activation
+  kPreActivation,    // a scale, an activation, a 1 x 3 and a 3 x 1 convolution
+  kPooled,           // an average of 3 x 3, a 3 x 3 convolution and an activation
+  kFullyConnected,   // a fully connected layer and an activation
+  kBottleneck,       // a fully connected layer to fewer numbers, an activation, and one back
 };
 constexpr int kStepKinds = 7;
 

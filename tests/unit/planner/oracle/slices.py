@@ -42,8 +42,8 @@ class Slices:
         return self.net[name].at[self.at]
 
     def between(self, output, stop):
-        """Returns (nodes, begin): the nodes, in the file's order, that compute `output` from the tensors in `begin`. Those
-        meet stop(name), or no node makes them and they are no constants."""
+        """Returns (nodes, begin): the nodes, in the file's order, that compute `output` from the tensors in `begin`. A
+        tensor of `begin` meets stop(name), or is no constant and no node makes it."""
         made, begin, waiting = set(), set(), [output]
         while waiting:
             name = waiting.pop()

@@ -177,7 +177,7 @@ TEST(Schedules, DirectionsOfAHalfDuplexLinkWaitForEachOther) {
 
 TEST(Schedules, LatencyDelaysTheReceiverAndNotTheNextMessage) {
   TaskGraph graph;
-  const Link link = graph.AddLink("link", 1, 250, Duplex::kFull)[0];  // 0.25 ms
+  const Link link = graph.AddLink("link", 1, 250, Duplex::kFull)[0];  // latency 250 us = 0.25 ms
   const QueueId sender = graph.AddQueue("sender");
   const TaskId first = graph.Send(link, {.name = "first", .bytes = 1e6, .queue = sender});
   const TaskId second = graph.Send(link, {.name = "second", .bytes = 2e6, .queue = sender});
