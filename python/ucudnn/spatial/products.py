@@ -141,7 +141,7 @@ def _linear(function, x, weight, bias=None):
     if not layout.is_plain(-1):
         names = batch(x.ndim - 1)
         result = product(function, [x, uncut(weight)], [[*names, "inner"], ["made", "inner"]], [*names, "made"])
-        return result if bias is None else pointwise(torch.add, result, uncut(bias))
+        return result if bias is None else pointwise(torch.add, result, uncut(bias).to(result.dtype))
     weight, bias = (parameter(value, layout) for value in (weight, bias))
     if not layout.is_cut:
         return whole(function(x, weight, bias))

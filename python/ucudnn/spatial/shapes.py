@@ -161,8 +161,9 @@ def _expand_as(function, x, other):
 @rule(*named("cat", "concat", "concatenate", "stack"))
 def _join(function, tensors, dim=0):
     stacked = name_of(function) == "stack"
-    # torch joins an empty vector, whatever the dimensions of the others, as nothing.
-    tensors = [x for x in tensors if stacked or x.shape != (0,)] or tensors
+    # torch joins an empty vector, whatever the dimensions of the others, as nothing that has a type.
+    nothing = [x for x in tensors if not stacked and x.shape == (0,)]
+    tensors = [x for x in tensors if stacked or x.shape != (0,)] or [nothing.pop()]
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")
@@ -171,7 +172,7 @@ def _join(function, tensors, dim=0):
     if any(atoms and not own and x.shape[at] == 1 for x in tensors
            for at, (atoms, own) in enumerate(zip(layout.dims, layout_of(x).dims))):
         raise NotSupported("one row, which is the same on every rank, joined with a stripe: shard it, too")
-    result = function([met(x, layout) for x in tensors], dim)
+    result = function([*nothing, *(met(x, layout) for x in tensors)], dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
 
