@@ -442,7 +442,7 @@ class Run:
         self.values, self.arrived, self.flights = {}, {}, {}
         self.images = self.numbers = self.in_passes = None
         self.load(images)
-        if self.training:
+        if self.training or any(node.op == "dropout" and self.module_of(node).training for node in executor.network.nodes):
             executor.step += 1
 
     def for_pass(self, plan, images, parameters):

@@ -549,6 +549,11 @@ def dropout():
     for step in range(3):
         losses = first(x, y).item(), second(x, y).item()
         assert abs(losses[0] - losses[1]) < 1e-12, losses
+    first.eval().drop.train()  # each pass in evaluation has a mask of its own where its dropout is in training
+    with torch.no_grad():
+        assert not torch.equal(first(x), first(x))
+        first.drop.eval()
+        assert torch.equal(first(x), first(x))
     from ucudnn.parallel.dropout import kept
     box, inner = ((0, 8), (0, 6), (0, 1), (0, 5), (0, 4)), ((3, 7), (2, 4), (0, 1), (1, 3), (2, 4))
     for per, shape in (("element", (8, 6, 5, 4)), ("channel", (8, 6, 1, 1)), ("image", (8, 1, 1, 1))):
