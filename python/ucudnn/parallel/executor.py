@@ -3,6 +3,7 @@ backward."""
 import collections
 import contextlib
 import copy
+import itertools
 import zlib
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
+from .dropout import seed_of
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
 from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
@@ -169,6 +171,7 @@ class Executor:
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
+        self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
         self.applied, self.has_compared_values = None, False  # what parallel.apply found, see model.Applied
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
@@ -181,7 +184,7 @@ class Executor:
     def __deepcopy__(self, memo):
         other = copy.copy(self)
         other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
-        other.ledger = Ledger()
+        other.ledger, other.is_new_copy = Ledger(), True
         return other
 
     def _model_name(self, node, name):
@@ -283,6 +286,8 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
+        if self.is_new_copy:  # numbered by its first pass, which all ranks run: one may have made more copies
+            self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         self.ledger.begin()
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))

@@ -1,6 +1,7 @@
 """A model that runs by a plan: `apply`."""
 import copy
 import functools
+import itertools
 import socket
 
 import torch
@@ -12,6 +13,7 @@ from . import boxes as b
 from . import optimizers
 from . import schedule as schedules
 from .agreement import Agreement, differing
+from .dropout import seed_of
 from .errors import NotSupported
 from .executor import Executor, refuse_call
 from .gradients import Part, Parts, mark
@@ -21,6 +23,8 @@ from .passes import between
 from .refusals import check
 from .tracing import describe
 from .transport import Transport
+
+_APPLIED = itertools.count()  # numbers of the models that this process divides
 
 
 class Parallel:
@@ -179,7 +183,7 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     transport = Transport(group or dist.group.WORLD, timeout_s)
     agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else None
     summing = Transport(dist.new_group(), timeout_s)
-    seed = [torch.initial_seed()]
+    seed = [seed_of(torch.initial_seed(), next(_APPLIED))]
     dist.broadcast_object_list(seed, 0, group=group)
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")

@@ -3,6 +3,7 @@ device."""
 import contextlib
 import copy
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from parallel_ranks import RANK, WORLD, part, plan_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from ucudnn import parallel
+from ucudnn.parallel import model as model_of_parallel
 from ucudnn.parallel.tracing import describe
 
 
@@ -536,19 +538,33 @@ def reported():
     assert [one[1] is not None for one in found] == [False, False, False, True, True, True, False, True], found
 
 
+def begin_again(seed):
+    """The next model is as the first one of a process."""
+    torch.manual_seed(seed)
+    model_of_parallel._APPLIED = itertools.count()
+
+
 def dropout():
-    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter."""
+    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter. Further models and copies have
+    other masks, the same ones if the program begins again."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
-    other = copy.deepcopy(model)
-    torch.manual_seed(99)
+    other, further, again = (copy.deepcopy(model) for _ in range(3))
+    begin_again(99)
     first = apply(model, random_plan(12, dropout=0.5), loss=F.cross_entropy)
-    torch.manual_seed(99)
+    third = apply(further, random_plan(12, dropout=0.5), loss=F.cross_entropy)
+    begin_again(99)
     random_plan.count += 1
     second = apply(other, random_plan(13, dropout=0.5), loss=F.cross_entropy)
+    fourth = apply(again, random_plan(13, dropout=0.5), loss=F.cross_entropy)
+    unused = copy.deepcopy(first) if RANK else None  # a copy of some ranks alone
+    copies = [copy.deepcopy(each) for each in (first, second, third, fourth)]
+    copies += [copy.deepcopy(each) for each in copies[:2]]
     for step in range(3):
-        losses = first(x, y).item(), second(x, y).item()
-        assert abs(losses[0] - losses[1]) < 1e-12, losses
+        losses = [each(x, y).item() for each in (first, second, third, fourth, *copies)]
+        assert all(abs(a - b) < 1e-12 for a, b in zip(losses[::2], losses[1::2])), losses
+        assert len({round(loss, 9) for loss in losses}) == 5, losses
+    assert unused is None or unused._ucudnn.step == 0
     first.eval().drop.train()  # each pass in evaluation has a mask of its own where its dropout is in training
     with torch.no_grad():
         assert not torch.equal(first(x), first(x))
@@ -592,7 +608,7 @@ def dropout_alone():
     for degrees in ({}, {None: {"n": WORLD}}, {"conv": {"c": 3}, "next": {"h": WORLD}, "fc": {"c": WORLD}},
                     {"conv": {"n": 2, "w": 2}, "next": {"n": 2, "c": 2}, "fc": {"n": 2, "c": 2}},
                     {"conv": {"h": WORLD}, "next": {"c": WORLD}, "fc": {"n": WORLD}, "last": {"c": 2}})[:None if WORLD > 1 else 1]:
-        torch.manual_seed(28)
+        begin_again(28)
         model, (_, x, y) = Dropping(), made(28)
         divided, found = parallel.apply(model, pinned(degrees, network), loss=F.cross_entropy, network=network), []
         for step in range(2):
