@@ -608,7 +608,8 @@ class Run:
         x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
         if not module.training and tracks:
             return F.batch_norm(x, *running, weight, bias, False, 0.0, eps)
-        momentum = module.momentum if isinstance(module, _BatchNorm) else node.call.get("momentum", 0.1)
+        is_of_module = isinstance(module, _BatchNorm) and not node.call.get("has_own_momentum")
+        momentum = module.momentum if is_of_module else node.call.get("momentum", 0.1)
         if tracks and momentum is None and module.num_batches_tracked is not None:
             momentum = 1.0 / float(module.num_batches_tracked)
         meeting = self.plan.meetings.get(node.name)
