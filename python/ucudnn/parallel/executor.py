@@ -231,7 +231,7 @@ class Executor:
         if hooked:
             raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
         if self.applied is not None and (change := self.applied.change(model, self.modules)):
-            raise NotSupported(f"{change}: a model is changed before it is described and parallel.apply divides it")
+            raise NotSupported(change)
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
         self.model = model
         self.device = next(iter(self.parameters.values())).device

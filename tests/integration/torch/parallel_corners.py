@@ -176,7 +176,11 @@ def changed_models():
     average(x, y).backward()
     same(average, single, gradients=True)
     average.drop.p = 0.25
-    refused(lambda: average(x, y), parallel.NotSupported, "drop.p is 0.25, and was 0.0")
+    for one in (average, copy.deepcopy(average)):
+        refused(lambda: one(x, y), parallel.NotSupported, "drop.p is 0.25, and was 0.0")
+    values = {name: one * 1.0 for name, one in divided.named_parameters()}
+    refused(lambda: torch.func.functional_call(divided, values, (x, y)), parallel.NotSupported,
+            "the parameter conv1.weight is another tensor at this call, as in torch.func.functional_call, whose parameters have no rule")
     divided, single, x, y = pair(13, plan=rows_of_fc1())
     torch.manual_seed(RANK)
     divided.conv2.reset_parameters()
