@@ -165,7 +165,7 @@ class Executor:
         self.losses = losses and [(named(loss) or (loss if isinstance(loss, Sum) else Mean(loss)), weight)
                                   for loss, weight in losses]
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
-        self.parameters, self.accumulated = {}, {}
+        self.parameters, self.accumulated, self.left = {}, {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
@@ -204,6 +204,25 @@ class Executor:
 
     # Properties of a pass
 
+    def note_gradient(self, name, gradient):
+        """Notes the gradient that autograd left beside one that waits."""
+        if name in self.accumulated and gradient is not None:
+            self.left[name] = gradient, gradient._version
+
+    def discard(self, name, gradient):
+        """Forgets the gradient of earlier passes where the program writes zeros into the parameter's."""
+        own = self.parameters[name].grad if name in self.accumulated else None
+        if own is not None and (own is gradient or own.data_ptr() == gradient.data_ptr()):
+            del self.accumulated[name]
+
+    def _refuse_written(self):
+        for name in self.accumulated:
+            gradient, version = self.left.get(name, (None, None))
+            now = self.parameters[name].grad
+            if now is not None and gradient is not None and (now is not gradient or now._version != version):
+                raise NotSupported(f"the gradient of {name} was written to after a pass in no_sync, which the next pass outside of it "
+                                   "sums: gradients are changed after that pass, or discarded by zero_grad()")
+
     def groups_of(self, statistics):
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
 
@@ -235,6 +254,7 @@ class Executor:
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
         self.model = model
         self.device = next(iter(self.parameters.values())).device
+        self._refuse_written()
 
     def tensor_of(self, name):
         """Returns the model's parameter or buffer of this name; None if there is no name."""

@@ -456,3 +456,4 @@ def watch_gradients(model):
 def _mark(parts, parameter):
     if parameter.grad is not None and not isinstance(parameter.grad, Part):
         parameter.grad = mark(parameter.grad, parts)
+    parts.executor.note_gradient(parts.name, parameter.grad)

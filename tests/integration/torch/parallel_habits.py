@@ -166,14 +166,23 @@ def accumulation():
         for optimizer in optimizers:
             optimizer.step()
     same(divided, single)
+    # Zeroing discards gradients that were not summed yet, too.
+    for zero in (lambda: optimizers[0].zero_grad(), lambda: optimizers[0].zero_grad(set_to_none=False),
+                 lambda: divided.zero_grad(set_to_none=False), lambda: [one.grad.data.zero_() for one in divided.parameters()]):
+        with divided.no_sync():
+            divided(x, y).backward()
+        zero()
+        single.zero_grad()
+        divided(x, y).backward()
+        single(x)  # updates the running statistics once more, as the divided model's first forward pass did
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+        divided.zero_grad()
     with divided.no_sync():
         divided(x, y).backward()
-    for optimizer in optimizers:
-        optimizer.zero_grad()  # also discards gradients that were not summed yet
-    divided(x, y).backward()
-    single(x)  # updates the running statistics once more, as the divided model's first forward pass did
-    F.cross_entropy(single(x), y).backward()
-    same(divided, single, gradients=True)
+    for one in divided.parameters():
+        one.grad.mul_(0.5)
+    refused(lambda: divided(x, y), parallel.NotSupported, " was written to after a pass in no_sync") if divided._ucudnn.accumulated else None
 
 
 def frozen():
