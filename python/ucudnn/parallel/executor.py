@@ -3,6 +3,7 @@ backward."""
 import collections
 import contextlib
 import copy
+import functools
 import itertools
 import zlib
 
@@ -173,7 +174,8 @@ class Executor:
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
-        self.applied, self.has_compared_values = None, False  # what parallel.apply found, see model.Applied
+        self.applied = None  # what parallel.apply found, see model.Applied
+        self.agreed, self.options = 0, {}  # passes on which the ranks agreed; options of optimizers that stepped since the last one
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
@@ -183,8 +185,8 @@ class Executor:
 
     def __deepcopy__(self, memo):
         other = copy.copy(self)
-        other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
-        other.ledger, other.is_new_copy = Ledger(), True
+        other.parameters, other.accumulated, other.left, other.worker = {}, {}, {}, Worker(self.worker.is_beside)
+        other.ledger, other.options, other.is_new_copy = Ledger(), {}, True
         return other
 
     def _model_name(self, node, name):
@@ -201,8 +203,6 @@ class Executor:
         since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
-
-    # Properties of a pass
 
     def note_gradient(self, name, gradient):
         """Notes the gradient that autograd left beside one that waits."""
@@ -222,6 +222,8 @@ class Executor:
             if now is not None and gradient is not None and (now is not gradient or now._version != version):
                 raise NotSupported(f"the gradient of {name} was written to after a pass in no_sync, which the next pass outside of it "
                                    "sums: gradients are changed after that pass, or discarded by zero_grad()")
+
+    # Properties of a pass
 
     def groups_of(self, statistics):
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
@@ -252,9 +254,9 @@ class Executor:
         if self.applied is not None and (change := self.applied.change(model, self.modules)):
             raise NotSupported(change)
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
+        self._refuse_written()
         self.model = model
         self.device = next(iter(self.parameters.values())).device
-        self._refuse_written()
 
     def tensor_of(self, name):
         """Returns the model's parameter or buffer of this name; None if there is no name."""
@@ -343,7 +345,9 @@ class Executor:
             refusal = error
         if self.agreement is not None:
             fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
-            self.has_compared_values = True
+            if self.is_comparing():
+                self.agreement.compare("values that ranks share", self._values())
+            self.agreed, self.options = self.agreed + 1, {}
             if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
                 first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
                 fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
@@ -360,14 +364,52 @@ class Executor:
                 "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
                 "modules in evaluation": [name for name, module in self.modules.items() if not module.training],
-                **({} if self.has_compared_values else self._values())}
+                **(self._settings() if self.is_comparing() else {})}
+
+    def is_comparing(self):
+        """Returns whether ranks compare the values that they share at the next pass: at the passes 1, 2, 4, 8, ... and each 256th."""
+        number = self.agreed + 1
+        return self.agreement is not None and (number & (number - 1) == 0 or number % 256 == 0)
+
+    def note_options(self, optimizer):
+        """Notes the options with which an optimizer steps, for the next pass."""
+        for place, group in enumerate(optimizer.param_groups) if self.is_comparing() else ():
+            for key, value in group.items():
+                value = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+                if key not in ("params", "param_names") and isinstance(value, (bool, int, float, str, tuple, type(None))):
+                    self.options.setdefault(f"{key} of group {place} of {type(optimizer).__name__}", []).append(repr(value))
+
+    def _settings(self):
+        momenta = {f"{name}.momentum": module.momentum for name, module in self.modules.items() if isinstance(module, _BatchNorm)}
+        return momenta | {what: ", ".join(values) for what, values in self.options.items()}
 
     def _values(self):
-        """Returns a digest of each parameter that every rank has whole: the sum of its bits as whole numbers."""
-        kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-        whole = {name: one.detach().contiguous() for name, one in self.parameters.items()
-                 if self.shards[name].is_whole and one.itemsize in kinds}
-        return {f"the values of {name}": one.view(kinds[one.itemsize]).sum().item() for name, one in whole.items()}
+        """Returns a digest of each part of a parameter or of running statistics that several ranks have: the sum of its bits as whole
+        numbers, or None on other ranks."""
+        kinds, own = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}, {}
+        for what, (name, is_own) in self.shared.items():
+            one = self.tensor_of(name).detach() if is_own else None
+            is_summed = is_own and one.itemsize in kinds
+            own[what] = one.contiguous().view(kinds[one.itemsize]).sum() if is_summed else None
+        sums = [one for one in own.values() if one is not None]
+        numbers = iter(torch.stack(sums).tolist() if sums else ())
+        return {what: None if one is None else next(numbers) for what, one in own.items()}
+
+    @functools.cached_property
+    def shared(self):
+        """The parts that several ranks have: {what: (name, whether this rank has it)}."""
+        parts = {}
+        for node in self.network.nodes:
+            scheduled = self.schedule.nodes[node.name]
+            held = {name: one.parts for name, one in zip(node.parameters, scheduled.parameters)}
+            if not self.is_local:
+                held |= {name: {rank: (box[b.C],) for rank, box in scheduled.boxes.items()}
+                         for name in node.call.get("statistics", ()) if name}
+            for name, ranges in held.items():
+                for rank, one in ranges.items():
+                    parts.setdefault(name, {}).setdefault(one, set()).add(rank)
+        return {f"the values of {name}{f' {list(one)}' if len(found) > 1 else ''}": (name, self.rank in ranks)
+                for name, found in parts.items() for one, ranks in found.items() if len(ranks) > 1}
 
     def schedule_for(self, batch):
         if batch not in self.schedules:
