@@ -130,13 +130,14 @@ class Shard:
 # Attributes that every module has, and what the executor reads from a module at each call.
 _NOT_COMPARED = frozenset(vars(torch.nn.Module())) | {"momentum", "_ucudnn"}
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
-_MOST = 1000  # elements of a tensor or a container that are compared at each call
+_MOST = 3000  # elements of an attribute that are compared at each call
 _UNSEEN = "not compared"
 
 
-def _seen(value, depth=4):
-    """Returns what is compared of an attribute: plain values, numbers of small tensors, functions, and containers of these. Large
-    tensors, and those of other devices, are compared by their place and by the counter of writes."""
+def _seen(value, depth=8, left=None):
+    """Returns what is compared of an attribute: plain values, numbers of small tensors, functions, and containers of these with up
+    to _MOST elements (`left` has how many more). Large tensors, and those of other devices, are compared by their place and by
+    the counter of writes."""
     if isinstance(value, _PLAIN):
         return value if value == value else "nan"
     if isinstance(value, torch.Tensor):
@@ -145,10 +146,14 @@ def _seen(value, depth=4):
             return value.dtype, tuple(value.shape), flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
         return id(value), None if value.is_inference() else value._version
     if isinstance(value, (types.SimpleNamespace, argparse.Namespace)):
-        return _seen(vars(value), depth - 1)
-    if isinstance(value, (list, tuple, set, frozenset, dict)) and depth and len(value) <= _MOST:
-        found = tuple(_seen(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
-        return (_seen(list(value), depth - 1), found) if isinstance(value, dict) else found
+        value = vars(value)
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        left = left or [_MOST]
+        left[0] -= len(value)
+        if not depth or left[0] < 0:
+            return _UNSEEN
+        kind = frozenset if isinstance(value, (set, frozenset)) else tuple
+        return kind(_seen(one, depth - 1, left) for one in (value.items() if isinstance(value, dict) else value))
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.tobytes()
     return value if callable(value) and not isinstance(value, torch.nn.Module) else _UNSEEN
@@ -218,7 +223,7 @@ class Applied:
                         return f"{'.'.join(filter(None, (name, key)))} is {_told(now)}, and was {text} at parallel.apply, so that the " \
                                "layers may compute otherwise (a counter is kept outside of the model)"
             for key in own.keys() - keys if len(own) != len(keys) else ():  # an attribute of the module may hide one of its class
-                if key == "forward" or hasattr(kind, key) and not hasattr(torch.nn.Module, key):
+                if key == "forward" or hasattr(kind, key) and not hasattr(Parallel, key) and not hasattr(torch.nn.Module, key):
                     return f"{'.'.join(filter(None, (name, key)))} is {_told(own[key])}, and was that of {kind.__name__} at parallel.apply"
         return None
 
