@@ -11,10 +11,11 @@ from .transport import Transport
 
 def differing(all_facts):
     """Describes the facts ({what: value}, for each rank) that differ between ranks; None if all are equal."""
-    for what, first in all_facts[0].items():
+    for what in dict.fromkeys(what for facts in all_facts for what in facts):
+        first = all_facts[0].get(what)
         for rank, facts in enumerate(all_facts):
-            if facts[what] != first:
-                told = [text if len(text) <= 60 else f"{text[:57]}..." for text in (str(first), str(facts[what]))]
+            if facts.get(what) != first:
+                told = [text if len(text) <= 60 else f"{text[:57]}..." for text in (str(first), str(facts.get(what)))]
                 return f"ranks differ in {what}: {told[0]} on rank 0, {told[1]} on rank {rank}; the same is expected"
     return None
 
@@ -55,6 +56,23 @@ class Agreement:
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
         return bool(common[0] == ~common[1])
+
+    def compare(self, what, numbers):
+        """Has all ranks refuse numbers, {what: number}, that differ between ranks that have them: None is a rank's that has none."""
+        if not numbers:
+            return
+        own = torch.tensor([[-1, -1] if number is None else [number, ~number] for number in numbers.values()])
+        common, everybody = own.clone(), range(self.transport.world)
+        with self.transport.named(f"agreement on {what}", everybody):
+            dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
+            unlike = (common[:, 0] != ~common[:, 1]).tolist()
+            if not any(unlike):
+                return
+            name, answers = list(numbers)[unlike.index(True)], [None] * len(everybody)
+            dist.all_gather_object(answers, numbers[name], group=self.transport.group)
+        (first, number), *rest = [(rank, answer) for rank, answer in enumerate(answers) if answer is not None]
+        rank, other = next(one for one in rest if one[1] != number)
+        raise NotSupported(f"ranks differ in {name}: {number} on rank {first}, {other} on rank {rank}; the same is expected")
 
     def close(self):
         self.transport.close()

@@ -13,13 +13,22 @@ def _mixed(x):
     return x ^ ((x >> 31) & (1 << 33) - 1)
 
 
+def seed_of(seed, number):
+    """Returns the seed of the model with this number among those that share a seed; number 0 has the seed itself."""
+    return seed if number == 0 else _mixed(torch.tensor(_signed(seed)) + torch.tensor(number) * _A).item()
+
+
+def _signed(number):
+    return ((number + 2**63) % 2**64) - 2**63
+
+
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
     """Returns a mask of the elements of `box` that are kept, in a tensor with the box `whole`: true with probability 1
     - rate. `per`: whether elements, channels or images are kept as a unit. `images`: the images of the whole tensor
     that `box` counts; all of them by default."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
-        key = _mixed(key + torch.tensor(((number + 2**63) % 2**64) - 2**63, device=device) + _A)
+        key = _mixed(key + torch.tensor(_signed(number), device=device) + _A)
     counted = {"element": len(axes), "channel": 2, "image": 1}[per]
     place = torch.zeros((), dtype=torch.int64, device=device)
     for dim, axis in enumerate(axes):

@@ -3,6 +3,8 @@ backward."""
 import collections
 import contextlib
 import copy
+import functools
+import itertools
 import zlib
 
 import torch
@@ -13,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
+from .dropout import seed_of
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
 from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
@@ -163,14 +166,16 @@ class Executor:
         self.losses = losses and [(named(loss) or (loss if isinstance(loss, Sum) else Mean(loss)), weight)
                                   for loss, weight in losses]
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
-        self.parameters, self.accumulated = {}, {}
+        self.parameters, self.accumulated, self.left = {}, {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
+        self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
-        self.applied, self.has_compared_values = None, False  # what parallel.apply found, see model.Applied
+        self.applied = None  # what parallel.apply found, see model.Applied
+        self.agreed, self.options = 0, {}  # passes on which the ranks agreed; options of optimizers that stepped since the last one
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
@@ -180,8 +185,8 @@ class Executor:
 
     def __deepcopy__(self, memo):
         other = copy.copy(self)
-        other.parameters, other.accumulated, other.worker = {}, {}, Worker(self.worker.is_beside)
-        other.ledger = Ledger()
+        other.parameters, other.accumulated, other.left, other.worker = {}, {}, {}, Worker(self.worker.is_beside)
+        other.ledger, other.options, other.is_new_copy = Ledger(), {}, True
         return other
 
     def _model_name(self, node, name):
@@ -198,6 +203,25 @@ class Executor:
         since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
+
+    def note_gradient(self, name, gradient):
+        """Notes the gradient that autograd left beside one that waits."""
+        if name in self.accumulated and gradient is not None:
+            self.left[name] = gradient, gradient._version
+
+    def discard(self, name, gradient):
+        """Forgets the gradient of earlier passes where the program writes zeros into the parameter's."""
+        own = self.parameters[name].grad if name in self.accumulated else None
+        if own is not None and (own is gradient or own.data_ptr() == gradient.data_ptr()):
+            del self.accumulated[name]
+
+    def _refuse_written(self):
+        for name in self.accumulated:
+            gradient, version = self.left.get(name, (None, None))
+            now = self.parameters[name].grad
+            if now is not None and gradient is not None and (now is not gradient or now._version != version):
+                raise NotSupported(f"the gradient of {name} was written to after a pass in no_sync, which the next pass outside of it "
+                                   "sums: gradients are changed after that pass, or discarded by zero_grad()")
 
     # Properties of a pass
 
@@ -228,8 +252,9 @@ class Executor:
         if hooked:
             raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
         if self.applied is not None and (change := self.applied.change(model, self.modules)):
-            raise NotSupported(f"{change}: a model is changed before it is described and parallel.apply divides it")
+            raise NotSupported(change)
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
+        self._refuse_written()
         self.model = model
         self.device = next(iter(self.parameters.values())).device
 
@@ -283,6 +308,8 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
+        if self.is_new_copy:  # numbered by its first pass, which all ranks run: one may have made more copies
+            self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         self.ledger.begin()
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
@@ -318,7 +345,9 @@ class Executor:
             refusal = error
         if self.agreement is not None:
             fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
-            self.has_compared_values = True
+            if self.is_comparing():
+                self.agreement.compare("values that ranks share", self._values())
+            self.agreed, self.options = self.agreed + 1, {}
             if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
                 first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
                 fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
@@ -335,14 +364,52 @@ class Executor:
                 "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
                 "modules in evaluation": [name for name, module in self.modules.items() if not module.training],
-                **({} if self.has_compared_values else self._values())}
+                **(self._settings() if self.is_comparing() else {})}
+
+    def is_comparing(self):
+        """Returns whether ranks compare the values that they share at the next pass: at the passes 1, 2, 4, 8, ... and each 256th."""
+        number = self.agreed + 1
+        return self.agreement is not None and (number & (number - 1) == 0 or number % 256 == 0)
+
+    def note_options(self, optimizer):
+        """Notes the options with which an optimizer steps, for the next pass."""
+        for place, group in enumerate(optimizer.param_groups) if self.is_comparing() else ():
+            for key, value in group.items():
+                value = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+                if key not in ("params", "param_names") and isinstance(value, (bool, int, float, str, tuple, type(None))):
+                    self.options.setdefault(f"{key} of group {place} of {type(optimizer).__name__}", []).append(repr(value))
+
+    def _settings(self):
+        momenta = {f"{name}.momentum": module.momentum for name, module in self.modules.items() if isinstance(module, _BatchNorm)}
+        return momenta | {what: ", ".join(values) for what, values in self.options.items()}
 
     def _values(self):
-        """Returns a digest of each parameter that every rank has whole: the sum of its bits as whole numbers."""
-        kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-        whole = {name: one.detach().contiguous() for name, one in self.parameters.items()
-                 if self.shards[name].is_whole and one.itemsize in kinds}
-        return {f"the values of {name}": one.view(kinds[one.itemsize]).sum().item() for name, one in whole.items()}
+        """Returns a digest of each part of a parameter or of running statistics that several ranks have: the sum of its bits as whole
+        numbers, or None on other ranks."""
+        kinds, own = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}, {}
+        for what, (name, is_own) in self.shared.items():
+            one = self.tensor_of(name).detach() if is_own else None
+            is_summed = is_own and one.itemsize in kinds
+            own[what] = one.contiguous().view(kinds[one.itemsize]).sum() if is_summed else None
+        sums = [one for one in own.values() if one is not None]
+        numbers = iter(torch.stack(sums).tolist() if sums else ())
+        return {what: None if one is None else next(numbers) for what, one in own.items()}
+
+    @functools.cached_property
+    def shared(self):
+        """The parts that several ranks have: {what: (name, whether this rank has it)}."""
+        parts = {}
+        for node in self.network.nodes:
+            scheduled = self.schedule.nodes[node.name]
+            held = {name: one.parts for name, one in zip(node.parameters, scheduled.parameters)}
+            if not self.is_local:
+                held |= {name: {rank: (box[b.C],) for rank, box in scheduled.boxes.items()}
+                         for name in node.call.get("statistics", ()) if name}
+            for name, ranges in held.items():
+                for rank, one in ranges.items():
+                    parts.setdefault(name, {}).setdefault(one, set()).add(rank)
+        return {f"the values of {name}{f' {list(one)}' if len(found) > 1 else ''}": (name, self.rank in ranks)
+                for name, found in parts.items() for one, ranks in found.items() if len(ranks) > 1}
 
     def schedule_for(self, batch):
         if batch not in self.schedules:
@@ -442,7 +509,7 @@ class Run:
         self.values, self.arrived, self.flights = {}, {}, {}
         self.images = self.numbers = self.in_passes = None
         self.load(images)
-        if self.training:
+        if self.training or any(node.op == "dropout" and self.module_of(node).training for node in executor.network.nodes):
             executor.step += 1
 
     def for_pass(self, plan, images, parameters):
@@ -603,7 +670,8 @@ class Run:
         x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
         if not module.training and tracks:
             return F.batch_norm(x, *running, weight, bias, False, 0.0, eps)
-        momentum = module.momentum if isinstance(module, _BatchNorm) else node.call.get("momentum", 0.1)
+        is_of_module = isinstance(module, _BatchNorm) and not node.call.get("has_own_momentum")
+        momentum = module.momentum if is_of_module else node.call.get("momentum", 0.1)
         if tracks and momentum is None and module.num_batches_tracked is not None:
             momentum = 1.0 / float(module.num_batches_tracked)
         meeting = self.plan.meetings.get(node.name)

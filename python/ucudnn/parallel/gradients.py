@@ -56,6 +56,10 @@ class Part(torch.Tensor):
 
 def _by_rule(function, args, kwargs):
     name = getattr(function, "__name__", "")
+    if name in ("zero_", "_foreach_zero_"):
+        for one in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
+            if isinstance(one, Part):
+                one._parts.executor.discard(one._parts.name, one)
     if name == "_foreach_norm":
         return _norms(args[0], *args[1:], **kwargs)
     if name in ("linalg_vector_norm", "linalg_norm", "norm") and isinstance(args[0], Part):

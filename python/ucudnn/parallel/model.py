@@ -1,7 +1,10 @@
 """A model that runs by a plan: `apply`."""
+import argparse
 import copy
 import functools
+import itertools
 import socket
+import types
 
 import torch
 import torch.distributed as dist
@@ -12,6 +15,7 @@ from . import boxes as b
 from . import optimizers
 from . import schedule as schedules
 from .agreement import Agreement, differing
+from .dropout import seed_of
 from .errors import NotSupported
 from .executor import Executor, refuse_call
 from .gradients import Part, Parts, mark
@@ -21,6 +25,8 @@ from .passes import between
 from .refusals import check
 from .tracing import describe
 from .transport import Transport
+
+_APPLIED = itertools.count()  # numbers of the models that this process divides
 
 
 class Parallel:
@@ -67,7 +73,8 @@ class Parallel:
         return loss.detach()
 
     def state_dict(self, *arguments, **named):
-        raise NotSupported("state_dict: a rank has parts of parameters; parallel.state_dict(model, optimizer) has their boxes")
+        raise NotSupported("state_dict: a rank has parts of parameters; parallel.state_dict(model, optimizer) has their boxes, and "
+                           "averages of models walk parameters() and buffers(), as torch.optim.swa_utils.AveragedModel does")
 
     def load_state_dict(self, *arguments, **named):
         raise NotSupported(
@@ -93,7 +100,7 @@ class Parallel:
         memo[id(self)] = other
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
         executor = other.__dict__["_ucudnn"]
-        executor.applied = executor.applied.of(other)
+        executor.applied = executor.applied.of(self, other)
         watch_gradients(other)
         return other
 
@@ -120,39 +127,107 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-class Applied:
-    """What `apply` found in a model: its parameters, and the plain attributes of its modules, which its description has read.
-    Executor reads some others at each call."""
-    NOT_COMPARED = "training", "momentum"
+# Attributes that every module has, and what the executor reads from a module at each call.
+_NOT_COMPARED = frozenset(vars(torch.nn.Module())) | {"momentum", "_ucudnn"}
+_PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
+_MOST = 3000  # elements of an attribute that are compared at each call
+_UNSEEN = "not compared"
 
-    def __init__(self, model):
+
+def _seen(value, depth=8, left=None):
+    """Returns what is compared of an attribute: plain values, numbers of small tensors, functions, and containers of these with up
+    to _MOST elements (`left` has how many more). Large tensors, and those of other devices, are compared by their place and by
+    the counter of writes."""
+    if isinstance(value, _PLAIN):
+        return value if value == value else "nan"
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "cpu" and value.layout == torch.strided and value.numel() <= _MOST:
+            flat = value.detach().as_subclass(torch.Tensor).resolve_conj().reshape(-1)
+            return value.dtype, tuple(value.shape), flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
+        return id(value), None if value.is_inference() else value._version
+    if isinstance(value, (types.SimpleNamespace, argparse.Namespace)):
+        value = vars(value)
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        left = left or [_MOST]
+        left[0] -= len(value)
+        if not depth or left[0] < 0:
+            return _UNSEEN
+        kind = frozenset if isinstance(value, (set, frozenset)) else tuple
+        return kind(_seen(one, depth - 1, left) for one in (value.items() if isinstance(value, dict) else value))
+    if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+        return value.tobytes()
+    return value if callable(value) and not isinstance(value, torch.nn.Module) else _UNSEEN
+
+
+def _told(value):
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class Applied:
+    """What `apply` found in a model: its parameters, and the attributes of its modules, which its description has read. Executor
+    reads some others at each call."""
+
+    def __init__(self, model, network):
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         self.shapes = {name: one.shape for name, one in self.parameters.items()}
-        self.modules = {name: (type(module), {key: value for key, value in vars(module).items() if self._is_plain(key, value)})
+        self.has_own_momentum = {node.module for node in network.nodes if node.call.get("has_own_momentum")}
+        self.modules = {name: (type(module), set(vars(module)), self._attributes(name, module))
                         for name, module in model.named_modules(remove_duplicate=False)}
 
-    def _is_plain(self, key, value):
-        values = value if isinstance(value, tuple) else [value]
-        return key[0] != "_" and key not in self.NOT_COMPARED and all(isinstance(one, (bool, int, float, str)) for one in values)
+    def _attributes(self, name, module):
+        """Returns {key: (value, what is compared of it, its text, whether it may change in place)}."""
+        found = {}
+        for key, value in vars(module).items():
+            seen = _seen(value)
+            if (key not in _NOT_COMPARED or key == "momentum" and name in self.has_own_momentum) and seen is not _UNSEEN:
+                is_fixed = value is seen or all(isinstance(one, _PLAIN) for one in (value if isinstance(value, tuple) else [value]))
+                found[key] = value, seen, _told(value), not is_fixed
+        return found
 
-    def of(self, model):
-        """Returns the same of a copy of the model."""
+    def of(self, model, copied):
+        """Returns the same of a copy of the model. What had been changed in the model stays changed in the copy."""
         other = copy.copy(self)
-        other.parameters = dict(model.named_parameters(remove_duplicate=False))
+        other.parameters = dict(copied.named_parameters(remove_duplicate=False))
+        found = dict(model.named_modules(remove_duplicate=False))
+        for name, module in copied.named_modules(remove_duplicate=False):
+            if name in self.modules and type(found.get(name)) is self.modules[name][0]:
+                kind, keys, attributes = self.modules[name]
+                same = {key for key, (_, seen, *_) in attributes.items() if _seen(vars(found[name]).get(key)) == seen}
+                now = self._attributes(name, module)
+                other.modules = other.modules | {name: (kind, keys, {
+                    key: now[key] if key in same and key in now else value for key, value in attributes.items()})}
         return other
 
     def change(self, model, modules):
         """Returns what was changed since, or None."""
-        for name, (kind, attributes) in self.modules.items():
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        for name, one in parameters.items():
+            if name in self.parameters and not isinstance(one, torch.nn.Parameter):
+                return f"the parameter {name} is another tensor at this call, as in torch.func.functional_call, whose parameters have no " \
+                       "rule: copy_ within torch.no_grad(), or parallel.load_state_dict, changes those of the model"
+        text = self._attribute(modules) or self._parameter(parameters)
+        return text and f"{text}: a model is changed before it is described and parallel.apply divides it"
+
+    def _attribute(self, modules):
+        for name, (kind, keys, attributes) in self.modules.items():
             found = modules.get(name)
             if type(found) is not kind:
                 return f"the module {name or 'itself'} is {type(found).__name__}, and was {kind.__name__} at parallel.apply"
-            for key, value in attributes.items():
-                now = getattr(found, key, None)
-                if now is not value and (not self._is_plain(key, now) or now != value):
-                    return f"{'.'.join(filter(None, (name, key)))} is {now!r}, and was {value!r} at parallel.apply, so that the layers " \
-                           "may compute otherwise (a counter is kept outside of the model)"
-        parameters = dict(model.named_parameters(remove_duplicate=False))
+            own = vars(found)
+            for key, (value, seen, text, is_mutable) in attributes.items():
+                now = own.get(key)
+                if now is not value or is_mutable:
+                    now_seen = _seen(now)
+                    if now_seen != seen and not (seen is None and now_seen is _UNSEEN):
+                        return f"{'.'.join(filter(None, (name, key)))} is {_told(now)}, and was {text} at parallel.apply, so that the " \
+                               "layers may compute otherwise (a counter is kept outside of the model)"
+            for key in own.keys() - keys if len(own) != len(keys) else ():  # an attribute of the module may hide one of its class
+                if key == "forward" or hasattr(kind, key) and not hasattr(Parallel, key) and not hasattr(torch.nn.Module, key):
+                    return f"{'.'.join(filter(None, (name, key)))} is {_told(own[key])}, and was that of {kind.__name__} at parallel.apply"
+        return None
+
+    def _parameter(self, parameters):
         for name in (*self.parameters, *parameters):
             if parameters.get(name) is not self.parameters.get(name):
                 return f"the parameter {name} was {'removed' if name not in parameters else 'replaced or added'} after parallel.apply"
@@ -179,13 +254,13 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     transport = Transport(group or dist.group.WORLD, timeout_s)
     agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else None
     summing = Transport(dist.new_group(), timeout_s)
-    seed = [torch.initial_seed()]
+    seed = [seed_of(torch.initial_seed(), next(_APPLIED))]
     dist.broadcast_object_list(seed, 0, group=group)
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")
     executor.elementwise = tuple(elementwise)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
-    executor.applied = Applied(model)
+    executor.applied = Applied(model, network)
     _refuse_parts(model)
     watch_gradients(model)
     return model
@@ -386,3 +461,4 @@ def watch_gradients(model):
 def _mark(parts, parameter):
     if parameter.grad is not None and not isinstance(parameter.grad, Part):
         parameter.grad = mark(parameter.grad, parts)
+    parts.executor.note_gradient(parts.name, parameter.grad)

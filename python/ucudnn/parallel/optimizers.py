@@ -39,6 +39,8 @@ def _before_step(optimizer, *_):
                                    f"{tuple(value.shape)}, or one that load_state_dict gave a state of one rank; "
                                    "parallel.load_state_dict(model, state, optimizer) divides it")
     adopt(optimizer)
+    for executor in {id(one.ucudnn_parts.executor): one.ucudnn_parts.executor for one in _trained(optimizer)}.values():
+        executor.note_options(optimizer)
 
 
 def adopt(optimizer):

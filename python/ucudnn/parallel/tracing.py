@@ -421,8 +421,11 @@ class Tracer:
         statistics = [value.name if isinstance(value, Named) else None for value in (a["running_mean"], a["running_var"])]
         if a["training"] != self.is_training() and statistics[0]:
             self.refuse_mode("batch_norm", a["training"])
+        module = self.model.get_submodule(self.path())
+        has_own = isinstance(module, _BatchNorm) and statistics[0] and a["momentum"] != module.momentum
         return self.add("batch_normalization", [x], self.shape_of(x), {"scale_and_shift": bool(names)}, parameters=names,
-                        eps=a["eps"], momentum=a["momentum"], statistics=statistics)
+                        eps=a["eps"], momentum=a["momentum"], statistics=statistics,
+                        **({"has_own_momentum": True} if has_own else {}))
 
     def op_layer_norm(self, base, a):
         x = self.reading(a["input"])

@@ -7,7 +7,7 @@ import parallel_ranks
 import schedules
 import torch
 import torch.nn.functional as F
-from parallel_habits import BATCH, Net, apply, made, network_of, pair, pinned, random_plan, refused, same, sgd
+from parallel_habits import BATCH, Net, apply, made, network_of, pair, pinned, random_plan, refused, same, same_buffers, sgd
 from parallel_ranks import RANK, WORLD, plan_file
 from torch import nn
 from ucudnn import parallel
@@ -176,11 +176,97 @@ def changed_models():
     average(x, y).backward()
     same(average, single, gradients=True)
     average.drop.p = 0.25
-    refused(lambda: average(x, y), parallel.NotSupported, "drop.p is 0.25, and was 0.0")
+    for one in (average, copy.deepcopy(average)):
+        refused(lambda: one(x, y), parallel.NotSupported, "drop.p is 0.25, and was 0.0")
+    values = {name: one * 1.0 for name, one in divided.named_parameters()}
+    refused(lambda: torch.func.functional_call(divided, values, (x, y)), parallel.NotSupported,
+            "the parameter conv1.weight is another tensor at this call, as in torch.func.functional_call, whose parameters have no rule")
     divided, single, x, y = pair(13, plan=rows_of_fc1())
     torch.manual_seed(RANK)
     divided.conv2.reset_parameters()
     refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in the values of conv2.weight: ")
+
+
+def parting():
+    """Ranks compare what they share at the passes 1, 2, 4, 8, ...: values, running statistics and options of optimizers."""
+    def train(model, optimizer):
+        optimizer.zero_grad()
+        model(x, y).backward()
+        optimizer.step()
+    for degrees, name in (({None: {"n": WORLD}}, "fc1.weight"), ({None: {"n": WORLD}, "fc1": {"n": WORLD // 2, "c": 2}}, "fc1.weight [")):
+        divided, _, x, y = pair(13, plan=pinned(degrees))
+        train(divided, torch.optim.SGD(divided.parameters(), 0.1 + 0.1 * (RANK == 1)))
+        for _ in range(2):
+            refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in lr of group 0 of SGD: 0.1 on rank 0, 0.2 on rank 1")
+        divided, _, x, y = pair(13, plan=pinned(degrees))
+        optimizer = sgd(divided)
+        for _ in range(2):
+            train(divided, optimizer)
+        with torch.no_grad():
+            divided.fc1.weight.add_(RANK)
+        divided(x, y)
+        refused(lambda: divided(x, y), parallel.NotSupported, f"ranks differ in the values of {name}")
+    divided, _, x, y = pair(13, plan=pinned({None: {"n": WORLD}}))
+    divided.bn1.momentum += RANK
+    refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in bn1.momentum: 0.1 on rank 0, 1.1 on rank 1")
+    divided.bn1.momentum = 0.1
+    divided(x, y)
+    divided.bn1.running_var.add_(RANK == 1)
+    refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in the values of bn1.running_var: ")
+
+
+class Inverse(nn.BatchNorm2d):
+    """Gives its momentum as TensorFlow does."""
+
+    def forward(self, x):
+        if self.training:
+            self.num_batches_tracked.add_(1)
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, 1 - self.momentum, self.eps)
+
+
+def momenta():
+    """Running statistics follow the momentum that a layer gives, which need not be its module's."""
+    torch.manual_seed(15)
+    model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), Inverse(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(216, 5)), made(15)
+    network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
+    for degrees in ({}, {"0": {"n": WORLD}, "1": {"n": WORLD}, "2": {"n": WORLD}}, {"0": {"c": 2}}):
+        divided = parallel.apply(copy.deepcopy(single), pinned(degrees, network), loss=F.cross_entropy, network=network)
+        plain = copy.deepcopy(single)
+        for momentum in (0.1, 0.3):
+            divided[2].momentum = plain[2].momentum = momentum
+            divided(x, y), plain(x)
+        same_buffers(divided, plain)
+        divided[1].momentum = 0.3
+        refused(lambda: divided(x, y), parallel.NotSupported, "1.momentum is 0.3, and was 0.1 at parallel.apply")
+        divided._ucudnn.close()
+
+
+def attributes():
+    """Tensors, containers, functions and methods of modules are compared, too, with a copy's as well."""
+    model, x, y = made(13)
+    model.alpha, model.table, model.cfg, model.ls = torch.tensor(0.5), torch.zeros(4000), {"k": [1.0]}, [None, 1.0]
+    model.pool.act, model.scale, model._gain = F.relu, None, (1, [2.0])
+    divided = apply(model, rows_of_fc1())
+    mine, whose = RANK == 1, "" if RANK == 1 else "rank 1 refuses: "
+    divided(x, y)
+    copied = copy.deepcopy(divided)
+    for one in (divided, copied):
+        for change, undo, text in (
+                (lambda: one.alpha.fill_(0.25), lambda: one.alpha.fill_(0.5), "alpha is tensor(0.2500), and was tensor(0.5000) at"),
+                (lambda: setattr(one, "alpha", torch.tensor(2.0)), lambda: setattr(one, "alpha", torch.tensor(0.5)), "alpha is tensor(2.)"),
+                (lambda: one.cfg["k"].append(2), lambda: one.cfg["k"].pop(), "cfg is {'k': [1.0, 2]}, and was {'k': [1.0]} at"),
+                (lambda: one.ls.__setitem__(0, 2.0), lambda: one.ls.__setitem__(0, None), "ls is [2.0, 1.0], and was [None, 1.0] at"),
+                (lambda: one._gain[1].clear(), lambda: one._gain[1].append(2.0), "_gain is (1, []), and was (1, [2.0]) at"),
+                (lambda: setattr(one.pool, "act", F.gelu), lambda: setattr(one.pool, "act", F.relu), "pool.act is <built-in function gelu>"),
+                (lambda: setattr(one, "scale", 2), lambda: setattr(one, "scale", object()), "scale is 2, and was None at"),
+                (lambda: setattr(one.relu, "forward", torch.tanh), lambda: delattr(one.relu, "forward"), "relu.forward is <built-in method"),
+                (lambda: one.table.add_(1), lambda: None, "table is tensor([1., 1.")):
+            change() if mine else None
+            refused(lambda: one(x, y), parallel.NotSupported, whose + text)
+            undo() if mine else None
+            if "table" not in text:
+                one.step = RANK  # hides a function of this package alone
+                one(x, y)
 
 
 def gradients_of_images():

@@ -3,6 +3,7 @@ device."""
 import contextlib
 import copy
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from parallel_ranks import RANK, WORLD, part, plan_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from ucudnn import parallel
+from ucudnn.parallel import model as model_of_parallel
 from ucudnn.parallel.tracing import describe
 
 
@@ -164,14 +166,24 @@ def accumulation():
         for optimizer in optimizers:
             optimizer.step()
     same(divided, single)
+    # Zeroing discards gradients that were not summed yet, too.
+    for zero in (lambda: optimizers[0].zero_grad(), lambda: optimizers[0].zero_grad(set_to_none=False),
+                 lambda: divided.zero_grad(set_to_none=False), lambda: [one.grad.data.zero_() for one in divided.parameters()]):
+        with divided.no_sync():
+            divided(x, y).backward()
+        zero()
+        single.zero_grad()
+        divided(x, y).backward()
+        single(x)  # updates the running statistics once more, as the divided model's first forward pass did
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+        divided.zero_grad()
+    divided, _, x, y = pair(4, plan=pinned({None: {"n": WORLD}}))
     with divided.no_sync():
         divided(x, y).backward()
-    for optimizer in optimizers:
-        optimizer.zero_grad()  # also discards gradients that were not summed yet
-    divided(x, y).backward()
-    single(x)  # updates the running statistics once more, as the divided model's first forward pass did
-    F.cross_entropy(single(x), y).backward()
-    same(divided, single, gradients=True)
+    for one in divided.parameters():
+        one.grad.mul_(0.5)
+    refused(lambda: divided(x, y), parallel.NotSupported, "the gradient of fc2.weight was written to after a pass in no_sync")
 
 
 def frozen():
@@ -536,19 +548,38 @@ def reported():
     assert [one[1] is not None for one in found] == [False, False, False, True, True, True, False, True], found
 
 
+def begin_again(seed):
+    """The next model is as the first one of a process."""
+    torch.manual_seed(seed)
+    model_of_parallel._APPLIED = itertools.count()
+
+
 def dropout():
-    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter."""
+    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter. Further models and copies have
+    other masks, the same ones if the program begins again."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
-    other = copy.deepcopy(model)
-    torch.manual_seed(99)
+    other, further, again = (copy.deepcopy(model) for _ in range(3))
+    begin_again(99)
     first = apply(model, random_plan(12, dropout=0.5), loss=F.cross_entropy)
-    torch.manual_seed(99)
+    third = apply(further, random_plan(12, dropout=0.5), loss=F.cross_entropy)
+    begin_again(99)
     random_plan.count += 1
     second = apply(other, random_plan(13, dropout=0.5), loss=F.cross_entropy)
+    fourth = apply(again, random_plan(13, dropout=0.5), loss=F.cross_entropy)
+    unused = copy.deepcopy(first) if RANK else None  # a copy of some ranks alone
+    copies = [copy.deepcopy(each) for each in (first, second, third, fourth)]
+    copies += [copy.deepcopy(each) for each in copies[:2]]
     for step in range(3):
-        losses = first(x, y).item(), second(x, y).item()
-        assert abs(losses[0] - losses[1]) < 1e-12, losses
+        losses = [each(x, y).item() for each in (first, second, third, fourth, *copies)]
+        assert all(abs(a - b) < 1e-12 for a, b in zip(losses[::2], losses[1::2])), losses
+        assert len({round(loss, 9) for loss in losses}) == 5, losses
+    assert unused is None or unused._ucudnn.step == 0
+    first.eval().drop.train()  # each pass in evaluation has a mask of its own where its dropout is in training
+    with torch.no_grad():
+        assert not torch.equal(first(x), first(x))
+        first.drop.eval()
+        assert torch.equal(first(x), first(x))
     from ucudnn.parallel.dropout import kept
     box, inner = ((0, 8), (0, 6), (0, 1), (0, 5), (0, 4)), ((3, 7), (2, 4), (0, 1), (1, 3), (2, 4))
     for per, shape in (("element", (8, 6, 5, 4)), ("channel", (8, 6, 1, 1)), ("image", (8, 1, 1, 1))):
@@ -587,7 +618,7 @@ def dropout_alone():
     for degrees in ({}, {None: {"n": WORLD}}, {"conv": {"c": 3}, "next": {"h": WORLD}, "fc": {"c": WORLD}},
                     {"conv": {"n": 2, "w": 2}, "next": {"n": 2, "c": 2}, "fc": {"n": 2, "c": 2}},
                     {"conv": {"h": WORLD}, "next": {"c": WORLD}, "fc": {"n": WORLD}, "last": {"c": 2}})[:None if WORLD > 1 else 1]:
-        torch.manual_seed(28)
+        begin_again(28)
         model, (_, x, y) = Dropping(), made(28)
         divided, found = parallel.apply(model, pinned(degrees, network), loss=F.cross_entropy, network=network), []
         for step in range(2):

@@ -66,7 +66,10 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "unnamed_mixing")
 
     def test_ChangedModelsAndGradientsOfImages_AreRefusedOnAllRanks(self):
-        self.on(3, "", "changed_models", "gradients_of_images")
+        self.on(3, "", "changed_models", "gradients_of_images", "attributes")
+
+    def test_RanksThatPart_AreRefusedOnAllRanks(self):
+        self.on(4, "", "parting", "momenta")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
         self.on(3, "", "unusual_losses", "means", "unlike_types", "unlike_graphs")
