@@ -577,9 +577,8 @@ class Run:
                 summed = scheduled.needs[0][self.rank][b.C]
             call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module=module,
                         seed=executor.seed, step=executor.step, place=executor.places[name], summed=summed,
-                        with_bias=not scheduled.partial, images=self.images, may_overwrite=name in self.plan.overwriting)
-            if any(x is None for x in inputs):
-                call.empty = torch.empty(0, dtype=self.types[name], device=executor.device)
+                        with_bias=not scheduled.partial, images=self.images, may_overwrite=name in self.plan.overwriting,
+                        like=(self.types[name], executor.device))
             if name in executor.checkpointed and self.is_recording:
                 y = checkpoint(_checkpointed, call, *inputs, use_reentrant=False)
             else:

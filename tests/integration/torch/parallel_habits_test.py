@@ -60,7 +60,10 @@ class Corners(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_corners.py"))
 
     def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
-        self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
+        self.on(3, "", "frozen_before", "early_optimizer", "mixing")
+
+    def test_PartsThatReadNothing_ArePaddingOrABias(self):
+        self.on(3, "", "in_padding", "nothing_read")
 
     def test_Optimizers_AreComparedBeforeTheirFirstStep(self):
         self.on(3, "", "unnamed_mixing")
