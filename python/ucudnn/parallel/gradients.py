@@ -127,7 +127,8 @@ def _norms(gradients, order=2.0, dtype=None):
         number = norms[-1].double().cpu()
         counts = isinstance(gradient, Part) and gradient._parts.shard.is_first
         own.append((number if order == float("inf") else number ** order) if counts else torch.zeros((), dtype=torch.float64))
-    meet = parts.meeting("norms of gradients")
+    names = [gradient._parts.name for gradient in gradients if isinstance(gradient, Part)]
+    meet = parts.meeting(f"norms of the gradients of {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
     told = meet.bring(torch.stack(own).to(gradients[0].device), _greatest if order == float("inf") else _added)
     total = told if order == float("inf") else told ** (1.0 / order)
     return [whole.to(norm.dtype) if isinstance(gradient, Part) else norm

@@ -240,6 +240,32 @@ def clipping():
         raise AssertionError("no refusal")
 
 
+def clip_one(parameter):
+    torch.nn.utils.clip_grad_norm_([parameter], 0.5)
+
+
+def hooks():
+    """Hooks of parameters may take norms, and torch.autograd.grad the gradients of some parameters, also of those that a rank has
+    nothing of."""
+    for degrees in ({"conv1": {"h": 2}}, {"conv1": {"n": 2}, "fc1": {"c": 2}, "fc2": {"c": WORLD}}):
+        model, x, y = made(35)
+        single, divided = copy.deepcopy(model), apply(model, pinned(degrees), timeout_s=20)
+        told = []
+        for one in (divided, single):
+            loss = one(x, y) if one is divided else F.cross_entropy(one(x), y)
+            gradients = torch.autograd.grad(loss, [one.fc2.weight, one.bn1.bias], retain_graph=True)
+            told.append([gradient.norm().item() for gradient in gradients])
+            loss.backward(inputs=[one.fc2.bias], retain_graph=True)
+            told[-1].append(one.fc2.bias.grad.norm().item())
+            for parameter in one.parameters():
+                parameter.register_hook(lambda gradient: gradient / (gradient.norm() + 1e-3))
+                parameter.register_post_accumulate_grad_hook(clip_one)
+            loss.backward()
+        assert all(abs(a - b) < 1e-12 for a, b in zip(*told)), told
+        same(divided, single, gradients=True)
+        divided._ucudnn.close()
+
+
 def clip_by_hand(gradients, limit):
     total = sum(gradient.data.norm(2).item()**2 for gradient in gradients)**0.5
     for gradient in gradients:
