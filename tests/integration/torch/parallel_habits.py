@@ -233,9 +233,9 @@ def clipping():
                 assert abs(found.item() - wanted.item()) < 1e-12 * wanted.item(), (order, found, wanted)
                 same(divided, single, gradients=True)
     try:
-        divided.fc1.weight.grad.max()
+        divided.fc1.weight.grad.max(1)
     except parallel.NotSupported as error:
-        assert "max of a gradient of which this rank has a part" in str(error)
+        assert "max with more arguments than a type, of a gradient of which this rank has a part" in str(error)
     else:
         raise AssertionError("no refusal")
 
@@ -295,10 +295,10 @@ def idioms():
             lambda g: g.sum() if g.numel() in (6, 45) else copy.deepcopy(g).norm(3.0),
             lambda g: torch.where(g > 0, g, -g).t().norm(float("inf")) if g.ndim == 2 else g.abs().norm(float("inf")))])
         if model is divided:
-            for function in (lambda g: (g**2).sum(), lambda g: g.abs().max(), lambda g: torch.cat([g.flatten(), g.flatten()]),
-                             lambda g: g.isfinite().all(), lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
+            for function in (lambda g: (g**2).sum(0), lambda g: g.std(), lambda g: torch.cat([g.flatten(), g.flatten()]),
+                             lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
                 for one in gradients[-4:-2]:
-                    refused(lambda: function(one), parallel.NotSupported, " of a gradient of which this rank has a part: ")
+                    refused(lambda: function(one), parallel.NotSupported, "of a gradient of which this rank has a part: ")
     assert all(abs(a - b) <= 1e-6 * abs(b) + 1e-12 for a, b in zip(*told)), told
     divided(x, y).backward()
     outside = torch.full((4, ), 3.0)
@@ -308,6 +308,24 @@ def idioms():
     assert all(abs(each - 36) < 1e-9 for each in told[2:]), told[2:]
     divided.fc1.bias.grad = torch.zeros_like(divided.fc1.bias)
     refused(optimizers[0].step, parallel.NotSupported, "the gradient of fc1.bias was replaced by a tensor that was not computed")
+
+
+def reductions():
+    """Reductions over all elements are those of the whole gradients, on all ranks, and see a number of one rank that is not finite."""
+    divided, single, x, y = pair(6, plan=pinned({"conv1": {"c": 2}, "conv2": {"n": 2}, "fc1": {"c": WORLD}}))
+    divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
+    for is_finite in (True, False):
+        if not is_finite:
+            single.fc1.bias.grad[0] = float("nan")
+            if RANK == 0:
+                plain(divided.fc1.bias.grad)[0] = float("nan")
+        told = [[function(one.grad) for one in model.parameters() for function in (
+            lambda g: g.isnan().any(), lambda g: torch.isfinite(g).all(), lambda g: (g.abs() > 1e-9).sum(), lambda g: g.max(),
+            lambda g: (g.abs() > 1e-9).count_nonzero(), lambda g: g.float().amin(), lambda g: g.abs().mean(), lambda g: torch.min(g),
+            lambda g: (g**2).sum(dtype=torch.float32))] for model in (divided, single)]
+        for found, wanted in zip(*told):
+            assert type(found) is torch.Tensor and (found.dtype, found.shape) == (wanted.dtype, wanted.shape), (found, wanted)
+            assert torch.allclose(found.double(), wanted.double(), 1e-6, 1e-12, equal_nan=True), (found, wanted)
 
 
 def scaler():

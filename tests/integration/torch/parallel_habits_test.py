@@ -27,7 +27,7 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "frozen", "frozen_counts")
 
     def test_NormsAndScalers_AreThoseOfTheWholeModel(self):
-        self.on(3, "", "clipping", "hooks", "idioms", "scaler", "overflow", "autocast")
+        self.on(3, "", "clipping", "hooks", "idioms", "reductions", "scaler", "overflow", "autocast")
 
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
