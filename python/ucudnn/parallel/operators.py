@@ -231,7 +231,7 @@ def _activation(call):
     function = activation_of(call.node)
     if call.overwritten(x):
         function = IN_PLACE.get(function, function)
-    return function(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
+    return function(*call.node.call.get("before", ()), x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
 
 
 @rule("scale")
@@ -367,4 +367,4 @@ def _opaque(call):
         y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
         return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
-    return getattr(torch.ops.aten, function)(x, *told["arguments"])
+    return getattr(torch.ops.aten, function)(x, *call.parameters, *told["arguments"])

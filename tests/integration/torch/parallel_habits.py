@@ -919,6 +919,52 @@ def spelled():
                 parallel.NotSupported, "twice@1: its ranks have the channels {0: (0, 6), 1: (0, 6), 2: (0, 6)}, those of twice")
 
 
+class Functions(nn.Module):
+    """A network of functions of one number, also with a parameter that all channels share, and of reordered dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.slope, self.slopes, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.PReLU(), nn.PReLU(6), nn.Linear(6, 5)
+        self.gate, self.shift = nn.Parameter(torch.tensor([0.5])), nn.Parameter(torch.tensor([[[0.25]]]))
+        self.register_buffer("unit", torch.tensor(3.0))
+        nn.init.uniform_(self.slopes.weight)
+
+    def forward(self, x):
+        y = self.slope(self.conv(x))
+        y = y + self.gate * torch.erf(self.slopes(y.clip(-1, 1)))
+        y = torch.nan_to_num(2**y).atan() / self.unit - self.shift
+        y = F.threshold(y, -0.05, 0.5).swapaxes(1, 3).movedim((1, 3), (3, 2)).movedim(1, -1).swapaxes(2, 3)
+        return self.last(y.mean((2, 3)).unflatten(1, (6, 1, 1)).flatten(1).log1p())
+
+
+def functions():
+    """Functions of one number are those of one device in every partition, and parameters that all channels share are summed over all
+    parts."""
+    torch.manual_seed(36)
+    model, (_, x, y) = Functions(), made(36)
+    network = describe(model, (3, 8, 8))
+    opaque = [node.name for node in network.nodes if node.op == "opaque"]
+    assert opaque == ["slope", "slopes", "mul", "div", "sub"], opaque
+    for degrees in ({"n": WORLD}, {"c": WORLD}, {"h": WORLD}, {"n": 2}):
+        single = copy.deepcopy(model)
+        whole = {"h": degrees.get("h", 1), "n": degrees.get("n", 1), "w": degrees.get("c", 1)}
+        plan = pinned({None: degrees, "mean": {"n": 2}, "last": {"r": 2}} | dict.fromkeys(opaque, whole), network)
+        divided = parallel.apply(copy.deepcopy(model), plan, loss=F.cross_entropy, network=network)
+        found, wanted = divided(x, y), F.cross_entropy(single(x), y)
+        assert abs(found.item() - wanted.item()) <= 1e-12, (degrees, found, wanted)
+        found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        assert parallel.report(divided).difference() == 0, degrees
+        folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent / "functions"
+        parallel.save(divided, folder)
+        with torch.no_grad():
+            divided.gate.zero_(), divided.unit.zero_()
+        parallel.load(divided, folder)
+        whole = parallel.whole_state_dict(divided)["model"]
+        assert all(torch.equal(whole[name], value) for name, value in single.state_dict().items()), degrees
+        divided._ucudnn.close()
+
+
 def losses():
     """A loss that is a node of the network works behind any layer with divided classes. A loss without a node works behind any
     layer if it is logistic; a cross-entropy then needs a layer for which the plan has statistics."""

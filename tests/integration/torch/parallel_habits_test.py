@@ -33,7 +33,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
 
     def test_Norms_AreThoseOfOneDevice(self):
-        self.on(3, "", "norms", "local_batch_norm", "spelled")
+        self.on(3, "", "norms", "local_batch_norm", "spelled", "functions")
 
     def test_Losses_AreThoseOfOneDevice(self):
         self.on(3, "", "losses")
