@@ -438,7 +438,8 @@ class Run:
         self.types = executor.types(executor.floating(images))
         self.token = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
         values = dict(executor.parameters)
-        if trained := [name for name, one in values.items() if self.is_recording and executor.transport.world > 1 and one.requires_grad]:
+        is_apart = self.is_recording and executor.transport.world > 1
+        if trained := [name for name, one in values.items() if is_apart and one.requires_grad]:
             self.token, *leaves = Leaves.apply(self.token, *[values[name] for name in trained])
             values.update(zip(trained, leaves))
         self.parameters = Pass(executor, self.is_recording, values)
@@ -732,7 +733,7 @@ class Leaves(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, token, *gradients):
-        return token, *[torch.zeros(shape, dtype=dtype, device=device) if gradient is None else gradient
+        return token, *[torch.zeros(shape, dtype=dtype, device=device) if gradient is None and not shape.numel() else gradient
                         for gradient, (shape, dtype, device) in zip(gradients, ctx.likes)]
 
 

@@ -139,11 +139,11 @@ def _norms(gradients, order=2.0, dtype=None):
 
 
 def _reduced(function, gradient, *args, dtype=None, **kwargs):
-    """Returns a reduction over all elements of the whole parameter's gradient, or of what was computed from it element by element."""
+    """Returns a reduction over all elements of the whole gradient, or of what was computed from it element by element."""
     name, parts, plain = function.__name__, gradient._parts, gradient.as_subclass(torch.Tensor)
     if args or any(value not in (None, (), False) for value in kwargs.values()):
-        raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all elements "
-                           "has a rule")
+        raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all "
+                           "elements has a rule")
     told = {} if dtype is None else {"dtype": dtype}
     if parts.shard.is_whole:
         return function(plain, **told)
@@ -181,5 +181,5 @@ def _least(stacked):
 
 
 # Reductions over all elements, by how the parts' numbers are merged.
-_REDUCTIONS = {"sum": _added, "mean": _added, "count_nonzero": _added, "max": _greatest, "amax": _greatest, "any": _greatest, "min": _least,
-               "amin": _least, "all": _least}
+_REDUCTIONS = {"sum": _added, "mean": _added, "count_nonzero": _added, "max": _greatest, "amax": _greatest, "any": _greatest,
+               "min": _least, "amin": _least, "all": _least}

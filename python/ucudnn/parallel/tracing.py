@@ -473,7 +473,7 @@ class Tracer:
         return self.add("lrn", [self.standard(refs[0], "normalization")], self.shape_of(refs[0]), members)
 
     def is_function_of_one_number(self, base):
-        """Returns whether torch's operator gives its result element by element, of one tensor, of its type, without random numbers."""
+        """Returns whether torch's operator gives each element from one of one tensor, in its type, without random numbers."""
         target, x, y = self.fx.target, self.fx.args[0] if self.fx.args else None, self.fx.meta.get("val")
         target = getattr(getattr(torch.ops.aten, base, None), target._overloadname, target)  # one that writes into x has no tags
         return torch.Tag.pointwise in target.tags and torch.Tag.nondeterministic_seeded not in target.tags and \
@@ -616,7 +616,8 @@ class Tracer:
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
             if extent != (self.extent(x, "c") if axis == "c" else 1):
-                self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected, or one number")
+                self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected, or "
+                            "one number")
         members = {"scale": base in ("mul", "div"), "shift": base in ("add", "sub")}
         return self.add("scale", [x], self.shape_of(x), members, base, parameters=[name], **function)
 
@@ -683,7 +684,7 @@ class Tracer:
     def op_softmax(self, base, a):
         x = self.reading(a["self"])
         if x.layout[a["dim"] % len(x.layout)] != "c":
-            self.refuse(f"a softmax over {x.layout[a['dim'] % len(x.layout)]} of dimensions {x.layout}: over c, the channels, is expected")
+            self.refuse(f"a softmax over dimension {a['dim']} of {x.layout}: over c, the channels, is expected")
         return self.add("softmax", [x], self.shape_of(x))
 
     op__softmax = op_softmax
@@ -691,7 +692,7 @@ class Tracer:
     def op_log_softmax(self, base, a):
         x = self.reading(a["self"])
         if x.layout[a["dim"] % len(x.layout)] != "c":
-            self.refuse(f"a softmax over {x.layout[a['dim'] % len(x.layout)]} of dimensions {x.layout}: over c, the channels, is expected")
+            self.refuse(f"a softmax over dimension {a['dim']} of {x.layout}: over c, the channels, is expected")
         shape = self.shape_of(x)
         members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])} | SEPARATE_POSITIONS
         return self.add("opaque", [x], shape, members, base, function="log_softmax", arguments=[1])
@@ -767,7 +768,8 @@ class Tracer:
         x, ends = self.reading(a["self"]), [a["source"], a["destination"]]
         sources, places = ([dim % len(x.layout) for dim in ([end] if isinstance(end, int) else end)] for end in ends)
         moved, rest = dict(zip(places, sources)), iter(dim for dim in range(len(x.layout)) if dim not in sources)
-        return Ref(x.node, "".join(x.layout[moved[place] if place in moved else next(rest)] for place in range(len(x.layout))), x.storage)
+        layout = [x.layout[moved[place] if place in moved else next(rest)] for place in range(len(x.layout))]
+        return Ref(x.node, "".join(layout), x.storage)
 
     op_moveaxis = op_movedim
 
