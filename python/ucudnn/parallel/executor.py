@@ -10,6 +10,7 @@ import zlib
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
@@ -503,9 +504,12 @@ class Run:
         self.training = self.model.training
         self.types = executor.types(executor.floating(images))
         self.token = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
-        if elsewhere := [p for p in executor.parameters.values() if self.is_recording and p.requires_grad and p.numel() == 0]:
-            self.token = Elsewhere.apply(self.token, *elsewhere)
-        self.parameters = Pass(executor, self.is_recording)
+        values = dict(executor.parameters)
+        is_apart = self.is_recording and executor.transport.world > 1
+        if trained := [name for name, one in values.items() if is_apart and one.requires_grad]:
+            self.token, *leaves = Leaves.apply(self.token, *[values[name] for name in trained])
+            values.update(zip(trained, leaves))
+        self.parameters = Pass(executor, self.is_recording, values)
         self.values, self.arrived, self.flights = {}, {}, {}
         self.images = self.numbers = self.in_passes = None
         self.load(images)
@@ -519,8 +523,7 @@ class Run:
         other.values, other.arrived, other.flights = {}, {}, {}
         other.ledger = PassLedger(self.executor.ledger)
         other.token = other.root = torch.zeros((), device=self.executor.device, requires_grad=self.is_recording)
-        other.parameters = Pass(self.executor, False)
-        other.parameters.values.update(parameters)
+        other.parameters = Pass(self.executor, False, self.executor.parameters | parameters)
         return other
 
     def load(self, images):
@@ -644,9 +647,8 @@ class Run:
                 summed = scheduled.needs[0][self.rank][b.C]
             call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module=module,
                         seed=executor.seed, step=executor.step, place=executor.places[name], summed=summed,
-                        with_bias=not scheduled.partial, images=self.images, may_overwrite=name in self.plan.overwriting)
-            if any(x is None for x in inputs):
-                call.empty = torch.empty(0, dtype=self.types[name], device=executor.device)
+                        with_bias=not scheduled.partial, images=self.images, may_overwrite=name in self.plan.overwriting,
+                        like=(self.types[name], executor.device))
             if name in executor.checkpointed and self.is_recording:
                 y = checkpoint(_checkpointed, call, *inputs, use_reentrant=False)
             else:
@@ -785,18 +787,22 @@ class Run:
         return number
 
 
-class Elsewhere(torch.autograd.Function):
-    """Stands for parameters of other ranks. Every rank has gradients of all parameters, which are empty for these, so
-    that all ranks make the same calls."""
+class Leaves(torch.autograd.Function):
+    """Stands between the trained parameters and all of their uses. Its backward pass comes behind all messages of a pass, and
+    gives every rank the gradients of all parameters at once and in one order, empty ones for parameters of other ranks. So
+    hooks of parameters, and torch.autograd.grad of some of them, make the same calls on all ranks."""
 
     @staticmethod
     def forward(ctx, token, *parameters):
         ctx.likes = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
-        return token.clone()
+        ctx.set_materialize_grads(False)
+        return token.clone(), *[parameter.view_as(parameter) for parameter in parameters]
 
     @staticmethod
-    def backward(ctx, token):
-        return token, *[torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.likes]
+    @once_differentiable
+    def backward(ctx, token, *gradients):
+        return token, *[torch.zeros(shape, dtype=dtype, device=device) if gradient is None and not shape.numel() else gradient
+                        for gradient, (shape, dtype, device) in zip(gradients, ctx.likes)]
 
 
 def _checkpointed(call, *inputs):

@@ -1,7 +1,8 @@
 """Gradients of parts. If a rank has a part of a parameter, the gradient is a Part, and so is what is computed from it element by
-element. Norms of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every
+element. Norms, and reductions over all elements, of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every
 rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
 import functools
+import math
 
 import torch
 
@@ -11,7 +12,7 @@ from .moves import Meeting
 # Functions whose result has an element for each element of the Part, beside those that torch tags as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
-    "greater greater_equal half int less less_equal long moveaxis movedim multiply negative not_equal ones_like permute "
+    "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal ones_like permute "
     "pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
     "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())
 _OPERATORS = frozenset("abs add and eq floordiv ge gt invert le lshift lt mod mul ne neg or pos pow rshift sub truediv xor".split())
@@ -64,6 +65,8 @@ def _by_rule(function, args, kwargs):
         return _norms(args[0], *args[1:], **kwargs)
     if name in ("linalg_vector_norm", "linalg_norm", "norm") and isinstance(args[0], Part):
         return _norm(name, *args, **kwargs)
+    if name in _REDUCTIONS and args and isinstance(args[0], Part):
+        return _reduced(function, *args, **kwargs)
     if name == "_amp_foreach_non_finite_check_and_unscale_":
         function(*args, **kwargs)
         _any_of_all(args[1], args[0])
@@ -75,7 +78,7 @@ def _by_rule(function, args, kwargs):
         return _marked(function(*args, **kwargs), [*args, *kwargs.values()])
     raise NotSupported(
         f"{name} of a gradient of which this rank has a part: functions of single elements, norms, "
-        "torch.nn.utils.clip_grad_norm_ and GradScaler have rules; grad.as_subclass(torch.Tensor) is this rank's part alone")
+        "sums and the like over all elements, torch.nn.utils.clip_grad_norm_ and GradScaler have rules; grad.as_subclass(torch.Tensor) is this rank's part alone")
 
 
 def mark(gradient, parts):
@@ -131,11 +134,36 @@ def _norms(gradients, order=2.0, dtype=None):
         number = norms[-1].double().cpu()
         counts = isinstance(gradient, Part) and gradient._parts.shard.is_first
         own.append((number if order == float("inf") else number ** order) if counts else torch.zeros((), dtype=torch.float64))
-    meet = parts.meeting("norms of gradients")
+    names = [gradient._parts.name for gradient in gradients if isinstance(gradient, Part)]
+    meet = parts.meeting(f"norms of the gradients of {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
     told = meet.bring(torch.stack(own).to(gradients[0].device), _greatest if order == float("inf") else _added)
     total = told if order == float("inf") else told ** (1.0 / order)
     return [whole.to(norm.dtype) if isinstance(gradient, Part) else norm
             for whole, norm, gradient in zip(total.unbind(), norms, gradients)]
+
+
+def _reduced(function, gradient, *args, dtype=None, **kwargs):
+    """Returns a reduction over all elements of the whole gradient, or of what was computed from it element by element."""
+    name, parts, plain = function.__name__, gradient._parts, gradient.as_subclass(torch.Tensor)
+    if args or any(value not in (None, (), False) for value in kwargs.values()):
+        raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all "
+                           "elements has a rule")
+    told = {} if dtype is None else {"dtype": dtype}
+    if parts.shard.is_whole:
+        return function(plain, **told)
+    like = plain.dtype if name in ("max", "amax", "min", "amin") else function(plain.new_empty(0), **told).dtype
+    wide = torch.float64 if like.is_floating_point else torch.int64
+    if parts.shard.is_first and plain.numel():
+        own = plain.sum(dtype=wide) if name in ("sum", "mean") else function(plain).to(wide)
+    else:
+        lowest, highest = (-math.inf, math.inf) if like.is_floating_point else (torch.iinfo(wide).min, torch.iinfo(wide).max)
+        own = plain.new_full((), {_added: 0, _greatest: lowest, _least: highest}[_REDUCTIONS[name]], dtype=wide)
+    count = torch.full_like(own, plain.numel() if parts.shard.is_first else 0)
+    meet = parts.meeting(f"{name} of the gradient of {parts.name}")
+    if name == "mean":
+        total, count = meet.bring(torch.stack([own, count]), _added)
+        return (total / count).to(like)
+    return meet.bring(own, _REDUCTIONS[name]).to(like)
 
 
 def _any_of_all(found, gradients):
@@ -150,3 +178,12 @@ def _added(stacked):
 
 def _greatest(stacked):
     return stacked.amax(0)
+
+
+def _least(stacked):
+    return stacked.amin(0)
+
+
+# Reductions over all elements, by how the parts' numbers are merged.
+_REDUCTIONS = {"sum": _added, "mean": _added, "count_nonzero": _added, "max": _greatest, "amax": _greatest, "any": _greatest,
+               "min": _least, "amin": _least, "all": _least}

@@ -29,7 +29,7 @@ class Call:
     summed: tuple | None = None  # input channels that a part of a reduction sums over
     with_bias: bool = True
     images: list | None = None  # in a pass: the images of the batch that these are
-    empty: object = None  # if nothing is read: a tensor without elements, of the output's type and device
+    like: tuple | None = None  # (type, device) of the output, for a part that reads nothing
     may_overwrite: bool = False  # nothing else reads the first input, so the output may take its place
 
     @property
@@ -52,6 +52,11 @@ class Call:
         base = self.bases[place]
         x = self.inputs[place]
         return (x if box == base else cut(x, box, base, b.axes_of(x.ndim - 2))), box
+
+    def zeros(self, shape):
+        """Returns what a part is computed from that reads nothing but padding or gaps."""
+        dtype, device = self.like
+        return torch.zeros(shape, dtype=dtype, device=device)
 
     def spatial(self):
         return self.axes[2:]
@@ -88,8 +93,12 @@ def _across(parameter, rank):
 def _under_windows(call, windows, outside=0.0, limits=(math.inf,) * 3):
     """Returns (the tensor over which windows slide, the padding that torch's function adds on both sides of each spatial
     axis). The tensor is padded with `outside` itself where the sides differ or an axis has more than its limit. An axis
-    is read whole where its elements behind the last window are too few for another one."""
+    is read whole where its elements behind the last window are too few for another one. Windows over padding alone slide
+    over zeros."""
     read = call.needed()
+    if not b.elements(read):
+        under = {axis: b.read_under(call.box[axis], windows[axis - b.D]) for axis in call.spatial()}
+        return call.zeros(shape_of([under.get(axis, interval) for axis, interval in enumerate(read)], call.axes)), 0
     box, base, pads = list(read), call.bases[0], []
     for axis in call.spatial():
         begin, end = b.read_under(call.box[axis], windows[axis - b.D])
@@ -146,13 +155,13 @@ def _transposed(call):
     function = F.conv_transpose3d if rank == 3 else F.conv_transpose2d
     groups = call.node.members.get("groups", 1)
     first, last = b.groups_of(call.box[b.C], call.node.members["filters"], groups)
-    y = function(x, weight, None, stride, 0, 0, last - first, dilation)
     pads = []  # negative ones cut off rows
     for axis in call.spatial():
         extent, step, pad, _ = windows[axis - b.D]
         begin, end = read[axis][0] * step - pad, (read[axis][1] - 1) * step - pad + extent
         pads.append((begin - call.box[axis][0], call.box[axis][1] - end))
-    if any(extent for pair in pads for extent in pair):
+    y = call.zeros(shape_of(call.box, call.axes)) if x is None else function(x, weight, None, stride, 0, 0, last - first, dilation)
+    if x is not None and any(extent for pair in pads for extent in pair):
         y = F.pad(y, _flat(pads))
     return y + _across(bias[0], rank) if bias and call.with_bias else y
 
@@ -222,7 +231,7 @@ def _activation(call):
     function = activation_of(call.node)
     if call.overwritten(x):
         function = IN_PLACE.get(function, function)
-    return function(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
+    return function(*call.node.call.get("before", ()), x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
 
 
 @rule("scale")
@@ -332,7 +341,7 @@ def _upsampling(call):
 def _padding(call):
     x, read = call.read()
     if x is None:
-        return call.empty.new_zeros(shape_of(call.box, call.axes))
+        return call.zeros(shape_of(call.box, call.axes))
     before = [call.node.members.get("channels_before", 0), *b.spatial(call.node.members, "before", 0, call.rank)]
     pads = []
     for axis in call.axes[1:]:
@@ -358,4 +367,4 @@ def _opaque(call):
         y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])
         return y.permute([(*dims, *rest).index(dim) for dim in range(x.ndim)])
-    return getattr(torch.ops.aten, function)(x, *told["arguments"])
+    return getattr(torch.ops.aten, function)(x, *call.parameters, *told["arguments"])

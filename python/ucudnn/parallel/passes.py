@@ -122,7 +122,8 @@ class PassesRun:
         run = self.run
         if not run.is_recording:
             return self.number
-        keys = [*self.sources, *self.inner]
+        # A parameter without a gradient was updated by its passes, and is read no more.
+        keys = [*self.sources, *[key for key in self.inner if self.gradients[key] is not None]]
         inputs = [run.values[key][0] if key in self.sources else self.outer[key] for key in keys]
         run.token, number = Deferred.apply(run.token, self.number, [self.gradients[key] for key in keys],
                                            self.executor.pass_scale, *inputs)

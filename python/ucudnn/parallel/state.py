@@ -272,7 +272,8 @@ def whole_state_dict(model, optimizer=None):
     reads. All ranks call it."""
     def gathered(values):
         own = {key: (value.shard.ranges, value.as_subclass(torch.Tensor).cpu()) if isinstance(value, Piece) else value
-               for key, value in values.items() if not isinstance(value, Piece) or value.shard.is_first and value.shard.ranges}
+               for key, value in values.items()
+               if not isinstance(value, Piece) or value.shard.is_first and value.shard.ranges is not None}
         shapes = {key: value.shard.shape for key, value in values.items() if isinstance(value, Piece)}
         answers = [None] * dist.get_world_size()
         dist.all_gather_object(answers, own)

@@ -123,18 +123,17 @@ class _Job:
 
 
 class Pass:
-    """The parameters of one forward pass, by name, as layers read them."""
+    """The parameters of one forward pass, by name, as layers read them: `values`, or what sums make of these."""
 
-    def __init__(self, executor, is_recording):
-        self.executor, self.states = executor, {}
-        self.values = dict(executor.parameters)
+    def __init__(self, executor, is_recording, values):
+        self.executor, self.states, self.values = executor, {}, values
         if not is_recording:
             return
         for summed in executor.sums:
             names = [name for name in summed.names if executor.parameters[name].requires_grad]
             if names:
                 state = {"summed": summed, "names": names, "is_synchronous": executor.is_synchronous, "jobs": []}
-                state["ended"] = Ended.apply(state, executor, *[executor.parameters[name] for name in names])
+                state["ended"] = Ended.apply(state, executor, *[values[name] for name in names])
                 for name in names:
                     self.states[name] = state
 

@@ -300,8 +300,8 @@ class Tracer:
         first = next((value for value in values.values() if isinstance(value, (Ref, Named, Mask))), None)
         if base == "cat":
             first = values["tensors"][0]
-        rule = getattr(self, f"op_{base}",
-                       None) or (self.activation if base in ACTIVATIONS or base in OTHER_ACTIVATIONS else None)
+        rule = getattr(self, f"op_{base}", None) or (self.activation if base in ACTIVATIONS or base in OTHER_ACTIVATIONS or
+                                                     self.is_function_of_one_number(base) else None)
         if base not in (full, "detach") and isinstance(first, Named):
             if base == "add" and first.name.rpartition(".")[2] == "num_batches_tracked":
                 return first
@@ -354,7 +354,7 @@ class Tracer:
     def standard(self, ref, op):
         ref = self.reading(ref)
         if ref.layout not in ("nchw", "ncdhw"):
-            self.refuse(f"{op} of dimensions in the order {ref.layout}")
+            self.refuse(f"{op} of dimensions in the order {ref.layout}: nchw or ncdhw is expected")
         return ref
 
     def spatial(self, value, ref, neutral=None):
@@ -475,6 +475,14 @@ class Tracer:
         members = {"size": module.size, "alpha": module.alpha, "beta": module.beta, "k": module.k}
         return self.add("lrn", [self.standard(refs[0], "normalization")], self.shape_of(refs[0]), members)
 
+    def is_function_of_one_number(self, base):
+        """Returns whether torch's operator gives each element from one of one tensor, in its type, without random numbers."""
+        target, x, y = self.fx.target, self.fx.args[0] if self.fx.args else None, self.fx.meta.get("val")
+        target = getattr(getattr(torch.ops.aten, base, None), target._overloadname, target)  # one that writes into x has no tags
+        return torch.Tag.pointwise in target.tags and torch.Tag.nondeterministic_seeded not in target.tags and \
+            sum("Tensor" in str(argument.type) for argument in target._schema.arguments) == 1 and \
+            isinstance(x, torch.fx.Node) and isinstance(y, torch.Tensor) and y.dtype == x.meta["val"].dtype
+
     def activation(self, base, a):
         (key, x), *rest = a.items()
         x = self.reading(x)
@@ -502,7 +510,7 @@ class Tracer:
         x = self.standard(a["self"], "pooling")
         window = self.spatial(a["kernel_size"], x)
         if any(d != 1 for d in self.spatial(a["dilation"], x)):
-            self.refuse("pooling with dilation")
+            self.refuse(f"pooling with dilation={a['dilation']}: 1 is expected")
         return self.pooled(base, x, "maximum", window, self.spatial(a["stride"], x, window), self.spatial(a["padding"], x),
                            a["ceil_mode"])
 
@@ -535,7 +543,8 @@ class Tracer:
         x = self.reading(a["self"])
         dims = sorted(dim % len(x.layout) for dim in a.get("dim") or range(len(x.layout)))
         if {x.layout[dim] for dim in dims} != set(x.layout) - {"n", "c"} or a.get("dtype") is not None:
-            self.refuse(f"a mean over dimensions {dims} of {x.layout}: over all positions is expected")
+            positions = [dim for dim, axis in enumerate(x.layout) if axis not in "nc"]
+            self.refuse(f"a mean over dimensions {dims} of {x.layout}: over all positions, which are {positions}, is expected")
         shape = self.shape_of(x)
         layout = x.layout if a["keepdim"] else "nc"
         return self.add("global_pooling", [x], (shape[0], *[1] * (len(shape) - 1)), {"kind": "average"}, "mean", layout)
@@ -596,7 +605,7 @@ class Tracer:
             return self.by_number("mul", x, other)
         shape, gate = self.shape_of(x), self.shape_of(other)
         if gate[0] != shape[0] or x.layout != other.layout or gate[1:] != shape[1:] and max(gate[1:]) > 1:
-            self.refuse(f"a product of shapes {shape} and {gate}")
+            self.refuse(f"a product of shapes {shape} and {gate}: one shape, or one number a channel, is expected")
         return self.add("multiply", [x, other], shape, kind="mul")
 
     def scaled(self, base, x, parameter):
@@ -605,12 +614,30 @@ class Tracer:
         shape = parameter.shape or tuple(self.tensor(name).shape)
         if not self.tensor(name).is_floating_point():
             self.refuse(f"a {parameter.kind} of {self.tensor(name).dtype}: a floating-point type is expected")
+        if math.prod(shape) == 1 < self.extent(x, "c"):
+            return self.with_whole(base, x, name)
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
             if extent != (self.extent(x, "c") if axis == "c" else 1):
-                self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected")
+                self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected, or "
+                            "one number")
         members = {"scale": base in ("mul", "div"), "shift": base in ("add", "sub")}
         return self.add("scale", [x], self.shape_of(x), members, base, parameters=[name], **function)
+
+    def with_whole(self, base, x, name):
+        """Adds a function of each number of x and of a parameter that every part has whole, with all channels."""
+        if isinstance(self.tensor(name), torch.nn.Parameter) and self.tensor(name).ndim == 0:
+            # A saved state takes a tensor without dimensions for a counter of the optimizer, which is no part of a parameter.
+            self.refuse(f"the parameter {name!r} without dimensions: one of shape (1,) is expected")
+        channels, *extents = self.shape_of(x)
+        members = {"kind": base, "channels": channels, "extents": extents} | SEPARATE_POSITIONS
+        return self.add("opaque", [x], (channels, *extents), members, base, parameters=[name], function=base, arguments=[])
+
+    def op_prelu(self, base, a):
+        x, name = self.reading(a["self"]), self.parameter(a["weight"], "the slope")
+        if x.layout[1:2] != "c":
+            self.refuse(f"a PReLU of dimensions in the order {x.layout}: channels second are expected")
+        return self.with_whole(base, x, name)
 
     def op_add(self, base, a):
         x, other = a["self"], a["other"]
@@ -624,7 +651,8 @@ class Tracer:
         if a.get("alpha", 1) != 1:
             other = self.by_number("mul", other, a["alpha"])
         if self.shape_of(x) != self.shape_of(other) or x.layout != other.layout:
-            self.refuse(f"a sum of shapes {self.shape_of(x)} and {self.shape_of(other)}")
+            self.refuse(f"a sum of shapes {self.shape_of(x)} and {self.shape_of(other)} in the orders {x.layout} and {other.layout}: the "
+                        "same shape and order are expected")
         return self.add("add", [x, other], self.shape_of(x))
 
     def op_sub(self, base, a):
@@ -641,6 +669,9 @@ class Tracer:
         return self.by_number("rsub", self.reading(a["self"]), a["other"], {"alpha": a["alpha"]})
 
     def op_pow(self, base, a):
+        if isinstance(a["self"], (bool, int, float)) and isinstance(a["exponent"], Ref):
+            x = a["exponent"]
+            return self.add("activation", [x], self.shape_of(x), {"kind": "other"}, base, function=base, before=[a["self"]])
         return self.by_number("pow", self.reading(a["self"]), a["exponent"])
 
     def op_cat(self, base, a):
@@ -656,7 +687,7 @@ class Tracer:
     def op_softmax(self, base, a):
         x = self.reading(a["self"])
         if x.layout[a["dim"] % len(x.layout)] != "c":
-            self.refuse("a softmax over positions")
+            self.refuse(f"a softmax over dimension {a['dim']} of {x.layout}: over c, the channels, is expected")
         return self.add("softmax", [x], self.shape_of(x))
 
     op__softmax = op_softmax
@@ -664,7 +695,7 @@ class Tracer:
     def op_log_softmax(self, base, a):
         x = self.reading(a["self"])
         if x.layout[a["dim"] % len(x.layout)] != "c":
-            self.refuse("a softmax over positions")
+            self.refuse(f"a softmax over dimension {a['dim']} of {x.layout}: over c, the channels, is expected")
         shape = self.shape_of(x)
         members = {"kind": "log_softmax", "channels": shape[0], "extents": list(shape[1:])} | SEPARATE_POSITIONS
         return self.add("opaque", [x], shape, members, base, function="log_softmax", arguments=[1])
@@ -672,11 +703,11 @@ class Tracer:
     def op_constant_pad_nd(self, base, a):
         x = self.standard(a["self"], "padding")
         if a["value"]:
-            self.refuse(f"padding with {a['value']}")
+            self.refuse(f"padding with {a['value']}: 0 is expected")
         rank = len(self.shape_of(x)) - 1
         pads = list(a["pad"]) + [0] * (2 * (rank + 1) - len(a["pad"]))
         if len(pads) > 2 * (rank + 1):
-            self.refuse("padding of the batch")
+            self.refuse("padding of the batch: of channels and positions is expected")
         ends = [(pads[2 * i], pads[2 * i + 1]) for i in range(rank + 1)]  # from the last axis
         before = [ends[rank - 1 - i][0] for i in range(rank)]
         after = [ends[rank - 1 - i][1] for i in range(rank)]
@@ -730,9 +761,20 @@ class Tracer:
     def op_transpose(self, base, a):
         x = self.reading(a["self"])
         layout = list(x.layout)
-        i, j = a["dim0"] % len(layout), a["dim1"] % len(layout)
+        i, j = (dim % len(layout) for key, dim in a.items() if key != "self")
         layout[i], layout[j] = layout[j], layout[i]
         return Ref(x.node, "".join(layout), x.storage)
+
+    op_swapaxes = op_swapdims = op_transpose
+
+    def op_movedim(self, base, a):
+        x, ends = self.reading(a["self"]), [a["source"], a["destination"]]
+        sources, places = ([dim % len(x.layout) for dim in ([end] if isinstance(end, int) else end)] for end in ends)
+        moved, rest = dict(zip(places, sources)), iter(dim for dim in range(len(x.layout)) if dim not in sources)
+        layout = [x.layout[moved[place] if place in moved else next(rest)] for place in range(len(x.layout))]
+        return Ref(x.node, "".join(layout), x.storage)
+
+    op_moveaxis = op_movedim
 
     def op_view(self, base, a):
         """Handles every operator that keeps a tensor's numbers: the shape of its result tells what happened to them."""
@@ -760,4 +802,4 @@ class Tracer:
             return Ref(x.node, "nc", x.storage)
         return self.add("flatten", [x], (shape[1], 1, 1), layout="nc", storage=x.storage)
 
-    op_flatten = op_reshape = op__unsafe_view = op_squeeze = op_unsqueeze = op_view
+    op_flatten = op_reshape = op__unsafe_view = op_squeeze = op_unsqueeze = op_unflatten = op_view

@@ -197,6 +197,10 @@ class Describe(unittest.TestCase):
                 (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"]), "aten.batch_norm: training=False in a"),
                 (lambda m, x: f.interpolate(m.conv(x), scale_factor=2.1, recompute_scale_factor=False), r"by the factors \[2.1, 2.1\]"),
                 (lambda m, x: f.adaptive_max_pool2d(m.conv(x), 1, return_indices=True), "result 1 of aten.adaptive_max_pool2d"),
+                (lambda m, x: m.conv(x) + m.conv(x).mean((2, 3), True), r"a sum of shapes \(4, 4, 4\) and \(4, 1, 1\) .*are expected"),
+                (lambda m, x: m.conv(x).mean(1), "a mean over dimensions .1. of nchw: over all positions, which are .2, 3., is"),
+                (lambda m, x: f.max_pool2d(m.conv(x), 2, 1, 0, 2), "pooling with dilation=.2, 2.: 1 is expected"),
+                (lambda m, x: f.rrelu(m.conv(x)), "aten.rrelu has no rule"),
                 (lambda m, x: m.conv(x).double(), "a conversion of torch.float32 to torch.float64"),
                 (lambda m, x: m.conv(x) / (buffers["variance"].view(4, 1, 1) + 1), "its input is the buffer 'variance', which no"),
                 (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"], training=m.training) -
@@ -209,6 +213,25 @@ class Describe(unittest.TestCase):
             model.run = lambda m, x: (buffers.update(m.named_buffers()), forward(m, x))[1]
             with self.assertRaisesRegex(parallel.NotSupported, message):
                 parallel.describe(model, (3, 4, 4))
+
+    def test_FunctionsOfOneNumber_AreActivations(self):
+        f = nn.functional
+        for forward in (lambda x: x.clip(-1, 1), torch.erf, lambda x: f.threshold(x, 0.1, 2.0), lambda x: f.threshold_(x, 0.1, 2.0),
+                        lambda x: 2**x, lambda x: torch.nan_to_num(x, 0.0), torch.atan, lambda x: x.fmod(0.3), torch.floor):
+            found = network(lambda m, x: forward(m.conv(x))).nodes[2:]
+            self.assertEqual([("activation", "other")], [(node.op, node.members["kind"]) for node in found])
+        for forward in (lambda x: x.swapaxes(1, 3).movedim((1, 3), (3, 1)), lambda x: x.swapdims(-1, 1).moveaxis(3, 1).swapdims(2, 3)):
+            self.assertEqual(["x", "conv"], [node.name for node in network(lambda m, x: forward(m.conv(x))).nodes])
+
+    def test_AParameterThatAllChannelsShare_IsWholeInEveryPart(self):
+        with self.assertRaisesRegex(parallel.NotSupported, r"the parameter 'gate' without dimensions: one of shape \(1,\) is expected"):
+            model = Branches(lambda m, x: m.conv(x) * m.gate)
+            model.gate = nn.Parameter(torch.tensor(1.0))
+            parallel.describe(model, (3, 4, 4))
+        for layer in (nn.PReLU(), nn.PReLU(4)):
+            node = parallel.describe(nn.Sequential(nn.Conv2d(3, 4, 1), layer), (3, 4, 4)).nodes[-1]
+            self.assertEqual(("opaque", ("1.weight",), {"kind": "prelu", "channels": 4, "extents": [4, 4], "rows": True, "columns": True}),
+                             (node.op, node.parameters, node.members))
 
     def test_AnIdentityOfTheForwardPassThatChangesGradients_IsRefused(self):
         def without_gradients(m, x):

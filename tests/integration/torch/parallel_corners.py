@@ -421,6 +421,23 @@ def in_padding():
     same(divided, single, gradients=True)
 
 
+def nothing_read():
+    """A rank's part may read nothing but padding or gaps of an input, whether or not the rank has some of the input."""
+    torch.manual_seed(34)
+    for layer, before, axes in ((nn.ZeroPad2d((0, 0, 0, 6)), {"h": 2}, {"h": 2}), (nn.Conv2d(4, 4, 1, padding=2, groups=2), {"c": 2}, {"h": 3}),
+                                (nn.ConvTranspose2d(4, 4, 1, 4, output_padding=3), {"n": 2}, {"h": 3})):
+        model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), layer, nn.Conv2d(4, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1),
+                              nn.Flatten(), nn.Linear(4, 5))
+        x, y = torch.randn(BATCH, 3, 2, 2), torch.randint(0, 5, (BATCH,))
+        network, single = describe(model, (3, 2, 2)), copy.deepcopy(model)
+        divided = parallel.apply(model, pinned({"0": before, "1": axes}, network), loss=F.cross_entropy, network=network)
+        found, wanted = divided(x, y), F.cross_entropy(single(x), y)
+        assert abs(found.item() - wanted.item()) < 1e-12, (layer, found, wanted)
+        found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        assert parallel.report(divided).difference() == 0, layer
+
+
 def chunks():
     """With messages of at most 64 bytes, sums give the same bits and move the same number of elements."""
     found, messages, usual = [], [], sums.CHUNK_BYTES

@@ -245,11 +245,37 @@ def clipping():
                 assert abs(found.item() - wanted.item()) < 1e-12 * wanted.item(), (order, found, wanted)
                 same(divided, single, gradients=True)
     try:
-        divided.fc1.weight.grad.max()
+        divided.fc1.weight.grad.max(1)
     except parallel.NotSupported as error:
-        assert "max of a gradient of which this rank has a part" in str(error)
+        assert "max with more arguments than a type, of a gradient of which this rank has a part" in str(error)
     else:
         raise AssertionError("no refusal")
+
+
+def clip_one(parameter):
+    torch.nn.utils.clip_grad_norm_([parameter], 0.5)
+
+
+def hooks():
+    """Hooks of parameters may take norms, and torch.autograd.grad the gradients of some parameters, also of those that a rank has
+    nothing of."""
+    for degrees in ({"conv1": {"h": 2}}, {"conv1": {"n": 2}, "fc1": {"c": 2}, "fc2": {"c": WORLD}}):
+        model, x, y = made(35)
+        single, divided = copy.deepcopy(model), apply(model, pinned(degrees), timeout_s=20)
+        told = []
+        for one in (divided, single):
+            loss = one(x, y) if one is divided else F.cross_entropy(one(x), y)
+            gradients = torch.autograd.grad(loss, [one.fc2.weight, one.bn1.bias], retain_graph=True)
+            told.append([gradient.norm().item() for gradient in gradients])
+            loss.backward(inputs=[one.fc2.bias], retain_graph=True)
+            told[-1].append(one.fc2.bias.grad.norm().item())
+            for parameter in one.parameters():
+                parameter.register_hook(lambda gradient: gradient / (gradient.norm() + 1e-3))
+                parameter.register_post_accumulate_grad_hook(clip_one)
+            loss.backward()
+        assert all(abs(a - b) < 1e-12 for a, b in zip(*told)), told
+        same(divided, single, gradients=True)
+        divided._ucudnn.close()
 
 
 def clip_by_hand(gradients, limit):
@@ -281,10 +307,10 @@ def idioms():
             lambda g: g.sum() if g.numel() in (6, 45) else copy.deepcopy(g).norm(3.0),
             lambda g: torch.where(g > 0, g, -g).t().norm(float("inf")) if g.ndim == 2 else g.abs().norm(float("inf")))])
         if model is divided:
-            for function in (lambda g: (g**2).sum(), lambda g: g.abs().max(), lambda g: torch.cat([g.flatten(), g.flatten()]),
-                             lambda g: g.isfinite().all(), lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
+            for function in (lambda g: (g**2).sum(0), lambda g: g.std(), lambda g: torch.cat([g.flatten(), g.flatten()]),
+                             lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
                 for one in gradients[-4:-2]:
-                    refused(lambda: function(one), parallel.NotSupported, " of a gradient of which this rank has a part: ")
+                    refused(lambda: function(one), parallel.NotSupported, "of a gradient of which this rank has a part: ")
     assert all(abs(a - b) <= 1e-6 * abs(b) + 1e-12 for a, b in zip(*told)), told
     divided(x, y).backward()
     outside = torch.full((4, ), 3.0)
@@ -294,6 +320,24 @@ def idioms():
     assert all(abs(each - 36) < 1e-9 for each in told[2:]), told[2:]
     divided.fc1.bias.grad = torch.zeros_like(divided.fc1.bias)
     refused(optimizers[0].step, parallel.NotSupported, "the gradient of fc1.bias was replaced by a tensor that was not computed")
+
+
+def reductions():
+    """Reductions over all elements are those of the whole gradients, on all ranks, and see a number of one rank that is not finite."""
+    divided, single, x, y = pair(6, plan=pinned({"conv1": {"c": 2}, "conv2": {"n": 2}, "fc1": {"c": WORLD}}))
+    divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
+    for is_finite in (True, False):
+        if not is_finite:
+            single.fc1.bias.grad[0] = float("nan")
+            if RANK == 0:
+                plain(divided.fc1.bias.grad)[0] = float("nan")
+        told = [[function(one.grad) for one in model.parameters() for function in (
+            lambda g: g.isnan().any(), lambda g: torch.isfinite(g).all(), lambda g: (g.abs() > 1e-9).sum(), lambda g: g.max(),
+            lambda g: (g.abs() > 1e-9).count_nonzero(), lambda g: g.float().amin(), lambda g: g.abs().mean(), lambda g: torch.min(g),
+            lambda g: (g**2).sum(dtype=torch.float32))] for model in (divided, single)]
+        for found, wanted in zip(*told):
+            assert type(found) is torch.Tensor and (found.dtype, found.shape) == (wanted.dtype, wanted.shape), (found, wanted)
+            assert torch.allclose(found.double(), wanted.double(), 1e-6, 1e-12, equal_nan=True), (found, wanted)
 
 
 def scaler():
@@ -904,6 +948,52 @@ def spelled():
     for other in ({"conv": {"c": 3}}, {"conv": {"n": 2}}):
         refused(lambda: parallel.apply(Spelled(), pinned({None: {"n": WORLD}} | other, network), network=network),
                 parallel.NotSupported, "twice@1: its ranks have the channels {0: (0, 6), 1: (0, 6), 2: (0, 6)}, those of twice")
+
+
+class Functions(nn.Module):
+    """A network of functions of one number, also with a parameter that all channels share, and of reordered dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.slope, self.slopes, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.PReLU(), nn.PReLU(6), nn.Linear(6, 5)
+        self.gate, self.shift = nn.Parameter(torch.tensor([0.5])), nn.Parameter(torch.tensor([[[0.25]]]))
+        self.register_buffer("unit", torch.tensor(3.0))
+        nn.init.uniform_(self.slopes.weight)
+
+    def forward(self, x):
+        y = self.slope(self.conv(x))
+        y = y + self.gate * torch.erf(self.slopes(y.clip(-1, 1)))
+        y = torch.nan_to_num(2**y).atan() / self.unit - self.shift
+        y = F.threshold(y, -0.05, 0.5).swapaxes(1, 3).movedim((1, 3), (3, 2)).movedim(1, -1).swapaxes(2, 3)
+        return self.last(y.mean((2, 3)).unflatten(1, (6, 1, 1)).flatten(1).log1p())
+
+
+def functions():
+    """Functions of one number are those of one device in every partition, and parameters that all channels share are summed over all
+    parts."""
+    torch.manual_seed(36)
+    model, (_, x, y) = Functions(), made(36)
+    network = describe(model, (3, 8, 8))
+    opaque = [node.name for node in network.nodes if node.op == "opaque"]
+    assert opaque == ["slope", "slopes", "mul", "div", "sub"], opaque
+    for degrees in ({"n": WORLD}, {"c": WORLD}, {"h": WORLD}, {"n": 2}):
+        single = copy.deepcopy(model)
+        whole = {"h": degrees.get("h", 1), "n": degrees.get("n", 1), "w": degrees.get("c", 1)}
+        plan = pinned({None: degrees, "mean": {"n": 2}, "last": {"r": 2}} | dict.fromkeys(opaque, whole), network)
+        divided = parallel.apply(copy.deepcopy(model), plan, loss=F.cross_entropy, network=network)
+        found, wanted = divided(x, y), F.cross_entropy(single(x), y)
+        assert abs(found.item() - wanted.item()) <= 1e-12, (degrees, found, wanted)
+        found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        assert parallel.report(divided).difference() == 0, degrees
+        folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent / "functions"
+        parallel.save(divided, folder)
+        with torch.no_grad():
+            divided.gate.zero_(), divided.unit.zero_()
+        parallel.load(divided, folder)
+        whole = parallel.whole_state_dict(divided)["model"]
+        assert all(torch.equal(whole[name], value) for name, value in single.state_dict().items()), degrees
+        divided._ucudnn.close()
 
 
 def losses():

@@ -27,13 +27,13 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "frozen", "frozen_counts")
 
     def test_NormsAndScalers_AreThoseOfTheWholeModel(self):
-        self.on(3, "", "clipping", "idioms", "scaler", "overflow", "autocast")
+        self.on(3, "", "clipping", "hooks", "idioms", "reductions", "scaler", "overflow", "autocast")
 
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
 
     def test_Norms_AreThoseOfOneDevice(self):
-        self.on(3, "", "norms", "local_batch_norm", "spelled")
+        self.on(3, "", "norms", "local_batch_norm", "spelled", "functions")
 
     def test_Losses_AreThoseOfOneDevice(self):
         self.on(3, "", "losses")
@@ -60,7 +60,10 @@ class Corners(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_corners.py"))
 
     def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
-        self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
+        self.on(3, "", "frozen_before", "early_optimizer", "mixing")
+
+    def test_PartsThatReadNothing_ArePaddingOrABias(self):
+        self.on(3, "", "in_padding", "nothing_read")
 
     def test_Optimizers_AreComparedBeforeTheirFirstStep(self):
         self.on(3, "", "unnamed_mixing")
