@@ -1,6 +1,6 @@
 """Gradients of parts. If a rank has a part of a parameter, the gradient is a Part, and so is what is computed from it element by
-element. Norms, and reductions over all elements, of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every
-rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
+element. Norms, and reductions over all elements, of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and
+GradScaler do the same on every rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
 import functools
 import math
 
@@ -12,8 +12,8 @@ from .moves import Meeting
 # Functions whose result has an element for each element of the Part, beside those that torch tags as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
-    "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal ones_like permute "
-    "pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
+    "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal "
+    "ones_like permute pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
     "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())
 _OPERATORS = frozenset("abs add and eq floordiv ge gt invert le lshift lt mod mul ne neg or pos pow rshift sub truediv xor".split())
 # Functions that read no element, or whose result is not computed with; as_subclass(torch.Tensor) gives this rank's part alone.
@@ -77,8 +77,8 @@ def _by_rule(function, args, kwargs):
     if is_mask or _is_elementwise(name):
         return _marked(function(*args, **kwargs), [*args, *kwargs.values()])
     raise NotSupported(
-        f"{name} of a gradient of which this rank has a part: functions of single elements, norms, "
-        "sums and the like over all elements, torch.nn.utils.clip_grad_norm_ and GradScaler have rules; grad.as_subclass(torch.Tensor) is this rank's part alone")
+        f"{name} of a gradient of which this rank has a part: functions of single elements, norms, sums and the like over all "
+        "elements, torch.nn.utils.clip_grad_norm_ and GradScaler have rules; grad.as_subclass(torch.Tensor) is this rank's part alone")
 
 
 def mark(gradient, parts):
