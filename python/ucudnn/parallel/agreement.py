@@ -1,10 +1,12 @@
 """Agreement of ranks: if one rank refuses a call, all ranks refuse it, before anything else is exchanged."""
 import datetime
+import math
 import zlib
 
 import torch
 import torch.distributed as dist
 
+from .dropout import _mixed
 from .errors import NotSupported
 from .transport import Transport
 
@@ -17,6 +19,18 @@ def differing(all_facts):
                 told = [text if len(text) <= 60 else f"{text[:57]}..." for text in (str(first), str(facts[what]))]
                 return f"ranks differ in {what}: {told[0]} on rank 0, {told[1]} on rank {rank}; the same is expected"
     return None
+
+
+def digest(tensor):
+    """Returns a number that depends on each bit of a tensor with at least one dimension, and on its place. It is computed where
+    the tensor is: on the host a CRC."""
+    rows = tensor.detach().contiguous().reshape(len(tensor), math.prod(tensor.shape[1:]))
+    if not rows.is_cuda:
+        return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
+    bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
+    weights = _mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
+    sums = torch.stack([(row * weights).sum() for row in bits])  # one row at a time, because products have 8 bytes
+    return _mixed(_mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
 
 class Agreement:
@@ -49,12 +63,12 @@ class Agreement:
         raise NotSupported(differing([facts for _, facts, _ in answers]) or
                            f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text) in enumerate(answers))}")
 
-    def is_equal(self, what, value):
-        """Returns whether a number is the same on all ranks that have one, which is not None."""
-        common = torch.tensor([-1, -1] if value is None else [value, ~value])
+    def are_equal(self, what, values):
+        """Returns for each of several numbers whether it is the same on all ranks that have it, where it is not None."""
+        common = torch.tensor([[-1, -1] if value is None else [value, ~value] for value in values])
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
-        return bool(common[0] == ~common[1])
+        return (common[:, 0] == ~common[:, 1]).tolist()
 
     def close(self):
         self.transport.close()

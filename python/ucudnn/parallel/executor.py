@@ -3,7 +3,6 @@ backward."""
 import collections
 import contextlib
 import copy
-import zlib
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +12,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
+from .agreement import digest
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
 from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
@@ -111,6 +111,10 @@ class Plan:
         self.input = data
         rows = {device: box[b.N] for device, box in data.boxes.items()}
         self.rows, self.labels = rows.get(rank), {}
+        ends = sorted({end for interval in rows.values() for end in interval})
+        loaded = {(begin, end): [device for device, (low, high) in rows.items() if low <= begin and end <= high]
+                  for begin, end in zip(ends, ends[1:])}
+        self.shared = {images: devices for images, devices in loaded.items() if len(devices) > 1}  # which several ranks load
         for output in executor.network.outputs:
             name = output.node
             self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
@@ -166,6 +170,7 @@ class Executor:
         self.parameters, self.accumulated = {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
+        self.has_sampled = False  # a sampler has given a batch since the last pass
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
@@ -283,6 +288,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
+        self._agree_on_data(plan, images, labels)
         self.ledger.begin()
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
@@ -296,9 +302,10 @@ class Executor:
 
     def _agreed_batch(self, model, images, labels):
         """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
-        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on
-        one rank, all ranks refuse them."""
+        all ranks allow; if they allow both, the smaller one where no sampler has given this batch and all ranks have the same
+        images and labels. If tensors do not fit on one rank, all ranks refuse them."""
         sizes, fits, facts, told, refusal = sorted(self.sizes), 0, {}, "", None
+        has_sampled, self.has_sampled = self.has_sampled, False
         try:
             self.read_model(model)
             if labels is not None and self.transport.world > 1 and torch.is_grad_enabled():
@@ -320,11 +327,25 @@ class Executor:
             fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
             self.has_compared_values = True
             if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
-                first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
-                fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
+                has_rows = self.rows(sizes[-1]) is not None and not has_sampled
+                digests = [digest(tensor) if has_rows else None for tensor in (images, labels) if tensor is not None]
+                is_whole = all(self.agreement.are_equal("whole batches", [*digests, self.rank + 1 if has_sampled else 0]))
+                fits = fits & -fits if is_whole else fits
         elif refusal is not None:
             raise refusal
         return sizes[fits.bit_length() - 1]
+
+    def _agree_on_data(self, plan, images, labels):
+        """Refuses images that several ranks load, and their labels, unless they are the same on each."""
+        told = [(what, tensor, shared) for what, tensor in (("images", images), ("labels of images", labels)) if tensor is not None
+                for shared in plan.shared] if self.agreement is not None else []
+        digests = [digest(self._own_rows(plan, tensor)[begin - plan.rows[0]:end - plan.rows[0]])
+                   if self.rank in plan.shared[begin, end] else None for _, tensor, (begin, end) in told]
+        for (what, _, (begin, end)), is_equal in zip(told, self.agreement.are_equal("shared images", digests) if told else ()):
+            if not is_equal:
+                raise NotSupported(
+                    f"{what} {begin} to {end} of the batch differ between the ranks {plan.shared[begin, end]}, which all load them: "
+                    "the same are expected (random augmentation is seeded by the image's number and the epoch on each rank)")
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""

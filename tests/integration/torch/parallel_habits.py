@@ -492,6 +492,58 @@ def last_whole():
             assert abs(divided(x[own], y[own]).item() - F.cross_entropy(wanted, y[:count]).item()) < 1e-12, own
 
 
+class Augmented(torch.utils.data.Dataset):
+    """Images with noise. With an epoch, the noise depends on it and on the image's number alone."""
+
+    def __init__(self, images, labels, epoch=None):
+        self.images, self.labels, self.epoch = images, labels, epoch
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, number):
+        with torch.random.fork_rng(devices=()) if self.epoch is not None else contextlib.nullcontext():
+            if self.epoch is not None:
+                torch.manual_seed(self.epoch * len(self) + number)
+            return self.images[number] + torch.randn(3, 8, 8), self.labels[number]
+
+
+def augmented():
+    """Images that several ranks load are the same there, and so are their labels; those of one rank alone may be any."""
+    for degrees, others in (({None: {"n": WORLD}}, None), ({"conv1": {"c": WORLD}}, list(range(WORLD))),
+                            ({None: {"n": WORLD}, "conv1": {"h": WORLD}}, list(range(WORLD)))):
+        divided, single, x, y = pair(11, plan=pinned(degrees))
+        torch.manual_seed(RANK)
+        for epoch in (None, 3):
+            data = Augmented(x, y, epoch)
+            images, labels = next(iter(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False))))
+            if epoch is None and others:
+                refused(lambda: divided(images, labels), parallel.NotSupported,
+                        f"images 0 to {BATCH} of the batch differ between the ranks {others}, which all load them: the same are")
+            else:
+                divided(images, labels)
+        if others:
+            refused(lambda: divided(images, labels if RANK else (labels + 1) % 5), parallel.NotSupported,
+                    f"labels of images 0 to {BATCH} of the batch differ between the ranks {others}, which all load them")
+        found, batch = divided(images, labels), next(iter(DataLoader(data, batch_size=BATCH)))
+        wanted = F.cross_entropy(single(batch[0]), batch[1])
+        assert abs(found.item() - wanted.item()) < 1e-12, (degrees, found, wanted)
+
+
+def blank():
+    """Where ranks have equal images, their rows of a batch are told from a smaller whole batch by the sampler, or by the labels."""
+    count = BATCH + BATCH // 2
+    divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
+    images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5
+    data = TensorDataset(images, labels)
+    for number, (x, y) in enumerate(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False))):
+        wanted = F.cross_entropy(single(images[:count - BATCH if number else BATCH]), labels[number * BATCH:][:BATCH])
+        for _ in range(2):
+            assert abs(divided(x, y).item() - wanted.item()) < 1e-12, number
+    for number, (x, _) in enumerate(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided))):
+        assert len(divided(x)) == (count - BATCH if number else BATCH), number
+
+
 def rests():
     """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
     without images."""
