@@ -15,7 +15,7 @@ from . import boxes as b
 from .agreement import digest
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
-from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
+from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named, refuse_parameters
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import OVERWRITING, OVERWRITTEN, Call, compute
@@ -726,9 +726,11 @@ class Run:
         x, box = self.output(output)
         scheduled, batch = self.schedule.nodes[output.node], self.schedule.batch
         if box[b.C] == (0, scheduled.shape[0]):
-            if isinstance(loss, Sum):
-                return loss(x, labels)
-            return FUNCTIONS.get(loss, loss)(x, labels) * (len(x) / batch)
+            before = {one.grad_fn for one in (x, x._base) if one is not None}  # a function may write into the outputs
+            number = FUNCTIONS.get(loss, loss)(x, labels)
+            if isinstance(loss, (Mean, Sum)) and self.executor.transport.world > 1:
+                refuse_parameters(loss.loss, number, before, self.executor.parameters)
+            return number if isinstance(loss, Sum) else number * (len(x) / batch)
         begin, end = box[b.C]
         if loss == "logistic":
             own = F.binary_cross_entropy_with_logits(x, labels[:, begin:end], reduction="sum")

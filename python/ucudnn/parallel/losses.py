@@ -66,6 +66,24 @@ def misfit(loss, shape, labels, is_divided):
     return None
 
 
+def refuse_parameters(function, number, outputs, parameters):
+    """Refuses a loss that has parameters of its own, of which each rank would have the gradient of its images. `number`: the
+    loss; `outputs`: the steps of autograd that gave the outputs; `parameters`: the model's, by name."""
+    left, seen, known = [number.grad_fn], {None, *outputs}, {id(one) for one in parameters.values()}
+    while left:
+        step = left.pop()
+        if step not in seen:
+            seen.add(step)
+            left += [before for before, _ in step.next_functions]
+            leaf = getattr(step, "variable", None)
+            if leaf is not None and id(leaf) not in known:
+                named = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
+                name = next((name for name, one in named if one is leaf), "a tensor")
+                raise NotSupported(
+                    f"a loss in which {name} of shape {tuple(leaf.shape)} requires a gradient, of which each rank would have that of "
+                    "its own images: a layer of the model is expected, or requires_grad_(False)")
+
+
 class Total(torch.autograd.Function):
     """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own. `backwards`: (a Counter, its key) that
     counts the backward passes, or None."""

@@ -290,6 +290,31 @@ def means():
         same(divided, single, gradients=True)
 
 
+class Warm(nn.Module):
+    """A cross-entropy with a temperature that it trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(5))
+
+    def forward(self, outputs, labels):
+        return F.cross_entropy(outputs.mul_(self.temperature), labels)
+
+
+def trained_losses():
+    """A loss with parameters is refused on all ranks, by their names where it has any, unless they are constant."""
+    plan, kept = pinned({None: {"n": WORLD}, "fc2": {"n": 2}}), Warm()
+    for loss, name in ((kept, "temperature"), (parallel.Sum(Warm()), "temperature"), (lambda y, t: kept(y + 0, t), "a tensor")):
+        divided, single, x, y = pair(14, loss=loss, plan=plan)
+        divided.requires_grad_(name == "temperature")
+        refused(lambda: divided(x, y), parallel.NotSupported, f"a loss in which {name} of shape (5,) requires a gradient")
+    kept.requires_grad_(False)
+    divided, single, x, y = pair(14, loss=kept, plan=plan)
+    divided(x, y).backward()
+    kept(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
 def half():
     """A model in bf16 trains by a plan as it does on one device: statistics, which are in fp32, meet weights in bf16."""
     for is_before in (True, False):
