@@ -70,6 +70,18 @@ class Agreement:
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
         return (common[:, 0] == ~common[:, 1]).tolist()
 
+    def give(self, what, tensor, source):
+        """Overwrites a tensor of the host with that of the rank `source`."""
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.broadcast(tensor.reshape(-1).view(torch.uint8), source, group=self.transport.group)
+
+    def gather(self, what, tensor):
+        """Returns the tensors of the host of all ranks."""
+        found = [torch.empty_like(tensor) for _ in range(self.transport.world)]
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.all_gather(found, tensor, group=self.transport.group)
+        return found
+
     def close(self):
         self.transport.close()
         dist.destroy_process_group(self.transport.group)

@@ -3,6 +3,7 @@ backward."""
 import collections
 import contextlib
 import copy
+import math
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from . import boxes as b
 from .agreement import digest
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
-from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named, refuse_parameters
+from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, kind_of, misfit, named, reference_numbers, refuse_parameters
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import OVERWRITING, OVERWRITTEN, Call, compute
@@ -174,6 +175,7 @@ class Executor:
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
+        self.referenced = set()  # types and shapes of labels with which ranks have compared their losses
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
         self.applied, self.has_compared_values = None, False  # what parallel.apply found, see model.Applied
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
@@ -289,6 +291,8 @@ class Executor:
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
         self._agree_on_data(plan, images, labels)
+        if labels is not None and not labels.is_meta and (self.agreement is not None or self.schedule.passes):
+            self._agree_on_losses(plan, images, labels)
         self.ledger.begin()
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
@@ -346,6 +350,38 @@ class Executor:
                 raise NotSupported(
                     f"{what} {begin} to {end} of the batch differ between the ranks {plan.shared[begin, end]}, which all load them: "
                     "the same are expected (random augmentation is seeded by the image's number and the epoch on each rank)")
+
+    def _agree_on_losses(self, plan, images, labels):
+        """Has functions of the program compute the loss of a reference, whose labels are some of this batch's, the first time that
+        labels are of this type and shape. Refuses functions that differ between ranks, and gives Mean the reference."""
+        functions = [(output, loss) for output, (loss, _) in zip(self.network.outputs, self.losses) if isinstance(loss, (Mean, Sum))]
+        if not functions or kind_of(labels) in self.referenced or not math.prod(labels.shape[1:]):
+            return
+        given, source = torch.empty((8 if labels.ndim == 1 else 2, *labels.shape[1:]), dtype=labels.dtype), min(plan.input.boxes)
+        if self.rank == source:
+            own = self._own_rows(plan, labels).detach()
+            given.copy_(own[torch.arange(len(given), device=own.device) % len(own)])
+        if self.agreement is not None:
+            self.agreement.give("labels of a reference", given, source)
+        given, numbers, references = given.to(self.device), [], []
+        for output, loss in functions:
+            node, like = self.network.by_name[output.node], torch.promote_types(self.floating(images), torch.float32)
+            x = torch.rand((len(given), *(node.shape[:output.dims - 1] if output.dims < 3 else node.shape)),
+                           generator=torch.Generator().manual_seed(0), dtype=like).to(self.device)
+            numbers.append(reference_numbers(loss, x, given))
+            references.append((x, given))
+        told = [torch.tensor(numbers, dtype=torch.float64)]
+        if self.agreement is not None:
+            told = self.agreement.gather("losses", told[0])
+        for rank, other in enumerate(told):
+            for place, at in ((told[0] - other).abs() > 1e-4 * told[0].abs() + 1e-6).nonzero().tolist():  # false for NaN
+                raise NotSupported(
+                    f"ranks differ in the loss of {functions[place][0].node}: {told[0][place, at]:.6g} on rank 0, "
+                    f"{other[place, at]:.6g} on rank {rank}, for the same outputs and labels; the same function is expected")
+        for (_, loss), reference, (number, _) in zip(functions, references, numbers):
+            if isinstance(loss, Mean) and math.isfinite(number):
+                loss.references[kind_of(labels)] = reference
+        self.referenced.add(kind_of(labels))
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""

@@ -69,7 +69,7 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "changed_models", "gradients_of_images")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
-        self.on(3, "", "unusual_losses", "means", "trained_losses", "unlike_types", "unlike_graphs")
+        self.on(3, "", "unusual_losses", "means", "missing_labels", "unlike_losses", "trained_losses", "unlike_types", "unlike_graphs")
 
     def test_DataThatOneRankWouldRefuse_IsRefusedOnAllRanks(self):
         self.on(3, "", "wrong_data", "half")
