@@ -63,7 +63,7 @@ class Labels:
             return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
         return [count(self.sends, None), count(self.receives, None)]
 
-    def bring(self, transport, labels, rank):
+    def bring(self, transport, labels, rank, kind="labels"):
         """Exchanges labels. `labels` belong to `rows`; if `rows` is None, they only give the type. Returns the labels
         of `wanted`, or None."""
         rest, device = labels.shape[1:], labels.device
@@ -73,7 +73,7 @@ class Labels:
         receives = {source: ((sum(end - begin for begin, end in pieces), *rest), labels.dtype)
                     for source, pieces in self.receives.items() if source != rank}
         sends = {peer: packed(pieces) for peer, pieces in self.sends.items()}
-        arrived = transport.post("labels", "labels", sends, receives, device).wait() if sends or receives else {}
+        arrived = transport.post("labels", kind, sends, receives, device).wait() if sends or receives else {}
         if self.wanted is None:
             return None
         result = labels.new_empty((self.wanted[1] - self.wanted[0], *rest))
@@ -116,6 +116,7 @@ class Plan:
         loaded = {(begin, end): [device for device, (low, high) in rows.items() if low <= begin and end <= high]
                   for begin, end in zip(ends, ends[1:])}
         self.shared = {images: devices for images, devices in loaded.items() if len(devices) > 1}  # which several ranks load
+        self.whole_labels = Labels(rank, rows, dict.fromkeys(everybody, (0, schedule.batch)))
         for output in executor.network.outputs:
             name = output.node
             self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
@@ -169,7 +170,7 @@ class Executor:
                                   for loss, weight in losses]
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated = {}, {}
-        self.plans, self.types_by_state, self.trained = {}, {}, None
+        self.plans, self.types_by_state, self.trained, self.last_plan = {}, {}, None, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
         self.has_sampled = False  # a sampler has given a batch since the last pass
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
@@ -294,9 +295,34 @@ class Executor:
         if labels is not None and not labels.is_meta and (self.agreement is not None or self.schedule.passes):
             self._agree_on_losses(plan, images, labels)
         self.ledger.begin()
+        self.last_plan = plan
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
         return run.outputs() if labels is None else run.total()
+
+    def whole_labels(self, labels):
+        """Returns the labels of the batch of the last pass, whole, on every rank."""
+        refusal = facts = None
+        try:
+            if self.last_plan is None:
+                raise NotSupported("whole_labels(labels) before a pass: model(images) comes first, and these are its labels")
+            if not isinstance(labels, torch.Tensor) or labels.ndim == 0:
+                raise NotSupported(f"labels of type {type(labels).__name__} on rank {self.rank}: one tensor with a label for each image is "
+                                   "expected")
+            rows, batch = self.last_plan.rows, self.last_plan.schedule.batch
+            if rows is not None and len(labels) not in (rows[1] - rows[0], batch):
+                raise NotSupported(f"{len(labels)} labels on rank {self.rank}: {rows[1] - rows[0]} are expected, which are {rows[0]} to "
+                                   f"{rows[1]} of the last pass's batch of {batch}, or all of these")
+            facts = {"labels": f"{labels.dtype} of shape {tuple(labels.shape[1:])} for each image",
+                     "the batch that the sampler gave last": self.sampled, "images of the last pass": batch}
+        except Exception as error:  # the other ranks must hear of any error
+            refusal = error
+        if self.agreement is not None:
+            self.agreement.bring("model.whole_labels(labels)", 1, facts=facts, refusal=refusal)
+        elif refusal is not None:
+            raise refusal
+        own = self._own_rows(self.last_plan, labels).detach().to(self.device)
+        return self.last_plan.whole_labels.bring(self.transport, own, self.rank, "outputs")
 
     def pass_plan(self, plan, number):
         """Returns the Plan of one pass."""

@@ -544,6 +544,25 @@ def blank():
         assert len(divided(x)) == (count - BATCH if number else BATCH), number
 
 
+def whole_labels():
+    """The labels of whole outputs are whole on every rank, where a rank loads no images, too, and in a last batch of fewer."""
+    divided, single, _, _ = pair(9, plan=pinned({None: {"n": 2}}))
+    refused(lambda: divided.whole_labels(torch.zeros(4)), parallel.NotSupported, "whole_labels(labels) before a pass: model(images) comes")
+    generator = torch.Generator().manual_seed(4)
+    images, labels = torch.randn(BATCH + 3, 3, 8, 8, generator=generator), torch.rand(BATCH + 3, 2, generator=generator)
+    data, seen = TensorDataset(images, labels), 0
+    divided.eval(), single.eval()
+    with torch.no_grad():
+        for x, y in DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False)):
+            outputs, whole = divided(x), divided.whole_labels(y)
+            assert torch.equal(whole, labels[seen:seen + len(outputs)]) and torch.equal(divided.whole_labels(y > 0.5), whole > 0.5), seen
+            assert torch.equal(divided.whole_labels(whole), whole)
+            seen += len(outputs)
+        assert seen == len(data) and parallel.report(divided).difference() == 0
+        refused(lambda: divided.whole_labels(y[:0] if RANK == 1 else y), parallel.NotSupported, "0 labels on rank 1: 1 are expected, ")
+        refused(lambda: divided.whole_labels(y if RANK else y.float()), parallel.NotSupported, "ranks differ in labels: torch.float32 of")
+
+
 def rests():
     """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
     without images."""

@@ -39,7 +39,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "losses")
 
     def test_Loaders_ReadWhatTheirRankNeeds(self):
-        self.on(3, "", "loader", "rests", "reported", "out_of_step", "last_whole", "augmented", "blank")
+        self.on(3, "", "loader", "rests", "reported", "out_of_step", "last_whole", "augmented", "blank", "whole_labels")
 
     def test_Dropout_IsTheSameInEveryPartition(self):
         self.on(4, "", "dropout")
