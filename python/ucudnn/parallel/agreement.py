@@ -44,9 +44,9 @@ class Agreement:
     def bring(self, what, allowed, told="", facts=None, refusal=None):
         """Returns the bits that `allowed`, a number above 0, has on all ranks. If a rank has a `refusal`, facts differ
         or no bit is left, every rank raises: its own refusal, or NotSupported with another rank's refusal, with the
-        facts, or with the text `told` of each rank."""
+        facts, or with the text `told` of each rank. So it does where `what` differs, because ranks have made different calls."""
         facts = facts or {}
-        digest = zlib.crc32(repr(facts).encode())
+        digest = zlib.crc32(repr((what, facts)).encode())
         own = torch.tensor([0 if refusal else allowed, digest, ~digest])
         common, everybody = own.clone(), range(self.transport.world)
         with self.transport.named(f"agreement on {what}", everybody):
@@ -54,14 +54,18 @@ class Agreement:
             if common[0] and torch.equal(common[1:], own[1:]):
                 return int(common[0])
             answers = [None] * len(everybody)
-            dist.all_gather_object(answers, (refusal and str(refusal), facts, told), group=self.transport.group)
+            dist.all_gather_object(answers, (refusal and str(refusal), facts, told, what), group=self.transport.group)
+        for rank, (_, _, _, other) in enumerate(answers):
+            if other != answers[0][3]:
+                raise NotSupported(f"ranks make different calls: {answers[0][3]} on rank 0, {other} on rank {rank}; all ranks make each "
+                                   "call, in the same order")
         if refusal is not None:
             raise refusal
-        for rank, (text, _, _) in enumerate(answers):
+        for rank, (text, _, _, _) in enumerate(answers):
             if text is not None:
                 raise NotSupported(f"rank {rank} refuses: {text}")
-        raise NotSupported(differing([facts for _, facts, _ in answers]) or
-                           f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text) in enumerate(answers))}")
+        raise NotSupported(differing([facts for _, facts, _, _ in answers]) or
+                           f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text, _) in enumerate(answers))}")
 
     def are_equal(self, what, values):
         """Returns for each of several numbers whether it is the same on all ranks that have it, where it is not None."""

@@ -354,7 +354,7 @@ class Executor:
         except Exception as error:  # the other ranks must hear of any error
             refusal = error
         if self.agreement is not None:
-            fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
+            fits = self.agreement.bring("the batch of model(...)", fits, told, facts, refusal)
             self.has_compared_values = True
             if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
                 has_rows = self.rows(sizes[-1]) is not None and not has_sampled

@@ -1152,6 +1152,21 @@ def unfit_states():
     refused(lambda: divided[:1](x), parallel.NotSupported, "a slice of a model that runs by a plan")
 
 
+def alone():
+    """A call that one rank makes alone is refused on all ranks by the names of their calls, at once, and the next call runs."""
+    folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    divided, _, x, y = pair(33, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
+    divided(x)
+    for call, name in ((lambda: parallel.save(divided, folder / "mine"), "parallel.save"),
+                       (lambda: parallel.load(divided, folder / "mine"), "parallel.load"),
+                       (lambda: parallel.whole_state_dict(divided), "parallel.whole_state_dict"),
+                       (lambda: parallel.load_state_dict(divided, parallel.state_dict(divided)), "parallel.load_state_dict"),
+                       (lambda: divided.whole_labels(y), "model.whole_labels(labels)")):
+        refused(lambda: call() if RANK == 0 else divided(x, y), parallel.NotSupported,
+                f"ranks make different calls: {name} on rank 0, the batch of model(...) on rank 1; all ranks make each call")
+        divided(x, y).backward()
+
+
 def carried():
     """Runs on 4, 2, 3 and 1 ranks save a state for the next run: `before` says which run each loads. Parameters and optimizer
     state keep every bit."""

@@ -49,7 +49,7 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "replicas", "overlap_off")
 
     def test_States_GoIntoOtherPlansAndOneProcess(self):
-        self.on(3, "", "states", "unstepped", "unfit_states")
+        self.on(3, "", "states", "unstepped", "unfit_states", "alone")
         self.one_after_the_other((4, 2, 3, 1), "carried")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
