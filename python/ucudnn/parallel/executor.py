@@ -716,8 +716,9 @@ class Run:
         return output.of(x), box
 
     def outputs(self):
-        """Returns all outputs, whole, on every rank; no gradient flows through them."""
+        """Returns all outputs, whole, on every rank. No gradient flows through them: a backward pass is refused."""
         executor, found = self.executor, []
+        root = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
         for output in executor.network.outputs:
             scheduled = self.schedule.nodes[output.node]
             axes = b.axes_of(len(scheduled.shape) - 1)
@@ -732,7 +733,8 @@ class Run:
                 peer: cut(x, box, move.held, axes) for peer, box in move.sends.items()}, {
                 peer: (shape_of(box, axes), like) for peer, box in move.receives.items()}, executor.device)
             y = move.collected(flight, x, move.held, whole, move.receives, False, like, executor.device)
-            found.append(output.of(y))
+            y = output.of(y)
+            found.append(WithoutGradient.apply(root, y) if output.node in self.plan.returning else y)
         structure = executor.network.structure
         if not self.training and executor.network.evaluated is not None:
             places, structure = executor.network.evaluated
@@ -800,6 +802,19 @@ class Run:
         self.token, number = SplitCrossEntropy.apply(self.token, x, labels, begin,
                                                           self.plan.classifiers[output.node], 1 / batch)
         return number
+
+
+class WithoutGradient(torch.autograd.Function):
+    """Gives outputs that require gradients, as those of the undivided model do, and refuses the backward pass."""
+
+    @staticmethod
+    def forward(ctx, root, x):
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise NotSupported("a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss of "
+                           "the batch, by the function that parallel.apply(..., loss=...) was given")
 
 
 class Elsewhere(torch.autograd.Function):

@@ -194,6 +194,21 @@ def gradients_of_images():
     refused(lambda: apply(made(14)[0], {"format": "ucudnn-schedule"}), ValueError, "a plan that is a dict: the path of a file")
 
 
+def outputs_alone():
+    """A backward pass through whole outputs is refused by name. They require gradients where those of one device do."""
+    divided, single, x, y = pair(14, plan=rows_of_fc1())
+    refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
+            "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
+    with torch.no_grad():
+        assert not divided(x).requires_grad
+    divided.requires_grad_(False)
+    assert not divided(x).requires_grad
+    divided.requires_grad_(True)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
 def one_image():
     """Returns a plan with one image for each rank."""
     random_plan.count += 1
