@@ -1,10 +1,12 @@
 """Agreement of ranks: if one rank refuses a call, all ranks refuse it, before anything else is exchanged."""
 import datetime
+import math
 import zlib
 
 import torch
 import torch.distributed as dist
 
+from .dropout import _mixed
 from .errors import NotSupported
 from .transport import Transport
 
@@ -20,6 +22,18 @@ def differing(all_facts):
     return None
 
 
+def digest(tensor):
+    """Returns a number that depends on each bit of a tensor with at least one dimension, and on its place. It is computed where
+    the tensor is: on the host a CRC."""
+    rows = tensor.detach().contiguous().reshape(len(tensor), math.prod(tensor.shape[1:]))
+    if not rows.is_cuda:
+        return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
+    bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
+    weights = _mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
+    sums = torch.stack([(row * weights).sum() for row in bits])  # one row at a time, because products have 8 bytes
+    return _mixed(_mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
+
+
 class Agreement:
     """Agreement of all ranks of torch.distributed, in a gloo group of its own, because it is about numbers of the
     host."""
@@ -31,9 +45,9 @@ class Agreement:
     def bring(self, what, allowed, told="", facts=None, refusal=None):
         """Returns the bits that `allowed`, a number above 0, has on all ranks. If a rank has a `refusal`, facts differ
         or no bit is left, every rank raises: its own refusal, or NotSupported with another rank's refusal, with the
-        facts, or with the text `told` of each rank."""
+        facts, or with the text `told` of each rank. So it does where `what` differs, because ranks have made different calls."""
         facts = facts or {}
-        digest = zlib.crc32(repr(facts).encode())
+        digest = zlib.crc32(repr((what, facts)).encode())
         own = torch.tensor([0 if refusal else allowed, digest, ~digest])
         common, everybody = own.clone(), range(self.transport.world)
         with self.transport.named(f"agreement on {what}", everybody):
@@ -41,21 +55,37 @@ class Agreement:
             if common[0] and torch.equal(common[1:], own[1:]):
                 return int(common[0])
             answers = [None] * len(everybody)
-            dist.all_gather_object(answers, (refusal and str(refusal), facts, told), group=self.transport.group)
+            dist.all_gather_object(answers, (refusal and str(refusal), facts, told, what), group=self.transport.group)
+        for rank, (_, _, _, other) in enumerate(answers):
+            if other != answers[0][3]:
+                raise NotSupported(f"ranks make different calls: {answers[0][3]} on rank 0, {other} on rank {rank}; all ranks make each "
+                                   "call, in the same order")
         if refusal is not None:
             raise refusal
-        for rank, (text, _, _) in enumerate(answers):
+        for rank, (text, _, _, _) in enumerate(answers):
             if text is not None:
                 raise NotSupported(f"rank {rank} refuses: {text}")
-        raise NotSupported(differing([facts for _, facts, _ in answers]) or
-                           f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text) in enumerate(answers))}")
+        raise NotSupported(differing([facts for _, facts, _, _ in answers]) or
+                           f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text, _) in enumerate(answers))}")
 
-    def is_equal(self, what, value):
-        """Returns whether a number is the same on all ranks that have one, which is not None."""
-        common = torch.tensor([-1, -1] if value is None else [value, ~value])
+    def are_equal(self, what, values):
+        """Returns for each of several numbers whether it is the same on all ranks that have it, where it is not None."""
+        common = torch.tensor([[-1, -1] if value is None else [value, ~value] for value in values])
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
-        return bool(common[0] == ~common[1])
+        return (common[:, 0] == ~common[:, 1]).tolist()
+
+    def give(self, what, tensor, source):
+        """Overwrites a tensor of the host with that of the rank `source`."""
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.broadcast(tensor.reshape(-1).view(torch.uint8), source, group=self.transport.group)
+
+    def gather(self, what, tensor):
+        """Returns the tensors of the host of all ranks."""
+        found = [torch.empty_like(tensor) for _ in range(self.transport.world)]
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.all_gather(found, tensor, group=self.transport.group)
+        return found
 
     def compare(self, what, numbers):
         """Has all ranks refuse numbers, {what: number}, that differ between ranks that have them: None is a rank's that has none."""

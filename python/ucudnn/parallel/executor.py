@@ -5,7 +5,7 @@ import contextlib
 import copy
 import functools
 import itertools
-import zlib
+import math
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,11 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
+from .agreement import digest
 from .dropout import seed_of
 from .errors import NotSupported
 from .ledger import Ledger, PassKind, PassLedger
-from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
+from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, kind_of, misfit, named, reference_numbers, refuse_parameters
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import OVERWRITING, OVERWRITTEN, Call, compute
@@ -66,7 +67,7 @@ class Labels:
             return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
         return [count(self.sends, None), count(self.receives, None)]
 
-    def bring(self, transport, labels, rank):
+    def bring(self, transport, labels, rank, kind="labels"):
         """Exchanges labels. `labels` belong to `rows`; if `rows` is None, they only give the type. Returns the labels
         of `wanted`, or None."""
         rest, device = labels.shape[1:], labels.device
@@ -76,7 +77,7 @@ class Labels:
         receives = {source: ((sum(end - begin for begin, end in pieces), *rest), labels.dtype)
                     for source, pieces in self.receives.items() if source != rank}
         sends = {peer: packed(pieces) for peer, pieces in self.sends.items()}
-        arrived = transport.post("labels", "labels", sends, receives, device).wait() if sends or receives else {}
+        arrived = transport.post("labels", kind, sends, receives, device).wait() if sends or receives else {}
         if self.wanted is None:
             return None
         result = labels.new_empty((self.wanted[1] - self.wanted[0], *rest))
@@ -115,6 +116,11 @@ class Plan:
         self.input = data
         rows = {device: box[b.N] for device, box in data.boxes.items()}
         self.rows, self.labels = rows.get(rank), {}
+        ends = sorted({end for interval in rows.values() for end in interval})
+        loaded = {(begin, end): [device for device, (low, high) in rows.items() if low <= begin and end <= high]
+                  for begin, end in zip(ends, ends[1:])}
+        self.shared = {images: devices for images, devices in loaded.items() if len(devices) > 1}  # which several ranks load
+        self.whole_labels = Labels(rank, rows, dict.fromkeys(everybody, (0, schedule.batch)))
         for output in executor.network.outputs:
             name = output.node
             self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
@@ -168,12 +174,14 @@ class Executor:
                                   for loss, weight in losses]
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated, self.left = {}, {}, {}
-        self.plans, self.types_by_state, self.trained = {}, {}, None
+        self.plans, self.types_by_state, self.trained, self.last_plan = {}, {}, None, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
+        self.has_sampled = False  # a sampler has given a batch since the last pass
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
+        self.referenced = set()  # types and shapes of labels with which ranks have compared their losses
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
         self.applied = None  # what parallel.apply found, see model.Applied
         self.agreed, self.options = 0, {}  # passes on which the ranks agreed; options of optimizers that stepped since the last one
@@ -311,10 +319,38 @@ class Executor:
         plan = self.plan(self._agreed_batch(model, images, labels))
         if self.is_new_copy:  # numbered by its first pass, which all ranks run: one may have made more copies
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
+        self._agree_on_data(plan, images, labels)
+        if labels is not None and not labels.is_meta and (self.agreement is not None or self.schedule.passes):
+            self._agree_on_losses(plan, images, labels)
         self.ledger.begin()
+        self.last_plan = plan
         run = Run(self, plan, images)
         run.forward(None if labels is None else self._own_rows(plan, labels).to(self.device))
         return run.outputs() if labels is None else run.total()
+
+    def whole_labels(self, labels):
+        """Returns the labels of the batch of the last pass, whole, on every rank."""
+        refusal = facts = None
+        try:
+            if self.last_plan is None:
+                raise NotSupported("whole_labels(labels) before a pass: model(images) comes first, and these are its labels")
+            if not isinstance(labels, torch.Tensor) or labels.ndim == 0:
+                raise NotSupported(f"labels of type {type(labels).__name__} on rank {self.rank}: one tensor with a label for each image is "
+                                   "expected")
+            rows, batch = self.last_plan.rows, self.last_plan.schedule.batch
+            if rows is not None and len(labels) not in (rows[1] - rows[0], batch):
+                raise NotSupported(f"{len(labels)} labels on rank {self.rank}: {rows[1] - rows[0]} are expected, which are {rows[0]} to "
+                                   f"{rows[1]} of the last pass's batch of {batch}, or all of these")
+            facts = {"labels": f"{labels.dtype} of shape {tuple(labels.shape[1:])} for each image",
+                     "the batch that the sampler gave last": self.sampled, "images of the last pass": batch}
+        except Exception as error:  # the other ranks must hear of any error
+            refusal = error
+        if self.agreement is not None:
+            self.agreement.bring("model.whole_labels(labels)", 1, facts=facts, refusal=refusal)
+        elif refusal is not None:
+            raise refusal
+        own = self._own_rows(self.last_plan, labels).detach().to(self.device)
+        return self.last_plan.whole_labels.bring(self.transport, own, self.rank, "outputs")
 
     def pass_plan(self, plan, number):
         """Returns the Plan of one pass."""
@@ -324,9 +360,10 @@ class Executor:
 
     def _agreed_batch(self, model, images, labels):
         """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
-        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on
-        one rank, all ranks refuse them."""
+        all ranks allow; if they allow both, the smaller one where no sampler has given this batch and all ranks have the same
+        images and labels. If tensors do not fit on one rank, all ranks refuse them."""
         sizes, fits, facts, told, refusal = sorted(self.sizes), 0, {}, "", None
+        has_sampled, self.has_sampled = self.has_sampled, False
         try:
             self.read_model(model)
             if labels is not None and self.transport.world > 1 and torch.is_grad_enabled():
@@ -345,16 +382,62 @@ class Executor:
         except Exception as error:  # the other ranks must hear of any error
             refusal = error
         if self.agreement is not None:
-            fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
+            fits = self.agreement.bring("the batch of model(...)", fits, told, facts, refusal)
             if self.is_comparing():
                 self.agreement.compare("values that ranks share", self._values())
             self.agreed, self.options = self.agreed + 1, {}
             if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
-                first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
-                fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
+                has_rows = self.rows(sizes[-1]) is not None and not has_sampled
+                digests = [digest(tensor) if has_rows else None for tensor in (images, labels) if tensor is not None]
+                is_whole = all(self.agreement.are_equal("whole batches", [*digests, self.rank + 1 if has_sampled else 0]))
+                fits = fits & -fits if is_whole else fits
         elif refusal is not None:
             raise refusal
         return sizes[fits.bit_length() - 1]
+
+    def _agree_on_data(self, plan, images, labels):
+        """Refuses images that several ranks load, and their labels, unless they are the same on each."""
+        told = [(what, tensor, shared) for what, tensor in (("images", images), ("labels of images", labels)) if tensor is not None
+                for shared in plan.shared] if self.agreement is not None else []
+        digests = [digest(self._own_rows(plan, tensor)[begin - plan.rows[0]:end - plan.rows[0]])
+                   if self.rank in plan.shared[begin, end] else None for _, tensor, (begin, end) in told]
+        for (what, _, (begin, end)), is_equal in zip(told, self.agreement.are_equal("shared images", digests) if told else ()):
+            if not is_equal:
+                raise NotSupported(
+                    f"{what} {begin} to {end} of the batch differ between the ranks {plan.shared[begin, end]}, which all load them: "
+                    "the same are expected (random augmentation is seeded by the image's number and the epoch on each rank)")
+
+    def _agree_on_losses(self, plan, images, labels):
+        """Has functions of the program compute the loss of a reference, whose labels are some of this batch's, the first time that
+        labels are of this type and shape. Refuses functions that differ between ranks, and gives Mean the reference."""
+        functions = [(output, loss) for output, (loss, _) in zip(self.network.outputs, self.losses) if isinstance(loss, (Mean, Sum))]
+        if not functions or kind_of(labels) in self.referenced or not math.prod(labels.shape[1:]):
+            return
+        given, source = torch.empty((8 if labels.ndim == 1 else 2, *labels.shape[1:]), dtype=labels.dtype), min(plan.input.boxes)
+        if self.rank == source:
+            own = self._own_rows(plan, labels).detach()
+            given.copy_(own[torch.arange(len(given), device=own.device) % len(own)])
+        if self.agreement is not None:
+            self.agreement.give("labels of a reference", given, source)
+        given, numbers, references = given.to(self.device), [], []
+        for output, loss in functions:
+            node, like = self.network.by_name[output.node], torch.promote_types(self.floating(images), torch.float32)
+            x = torch.rand((len(given), *(node.shape[:output.dims - 1] if output.dims < 3 else node.shape)),
+                           generator=torch.Generator().manual_seed(0), dtype=like).to(self.device)
+            numbers.append(reference_numbers(loss, x, given))
+            references.append((x, given))
+        told = [torch.tensor(numbers, dtype=torch.float64)]
+        if self.agreement is not None:
+            told = self.agreement.gather("losses", told[0])
+        for rank, other in enumerate(told):
+            for place, at in ((told[0] - other).abs() > 1e-4 * told[0].abs() + 1e-6).nonzero().tolist():  # false for NaN
+                raise NotSupported(
+                    f"ranks differ in the loss of {functions[place][0].node}: {told[0][place, at]:.6g} on rank 0, "
+                    f"{other[place, at]:.6g} on rank {rank}, for the same outputs and labels; the same function is expected")
+        for (_, loss), reference, (number, _) in zip(functions, references, numbers):
+            if isinstance(loss, Mean) and math.isfinite(number):
+                loss.references[kind_of(labels)] = reference
+        self.referenced.add(kind_of(labels))
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""
@@ -703,8 +786,9 @@ class Run:
         return output.of(x), box
 
     def outputs(self):
-        """Returns all outputs, whole, on every rank; no gradient flows through them."""
+        """Returns all outputs, whole, on every rank. No gradient flows through them: a backward pass is refused."""
         executor, found = self.executor, []
+        root = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
         for output in executor.network.outputs:
             scheduled = self.schedule.nodes[output.node]
             axes = b.axes_of(len(scheduled.shape) - 1)
@@ -719,7 +803,8 @@ class Run:
                 peer: cut(x, box, move.held, axes) for peer, box in move.sends.items()}, {
                 peer: (shape_of(box, axes), like) for peer, box in move.receives.items()}, executor.device)
             y = move.collected(flight, x, move.held, whole, move.receives, False, like, executor.device)
-            found.append(output.of(y))
+            y = output.of(y)
+            found.append(WithoutGradient.apply(root, y) if output.node in self.plan.returning else y)
         structure = executor.network.structure
         if not self.training and executor.network.evaluated is not None:
             places, structure = executor.network.evaluated
@@ -775,9 +860,11 @@ class Run:
         x, box = self.output(output)
         scheduled, batch = self.schedule.nodes[output.node], self.schedule.batch
         if box[b.C] == (0, scheduled.shape[0]):
-            if isinstance(loss, Sum):
-                return loss(x, labels)
-            return FUNCTIONS.get(loss, loss)(x, labels) * (len(x) / batch)
+            before = {one.grad_fn for one in (x, x._base) if one is not None}  # a function may write into the outputs
+            number = FUNCTIONS.get(loss, loss)(x, labels)
+            if isinstance(loss, (Mean, Sum)) and self.executor.transport.world > 1:
+                refuse_parameters(loss.loss, number, before, self.executor.parameters)
+            return number if isinstance(loss, Sum) else number * (len(x) / batch)
         begin, end = box[b.C]
         if loss == "logistic":
             own = F.binary_cross_entropy_with_logits(x, labels[:, begin:end], reduction="sum")
@@ -785,6 +872,19 @@ class Run:
         self.token, number = SplitCrossEntropy.apply(self.token, x, labels, begin,
                                                           self.plan.classifiers[output.node], 1 / batch)
         return number
+
+
+class WithoutGradient(torch.autograd.Function):
+    """Gives outputs that require gradients, as those of the undivided model do, and refuses the backward pass."""
+
+    @staticmethod
+    def forward(ctx, root, x):
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise NotSupported("a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss of "
+                           "the batch, by the function that parallel.apply(..., loss=...) was given")
 
 
 class Leaves(torch.autograd.Function):

@@ -1,6 +1,7 @@
 """Losses of a whole batch from each rank's part of the outputs: sums over images divided by their number, never means
 of means."""
 import contextlib
+import math
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +65,24 @@ def misfit(loss, shape, labels, is_divided):
     if has_classes and not 0 <= low <= high < shape[0]:
         return f"labels of {low if low < 0 else high}", f"0 to {shape[0] - 1} are expected, as there are {shape[0]} classes"
     return None
+
+
+def refuse_parameters(function, number, outputs, parameters):
+    """Refuses a loss that has parameters of its own, of which each rank would have the gradient of its images. `number`: the
+    loss; `outputs`: the steps of autograd that gave the outputs; `parameters`: the model's, by name."""
+    left, seen, known = [number.grad_fn], {None, *outputs}, {id(one) for one in parameters.values()}
+    while left:
+        step = left.pop()
+        if step not in seen:
+            seen.add(step)
+            left += [before for before, _ in step.next_functions]
+            leaf = getattr(step, "variable", None)
+            if leaf is not None and id(leaf) not in known:
+                named = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
+                name = next((name for name, one in named if one is leaf), "a tensor")
+                raise NotSupported(
+                    f"a loss in which {name} of shape {tuple(leaf.shape)} requires a gradient, of which each rank would have that of "
+                    "its own images: a layer of the model is expected, or requires_grad_(False)")
 
 
 class Total(torch.autograd.Function):
@@ -137,37 +156,73 @@ class Sum:
         return self.loss(outputs, labels)
 
 
+def kind_of(labels):
+    return labels.dtype, labels.shape[1:]
+
+
+def reference_numbers(loss, outputs, labels):
+    """Returns the losses of the reference's outputs and of larger ones, for a comparison between ranks; NaN where the function
+    takes none or fails."""
+    found = []
+    for x in (outputs.clone(), 8 * outputs):
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[x.device] if x.is_cuda else ()):
+                torch.manual_seed(0)
+                found.append(float(loss(x, labels)))
+        except Exception:  # a function may raise any type of error, and does so again where it counts
+            found.append(math.nan)
+    return found
+
+
 MEANS = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.SmoothL1Loss, torch.nn.HuberLoss)
 MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Refuses a function that is not a mean over images: compares it the first time that it gets at least two images, and with
-    every class as a label. `is_vouched`: a mean, if outputs and labels have the same shape."""
+    """Refuses a function that is not a mean over images: compares it the first time that it gets at least two images, with every
+    class as a label, and at each call beside a reference. `is_vouched`: a mean, if outputs and labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: the labels that it was compared with
+        self.references = {}  # outputs and labels that are the same on all ranks, by type and shape of the labels
         self.is_vouched = loss in MEAN_FUNCTIONS or isinstance(loss, MEANS) and loss.reduction == "mean"
 
     def __call__(self, outputs, labels):
         if isinstance(labels, torch.Tensor) and len(outputs) and not labels.is_meta:
             with torch.no_grad():
-                if not self.is_known and len(outputs) > 1:
+                reference = self.references.get(kind_of(labels))
+                if len(outputs) > 1 and not (self.is_known and (self.is_vouched or reference)):
                     parts = [self.loss(outputs[:1], labels[:1]), self.loss(outputs[1:], labels[1:])]
-                    self._compare(self.loss(outputs, labels), parts, len(outputs), "")
+                    self._compare(self.loss(outputs, labels), parts, (1, len(outputs) - 1), "")
                     self.is_known = True
                 if not labels.is_floating_point() and not self.is_vouched:
                     self._compare_classes(outputs, labels)
+                if reference and not self.is_vouched:
+                    self._compare_beside(outputs, labels, *reference)
         return self.loss(outputs, labels)
 
-    def _compare(self, whole, parts, count, of):
-        """`parts` are the losses of the first image and of the others."""
+    def _compare(self, whole, parts, counts, of, within=1e-4):
+        """`parts` are the losses of the first images and of the others, `counts` their numbers."""
         if whole.ndim:
             raise NotSupported(f"a loss of shape {tuple(whole.shape)}: one number is expected")
-        mean = (parts[0] + (count - 1) * parts[1]) / count
-        if not torch.allclose(whole, mean, rtol=1e-4 if of else 1e-3, atol=1e-5, equal_nan=not of):
+        mean = (counts[0] * parts[0] + counts[1] * parts[1]) / sum(counts)
+        if not torch.allclose(whole, mean, rtol=within if of else 1e-3, atol=1e-5, equal_nan=not of):
             raise NotSupported(
                 f"a loss that is no mean over images{of}: the loss of a batch cannot be told from those of its parts")
+
+    def _compare_beside(self, outputs, labels, others, their_labels):
+        """Compares the loss of these images and the reference together. Every rank's images must weigh as much as those of the
+        reference, or the whole batch's mean is not that of the ranks' means."""
+        count = len(outputs) if outputs[0].numel() <= 4096 else min(len(outputs), 2)  # larger outputs take memory
+        place = torch.arange(count, device=outputs.device) % len(others)
+        wide = torch.promote_types(outputs.dtype, torch.float32)
+        for like in dict.fromkeys((wide, outputs.dtype)):
+            x, y = outputs.to(like), others[place].to(like)
+            with contextlib.suppress(*([RuntimeError] if like != outputs.dtype else [])):  # parameters of the outputs' type
+                whole = self.loss(torch.cat([x, y]), torch.cat([labels, their_labels[place]]))
+                parts = [self.loss(x.clone(), labels), self.loss(y, their_labels[place])]
+                self._compare(whole, parts, (len(x), count), ", as beside other images", 1e-4 if like == wide else 2.0**-5)
+                break
 
     def _compare_classes(self, outputs, labels):
         """Compares each class with the one before it; of labels that are no classes, the least and the greatest one."""
@@ -186,7 +241,7 @@ class Mean:
                     found.append((label, one, self.loss(x[place:place + 1], one)))
             for place, (before, after) in enumerate(zip(found, found[1:])):
                 whole = self.loss(x if place % 2 == 0 else x.flip(0), torch.cat([before[1], after[1]]))
-                self._compare(whole, [before[2], after[2]], 2, f", as with labels {before[0]} and {after[0]}")
+                self._compare(whole, [before[2], after[2]], (1, 1), f", as with labels {before[0]} and {after[0]}")
             if found:
                 break
         self.classes |= new

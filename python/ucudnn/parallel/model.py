@@ -31,7 +31,7 @@ _APPLIED = itertools.count()  # numbers of the models that this process divides
 
 class Parallel:
     """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the
-    same on every rank; `model(images)` are the outputs, whole."""
+    same on every rank; `model(images)` are the outputs, whole, and `model.whole_labels(labels)` the labels beside them."""
 
     def forward(self, images, labels=None):
         if "_ucudnn" not in self.__dict__:
@@ -47,6 +47,11 @@ class Parallel:
     def no_sync(self):
         """Sums the gradients of passes in this context with those of the next pass outside of it."""
         return self._ucudnn.no_sync()
+
+    def whole_labels(self, labels):
+        """Returns the labels of the last call's batch, whole, on every rank. `labels` are those of this rank's images, as the
+        sampler gives them. All ranks call it."""
+        return self._ucudnn.whole_labels(labels)
 
     def step(self, images, labels, optimizer, scaler=None):
         """Runs one step of training; returns the loss before it. A plan that updates after each pass can only be run by

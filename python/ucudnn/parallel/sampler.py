@@ -43,6 +43,7 @@ class BatchSampler:
             # Another thread may be a batch ahead on one rank alone.
             is_main = threading.current_thread() is threading.main_thread()
             self.executor.sampled = f"{known}, epoch {epoch}, batch {number}" if is_main else known
+            self.executor.has_sampled = True
             rows = self.executor.rows(len(images))
             yield images[rows[0]:rows[1]] if rows else images[:1]
 

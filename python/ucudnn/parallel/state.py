@@ -103,21 +103,24 @@ def _piece(value, shard):
 def save(model, folder, optimizer=None):
     """Writes a checkpoint of torch.distributed.checkpoint. All ranks call it."""
     import torch.distributed.checkpoint as dcp
+    _together(model, "parallel.save")
     dcp.save(state_dict(model, optimizer), checkpoint_id=folder)
 
 
 def load(model, folder, optimizer=None):
     """Reads what `save` wrote, even on other ranks and with another plan. All ranks call it."""
     import torch.distributed.checkpoint as dcp
+    _together(model, "parallel.load")
     state, told = state_dict(model, optimizer), _written(folder)
     _check(model, {"model": {key.removeprefix("model."): state["model"].get(key.removeprefix("model.")) for key in told
-                             if key.startswith("model.")}}, None)
+                             if key.startswith("model.")}}, None, "parallel.load")
     if optimizer is not None:
         groups = {"param_groups": ()}
         if "param_groups" in told:
             dcp.load(groups, checkpoint_id=folder)
         keys = [key for key in told if key.startswith("optimizer.")]
-        _check(model, {"model": state["model"], **groups, "optimizer": {key.removeprefix("optimizer.") for key in keys}}, optimizer)
+        _check(model, {"model": state["model"], **groups, "optimizer": {key.removeprefix("optimizer.") for key in keys}}, optimizer,
+               "parallel.load")
         state["optimizer"] = {key.removeprefix("optimizer."): _room(model, optimizer, key.removeprefix("optimizer."), told[key])
                               for key in keys}
     dcp.load(state, checkpoint_id=folder)
@@ -165,19 +168,23 @@ def _device_of(optimizer, parameter, dims):
 def load_state_dict(model, state, optimizer=None):
     """Copies the values of a state_dict of this model, read from elsewhere, to their places: parts of this plan, or whole
     values. All ranks call it, and all refuse a state that does not fit before anything is copied."""
-    _check(model, state, optimizer)
+    _check(model, state, optimizer, "parallel.load_state_dict")
     _put(model, state, optimizer, is_copied=True)
 
 
-def _check(model, state, optimizer):
+def _check(model, state, optimizer, call):
     """Refuses a state on all ranks if it does not fit on one."""
     try:
         text = _misfit(model, state, optimizer)
     except NotSupported as error:
         text = str(error)
-    agreement, refusal = model._ucudnn.agreement, text and NotSupported(text)
-    if agreement is not None:
-        agreement.bring("a state", 1, refusal=refusal)
+    _together(model, call, text and NotSupported(text))
+
+
+def _together(model, call, refusal=None):
+    """Refuses a call on all ranks if one refuses it, or if some of them make another call."""
+    if model._ucudnn.agreement is not None:
+        model._ucudnn.agreement.bring(call, 1, refusal=refusal)
     elif refusal:
         raise refusal
 
@@ -288,4 +295,5 @@ def whole_state_dict(model, optimizer=None):
                 found[key][tuple(slice(begin, end) for begin, end in ranges)] = piece
         return found
     state = state_dict(model, optimizer)
+    _together(model, "parallel.whole_state_dict")
     return {kind: gathered(values) if isinstance(values, dict) else values for kind, values in state.items()}

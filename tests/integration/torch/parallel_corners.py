@@ -280,6 +280,21 @@ def gradients_of_images():
     refused(lambda: apply(made(14)[0], {"format": "ucudnn-schedule"}), ValueError, "a plan that is a dict: the path of a file")
 
 
+def outputs_alone():
+    """A backward pass through whole outputs is refused by name. They require gradients where those of one device do."""
+    divided, single, x, y = pair(14, plan=rows_of_fc1())
+    refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
+            "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
+    with torch.no_grad():
+        assert not divided(x).requires_grad
+    divided.requires_grad_(False)
+    assert not divided(x).requires_grad
+    divided.requires_grad_(True)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
 def one_image():
     """Returns a plan with one image for each rank."""
     random_plan.count += 1
@@ -374,6 +389,67 @@ def means():
         divided(x, y).backward()
         loss(single(x), y).backward()
         same(divided, single, gradients=True)
+
+
+def of_present(outputs, labels):
+    """The mean over labels that are not missing, which are those below 0."""
+    present = (labels >= 0).to(outputs.dtype)
+    return (F.binary_cross_entropy_with_logits(outputs, labels.clamp(min=0), reduction="none") * present).sum() / present.sum()
+
+
+def missing_labels():
+    """A function that is a mean while no label is missing is refused on all ranks when some are, where a rank has one image or as
+    many labels of each of its images, too."""
+    for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
+        divided, single, x, _ = pair(14, loss=of_present, plan=plan)
+        parallel.batch_sampler(range(BATCH + WORLD), divided)
+        labels = torch.randint(0, 2, (BATCH, 5), generator=torch.Generator().manual_seed(0)).double()
+        for size in (BATCH, WORLD, BATCH):
+            for _ in range(2):
+                divided.zero_grad(), single.zero_grad()
+                found, wanted = divided(x[:size], labels[:size]), of_present(single(x[:size]), labels[:size])
+                found.backward(), wanted.backward()
+                same(divided, single, gradients=True)
+            missing = labels.clone()
+            missing[:size // 2, :2] = -1
+            refused(lambda: divided(x[:size], missing[:size]), parallel.NotSupported, "a loss that is no mean over images, as beside")
+
+
+def unlike_losses():
+    """Functions that differ between ranks in a constant, in a value of their closure or in a module's attribute are refused."""
+    plan, smoothing = pinned({None: {"n": WORLD}}), 0.1 * RANK
+    for loss in (lambda y, t: (1 + RANK) * F.cross_entropy(y, t), lambda y, t: F.cross_entropy(y, t, label_smoothing=smoothing),
+                 nn.CrossEntropyLoss(label_smoothing=0.1 + smoothing), parallel.Sum(lambda y, t: y[:, RANK].sum()),
+                 [(nn.HuberLoss(delta=1.0 + RANK), 1.0)]):
+        divided, _, x, y = pair(14, loss=loss, plan=plan)
+        y = y if not isinstance(loss, list) else torch.randn(BATCH, 5, generator=torch.Generator().manual_seed(0))
+        for _ in range(2):
+            refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in the loss of fc2: ")
+
+
+class Warm(nn.Module):
+    """A cross-entropy with a temperature that it trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(5))
+
+    def forward(self, outputs, labels):
+        return F.cross_entropy(outputs.mul_(self.temperature), labels)
+
+
+def trained_losses():
+    """A loss with parameters is refused on all ranks, by their names where it has any, unless they are constant."""
+    plan, kept = pinned({None: {"n": WORLD}, "fc2": {"n": 2}}), Warm()
+    for loss, name in ((kept, "temperature"), (parallel.Sum(Warm()), "temperature"), (lambda y, t: kept(y + 0, t), "a tensor")):
+        divided, single, x, y = pair(14, loss=loss, plan=plan)
+        divided.requires_grad_(name == "temperature")
+        refused(lambda: divided(x, y), parallel.NotSupported, f"a loss in which {name} of shape (5,) requires a gradient")
+    kept.requires_grad_(False)
+    divided, single, x, y = pair(14, loss=kept, plan=plan)
+    divided(x, y).backward()
+    kept(single(x), y).backward()
+    same(divided, single, gradients=True)
 
 
 def half():

@@ -548,6 +548,77 @@ def last_whole():
             assert abs(divided(x[own], y[own]).item() - F.cross_entropy(wanted, y[:count]).item()) < 1e-12, own
 
 
+class Augmented(torch.utils.data.Dataset):
+    """Images with noise. With an epoch, the noise depends on it and on the image's number alone."""
+
+    def __init__(self, images, labels, epoch=None):
+        self.images, self.labels, self.epoch = images, labels, epoch
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, number):
+        with torch.random.fork_rng(devices=()) if self.epoch is not None else contextlib.nullcontext():
+            if self.epoch is not None:
+                torch.manual_seed(self.epoch * len(self) + number)
+            return self.images[number] + torch.randn(3, 8, 8), self.labels[number]
+
+
+def augmented():
+    """Images that several ranks load are the same there, and so are their labels; those of one rank alone may be any."""
+    for degrees, others in (({None: {"n": WORLD}}, None), ({"conv1": {"c": WORLD}}, list(range(WORLD))),
+                            ({None: {"n": WORLD}, "conv1": {"h": WORLD}}, list(range(WORLD)))):
+        divided, single, x, y = pair(11, plan=pinned(degrees))
+        torch.manual_seed(RANK)
+        for epoch in (None, 3):
+            data = Augmented(x, y, epoch)
+            images, labels = next(iter(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False))))
+            if epoch is None and others:
+                refused(lambda: divided(images, labels), parallel.NotSupported,
+                        f"images 0 to {BATCH} of the batch differ between the ranks {others}, which all load them: the same are")
+            else:
+                divided(images, labels)
+        if others:
+            refused(lambda: divided(images, labels if RANK else (labels + 1) % 5), parallel.NotSupported,
+                    f"labels of images 0 to {BATCH} of the batch differ between the ranks {others}, which all load them")
+        found, batch = divided(images, labels), next(iter(DataLoader(data, batch_size=BATCH)))
+        wanted = F.cross_entropy(single(batch[0]), batch[1])
+        assert abs(found.item() - wanted.item()) < 1e-12, (degrees, found, wanted)
+
+
+def blank():
+    """Where ranks have equal images, their rows of a batch are told from a smaller whole batch by the sampler, or by the labels."""
+    count = BATCH + BATCH // 2
+    divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
+    images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5
+    data = TensorDataset(images, labels)
+    for number, (x, y) in enumerate(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False))):
+        wanted = F.cross_entropy(single(images[:count - BATCH if number else BATCH]), labels[number * BATCH:][:BATCH])
+        for _ in range(2):
+            assert abs(divided(x, y).item() - wanted.item()) < 1e-12, number
+    for number, (x, _) in enumerate(DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided))):
+        assert len(divided(x)) == (count - BATCH if number else BATCH), number
+
+
+def whole_labels():
+    """The labels of whole outputs are whole on every rank, where a rank loads no images, too, and in a last batch of fewer."""
+    divided, single, _, _ = pair(9, plan=pinned({None: {"n": 2}}))
+    refused(lambda: divided.whole_labels(torch.zeros(4)), parallel.NotSupported, "whole_labels(labels) before a pass: model(images) comes")
+    generator = torch.Generator().manual_seed(4)
+    images, labels = torch.randn(BATCH + 3, 3, 8, 8, generator=generator), torch.rand(BATCH + 3, 2, generator=generator)
+    data, seen = TensorDataset(images, labels), 0
+    divided.eval(), single.eval()
+    with torch.no_grad():
+        for x, y in DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, shuffle=False)):
+            outputs, whole = divided(x), divided.whole_labels(y)
+            assert torch.equal(whole, labels[seen:seen + len(outputs)]) and torch.equal(divided.whole_labels(y > 0.5), whole > 0.5), seen
+            assert torch.equal(divided.whole_labels(whole), whole)
+            seen += len(outputs)
+        assert seen == len(data) and parallel.report(divided).difference() == 0
+        refused(lambda: divided.whole_labels(y[:0] if RANK == 1 else y), parallel.NotSupported, "0 labels on rank 1: 1 are expected, ")
+        refused(lambda: divided.whole_labels(y if RANK else y.float()), parallel.NotSupported, "ranks differ in labels: torch.float32 of")
+
+
 def rests():
     """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
     without images."""
@@ -1200,6 +1271,21 @@ def unfit_states():
     sequential = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
     divided = parallel.apply(sequential, pinned({}, describe(sequential, (3, 8, 8))), loss=F.cross_entropy)
     refused(lambda: divided[:1](x), parallel.NotSupported, "a slice of a model that runs by a plan")
+
+
+def alone():
+    """A call that one rank makes alone is refused on all ranks by the names of their calls, at once, and the next call runs."""
+    folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    divided, _, x, y = pair(33, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
+    divided(x)
+    for call, name in ((lambda: parallel.save(divided, folder / "mine"), "parallel.save"),
+                       (lambda: parallel.load(divided, folder / "mine"), "parallel.load"),
+                       (lambda: parallel.whole_state_dict(divided), "parallel.whole_state_dict"),
+                       (lambda: parallel.load_state_dict(divided, parallel.state_dict(divided)), "parallel.load_state_dict"),
+                       (lambda: divided.whole_labels(y), "model.whole_labels(labels)")):
+        refused(lambda: call() if RANK == 0 else divided(x, y), parallel.NotSupported,
+                f"ranks make different calls: {name} on rank 0, the batch of model(...) on rank 1; all ranks make each call")
+        divided(x, y).backward()
 
 
 def carried():

@@ -39,7 +39,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "losses")
 
     def test_Loaders_ReadWhatTheirRankNeeds(self):
-        self.on(3, "", "loader", "rests", "reported", "out_of_step", "last_whole")
+        self.on(3, "", "loader", "rests", "reported", "out_of_step", "last_whole", "augmented", "blank", "whole_labels")
 
     def test_Dropout_IsTheSameInEveryPartition(self):
         self.on(4, "", "dropout")
@@ -49,7 +49,7 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "replicas", "overlap_off")
 
     def test_States_GoIntoOtherPlansAndOneProcess(self):
-        self.on(3, "", "states", "unstepped", "unfit_states")
+        self.on(3, "", "states", "unstepped", "unfit_states", "alone")
         self.one_after_the_other((4, 2, 3, 1), "carried")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
@@ -69,13 +69,13 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "unnamed_mixing")
 
     def test_ChangedModelsAndGradientsOfImages_AreRefusedOnAllRanks(self):
-        self.on(3, "", "changed_models", "gradients_of_images", "attributes")
+        self.on(3, "", "changed_models", "gradients_of_images", "attributes", "outputs_alone")
 
     def test_RanksThatPart_AreRefusedOnAllRanks(self):
         self.on(4, "", "parting", "momenta")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
-        self.on(3, "", "unusual_losses", "means", "unlike_types", "unlike_graphs")
+        self.on(3, "", "unusual_losses", "means", "missing_labels", "unlike_losses", "trained_losses", "unlike_types", "unlike_graphs")
 
     def test_DataThatOneRankWouldRefuse_IsRefusedOnAllRanks(self):
         self.on(3, "", "wrong_data", "half")
