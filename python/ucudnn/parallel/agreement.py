@@ -6,7 +6,7 @@ import zlib
 import torch
 import torch.distributed as dist
 
-from .dropout import _mixed
+from .dropout import mixed
 from .errors import NotSupported
 from .transport import Transport
 
@@ -29,9 +29,9 @@ def digest(tensor):
     if not rows.is_cuda:
         return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
     bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
-    weights = _mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
+    weights = mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
     sums = torch.stack([(row * weights).sum() for row in bits])  # one row at a time, because products have 8 bytes
-    return _mixed(_mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
+    return mixed(mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
 
 class Agreement:

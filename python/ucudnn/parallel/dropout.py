@@ -6,7 +6,7 @@ import torch
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
-def _mixed(x):
+def mixed(x):
     """Computes the output function of splitmix64; shifts are logical."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
     x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
@@ -15,7 +15,7 @@ def _mixed(x):
 
 def seed_of(seed, number):
     """Returns the seed of the model with this number among those that share a seed; number 0 has the seed itself."""
-    return seed if number == 0 else _mixed(torch.tensor(_signed(seed)) + torch.tensor(number) * _A).item()
+    return seed if number == 0 else mixed(torch.tensor(_signed(seed)) + torch.tensor(number) * _A).item()
 
 
 def _signed(number):
@@ -28,7 +28,7 @@ def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
     that `box` counts; all of them by default."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
-        key = _mixed(key + torch.tensor(_signed(number), device=device) + _A)
+        key = mixed(key + torch.tensor(_signed(number), device=device) + _A)
     counted = {"element": len(axes), "channel": 2, "image": 1}[per]
     place = torch.zeros((), dtype=torch.int64, device=device)
     for dim, axis in enumerate(axes):
@@ -40,5 +40,5 @@ def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
         if axis == 0 and images is not None:
             own = torch.tensor(images, device=device)[own]
         place = place.unsqueeze(-1) * (whole[axis][1] - whole[axis][0]) + own
-    numbers = (_mixed(_mixed(place * _A + key)) >> 11) & ((1 << 53) - 1)
+    numbers = (mixed(mixed(place * _A + key)) >> 11) & ((1 << 53) - 1)
     return numbers >= int(rate * (1 << 53))
