@@ -169,6 +169,7 @@ Status CaffeImporter::PutConvolutionAlong(size_t axis, bool forward) {
       {bottom}, rank, std::move(parameters));
 }
 
+// Long because it reads one field after the other.
 Status CaffeImporter::AddPooling() {
   const CaffeFields fields = Fields("pooling_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));

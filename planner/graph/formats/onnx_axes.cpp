@@ -565,6 +565,7 @@ std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& pa
   return std::nullopt;
 }
 
+// Long because each way of joining has its own condition.
 Status OnnxImporter::AddConcat() {
   std::vector<OnnxTensor> parts;
   std::vector<const OnnxConstant*> constants;  // by input; null if the input is computed

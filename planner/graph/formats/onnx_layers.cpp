@@ -288,6 +288,7 @@ Status OnnxImporter::AddDropout() {
   return Append(Dropout{given ? (*ratio->values)[0] : Attributes().Real("ratio", 0.5)}, tensor);
 }
 
+// Long because it reads one attribute after the other.
 Status OnnxImporter::AddResize() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const OnnxAttributes attributes(*node_);

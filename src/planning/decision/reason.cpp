@@ -6,6 +6,7 @@ namespace ucudnn::planning {
 namespace {
 
 // Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values.
+// Long because every reason has one.
 const char* Template(Because because) {
   switch (because) {
     case Because::kObserved:
