@@ -34,7 +34,7 @@ inline Options WithoutLimit() {
 inline cudnnStatus_t ExecuteWholesSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                          cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
-  if (read.ok() && read->convolution.problem.x[1] == 64) usleep(10'000);
+  if (read.ok() && read->convolution.problem.x[1] == 64) usleep(40'000);
   return ::cudnnBackendExecute(handle, plan, pack);
 }
 
