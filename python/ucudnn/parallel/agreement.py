@@ -47,8 +47,8 @@ class Agreement:
         or no bit is left, every rank raises: its own refusal, or NotSupported with another rank's refusal, with the
         facts, or with the text `told` of each rank. So it does where `what` differs, because ranks have made different calls."""
         facts = facts or {}
-        digest = zlib.crc32(repr((what, facts)).encode())
-        own = torch.tensor([0 if refusal else allowed, digest, ~digest])
+        checksum = zlib.crc32(repr((what, facts)).encode())
+        own = torch.tensor([0 if refusal else allowed, checksum, ~checksum])
         common, everybody = own.clone(), range(self.transport.world)
         with self.transport.named(f"agreement on {what}", everybody):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
@@ -91,14 +91,11 @@ class Agreement:
         """Has all ranks refuse numbers, {what: number}, that differ between ranks that have them: None is a rank's that has none."""
         if not numbers:
             return
-        own = torch.tensor([[-1, -1] if number is None else [number, ~number] for number in numbers.values()])
-        common, everybody = own.clone(), range(self.transport.world)
-        with self.transport.named(f"agreement on {what}", everybody):
-            dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
-            unlike = (common[:, 0] != ~common[:, 1]).tolist()
-            if not any(unlike):
-                return
-            name, answers = list(numbers)[unlike.index(True)], [None] * len(everybody)
+        equal = self.are_equal(what, numbers.values())
+        if all(equal):
+            return
+        name, answers = list(numbers)[equal.index(False)], [None] * self.transport.world
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_gather_object(answers, numbers[name], group=self.transport.group)
         (first, number), *rest = [(rank, answer) for rank, answer in enumerate(answers) if answer is not None]
         rank, other = next(one for one in rest if one[1] != number)

@@ -168,7 +168,7 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
     if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact, tilings);
     if (!plan->second) continue;
     Promise promise = *plan->second;
-    // Of offers with equal time, the one with the algorithm of the largest piece comes first.
+    // If offers take equal times, the offer with the algorithm of the largest piece comes first.
     const bool of_largest = promise.configuration.Largest().engine == micro.engine;
     promise.reported = {micro.engine, request.n, promise.configuration.TimeMs(), 0,
                         micro.deterministic};
