@@ -225,7 +225,10 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   } else if (HasParameterGradient(call.problem.operation, call.work)) {
     has_gradients_ = true;
   }
-  made->set_log_number(log_.Add(FactsOf(turn, *made)));
+  const Result<GroupStripes> group = made->refusal().empty()
+                                         ? StripesOf(call, made->extents(), made->windows())
+                                         : Status::Error(made->refusal());
+  made->set_log_number(log_.Add(FactsOf(call, *made, claim.kernel, group)));
   return {&kernels_.Add(key, std::move(made)).first(), true};
 }
 

@@ -94,9 +94,6 @@ class KernelAgreement {
   Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const Turn& turn) const;
-  // Returns what the report says about a kernel that was agreed on for the call. Defined in
-  // split_figures.cpp.
-  KernelFacts FactsOf(const Turn& turn, const SplitKernel& kernel) const;
   // Fails the job because the call's kernel is new on this rank, but not on `rank`.
   void FailNotNew(int rank, const CallRecord& theirs);
 

@@ -9,9 +9,19 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/status.h"
+#include "spatial/group_stripes.h"
 #include "spatial/kernel_figures.h"
+#include "spatial/split_call.h"
 
 namespace ucudnn::spatial {
+
+class SplitKernel;
+
+// Returns what the report says about the kernel of `call`. `common` names the properties that all
+// ranks share. `group` holds the stripes that the ranks agreed on, or why there are none.
+KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel, std::string common,
+                    const Result<GroupStripes>& group);
 
 class KernelLog {
  public:
