@@ -101,7 +101,7 @@ class Link:
 def sleepy(options):
     """Replaces functions of ucudnn.parallel in this process, so that layers and links sleep."""
     import torch
-    from ucudnn.parallel import executor, transport
+    from ucudnn.parallel import run, transport
 
     class Slept(torch.autograd.Function):
         @staticmethod
@@ -114,14 +114,14 @@ def sleepy(options):
             time.sleep(ctx.ms / 1e3)
             return dy, None
 
-    def compute(call, _compute=executor.compute):
+    def compute(call, _compute=run.compute):
         y = _compute(call)
         if call.node.op != "convolution":
             return y
         third = options.layer_ms / 3
         time.sleep(third / 1e3)
         return Slept.apply(y, third if call.node.name == "conv0" else 2 * third)
-    executor.compute = compute
+    run.compute = compute
     link = Link(sent_bytes(NARROW, options.ranks) / link_ms(options) * 1e3)
 
     def post(self, what, kind, sends, receives, device, _post=transport.Transport.post):

@@ -34,9 +34,37 @@ def digest(tensor):
     return mixed(mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
 
+class Alone:
+    """The agreement of one rank with itself, for one process, and for meta tensors, which have no values."""
+
+    is_alone = True
+
+    def bring(self, what, allowed, told="", facts=None, refusal=None):
+        if refusal is not None:
+            raise refusal
+        return allowed
+
+    def are_equal(self, what, values):
+        return [True] * len(values)
+
+    def give(self, what, tensor, source):
+        pass
+
+    def gather(self, what, tensor):
+        return [tensor]
+
+    def compare(self, what, numbers):
+        pass
+
+    def close(self):
+        pass
+
+
 class Agreement:
     """Agreement of all ranks of torch.distributed, in a gloo group of its own, because it is about numbers of the
     host."""
+
+    is_alone = False
 
     def __init__(self, timeout_s):
         group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))

@@ -14,7 +14,7 @@ from ucudnn.spatial.stripe import is_compiled
 from . import boxes as b
 from . import optimizers
 from . import schedule as schedules
-from .agreement import Agreement, differing
+from .agreement import Agreement, Alone, differing
 from .dropout import seed_of
 from .errors import NotSupported
 from .executor import Executor, refuse_call
@@ -257,7 +257,7 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     device = _device(model, group)
     schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm)
     transport = Transport(group or dist.group.WORLD, timeout_s)
-    agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else None
+    agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else Alone()
     summing = Transport(dist.new_group(), timeout_s)
     seed = [seed_of(torch.initial_seed(), next(_APPLIED))]
     dist.broadcast_object_list(seed, 0, group=group)

@@ -40,7 +40,7 @@ def _before_step(optimizer, *_):
                                    "parallel.load_state_dict(model, state, optimizer) divides it")
     adopt(optimizer)
     for executor in {id(one.ucudnn_parts.executor): one.ucudnn_parts.executor for one in _trained(optimizer)}.values():
-        executor.note_options(optimizer)
+        executor.shared_values.note_options(optimizer)
 
 
 def adopt(optimizer):

@@ -183,10 +183,7 @@ def _check(model, state, optimizer, call):
 
 def _together(model, call, refusal=None):
     """Refuses a call on all ranks if one refuses it, or if some of them make another call."""
-    if model._ucudnn.agreement is not None:
-        model._ucudnn.agreement.bring(call, 1, refusal=refusal)
-    elif refusal:
-        raise refusal
+    model._ucudnn.agreement.bring(call, 1, refusal=refusal)
 
 
 def _misfit(model, state, optimizer):
