@@ -70,13 +70,11 @@ class Joining {
 };
 
 Outcome Joining::Run(const SharedFile& board) {
-  const File memory(hostgpuDeviceFile(place_.device));
-  if (!memory.open()) {
-    return {ncclUnhandledCudaError,
-            "the memory of device " + std::to_string(place_.device) + " cannot be shared"};
-  }
   if (Outcome o = OpenBoard(board); !o.ok()) return o;
-  Outcome outcome = TakeSeat(memory);
+  const File memory(hostgpuDeviceFile(place_.device));
+  Outcome outcome{ncclUnhandledCudaError,
+                  "the memory of device " + std::to_string(place_.device) + " cannot be shared"};
+  if (memory.open()) outcome = TakeSeat(memory);
   if (outcome.ok()) outcome = Await(SeatState::kSeated);
   if (outcome.ok()) outcome = CheckDevices();
   if (outcome.ok()) outcome = OpenMemories();
