@@ -214,12 +214,13 @@ class Executor:
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
-        """Notes the gradient that autograd left beside one that waits."""
+        """Notes the gradient that autograd left on a parameter, if an earlier gradient of this parameter still waits to be
+        summed."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 
     def discard(self, name, gradient):
-        """Forgets the gradient of earlier passes where the program writes zeros into the parameter's."""
+        """Forgets the waiting gradient of a parameter when the program writes zeros into the parameter's gradient."""
         own = self.parameters[name].grad if name in self.accumulated else None
         if own is not None and (own is gradient or own.data_ptr() == gradient.data_ptr()):
             del self.accumulated[name]
@@ -317,7 +318,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(self._agreed_batch(model, images, labels))
-        if self.is_new_copy:  # numbered by its first pass, which all ranks run: one may have made more copies
+        if self.is_new_copy:  # numbered at its first pass, which all ranks run, since one rank may have made more copies
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         self._agree_on_data(plan, images, labels)
         if labels is not None and not labels.is_meta and (self.agreement is not None or self.schedule.passes):
@@ -386,7 +387,7 @@ class Executor:
             if self.is_comparing():
                 self.agreement.compare("values that ranks share", self._values())
             self.agreed, self.options = self.agreed + 1, {}
-            if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
+            if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger batch
                 has_rows = self.rows(sizes[-1]) is not None and not has_sampled
                 digests = [digest(tensor) if has_rows else None for tensor in (images, labels) if tensor is not None]
                 is_whole = all(self.agreement.are_equal("whole batches", [*digests, self.rank + 1 if has_sampled else 0]))
@@ -706,7 +707,8 @@ class Run:
         module = self.module_of(node)
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
-        # A rank without images of a rest takes part in sums and statistics, too, in the order of all ranks.
+        # A rank that has no image of a smaller batch also takes part in sums and statistics, because all ranks must make these
+        # in the same order.
         self.token, parameters = self.parameters.use(self.token, node.parameters)
         if box is None:
             if node.op == "batch_normalization" and name in self.plan.meetings:
@@ -741,7 +743,7 @@ class Run:
         is_over = name in self.plan.overwriting and y is inputs[0]
         if scheduled.is_layer:
             self.ledger.add("outputs", y)
-            if is_over:  # a follower's output, which is now that of this layer
+            if is_over:  # it was counted for a follower, and now counts for this layer
                 self.ledger.count("followers", -y.numel(), y.element_size())
         elif not is_over:
             self.ledger.add("followers", y)
@@ -817,7 +819,7 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                # The first number counts for all outputs.
+                # `passed` is the loss of all outputs together, so it counts once.
                 number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight
@@ -888,7 +890,7 @@ class WithoutGradient(torch.autograd.Function):
 
 
 class Leaves(torch.autograd.Function):
-    """Stands between the trained parameters and all of their uses. Its backward pass comes behind all messages of a pass, and
+    """Stands between the trained parameters and all of their uses. Its backward pass comes after all messages of a pass, and
     gives every rank the gradients of all parameters at once and in one order, empty ones for parameters of other ranks. So
     hooks of parameters, and torch.autograd.grad of some of them, make the same calls on all ranks."""
 
