@@ -39,7 +39,7 @@ std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem) {
   std::vector<std::string> texts;
   texts.reserve(FamilyColumns().size());
   for (auto& [column, text] : ToColumns(problem)) texts.push_back(std::move(text));
-  // The first column of ToColumns is n, of the table op.
+  // The first column of ToColumns() is n; the table has op in its place.
   texts[0] = OperationName(problem.operation);
   return texts;
 }

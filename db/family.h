@@ -12,27 +12,28 @@
 
 namespace ucudnn::db {
 
-// Returns the columns that distinguish kernel families, in table order. The columns of
-// PostPadColumns() are the last ones; each row has numbers in them, also if the pads before and
-// behind an axis are equal.
+// Returns the columns that distinguish kernel families, in table order. The last ones are
+// PostPadColumns(). Every row has numbers in these columns, even if the pads before and behind each
+// axis are equal.
 const std::vector<std::string>& FamilyColumns();
 
 // Returns the declared type of a family column.
 const char* FamilyColumnType(const std::string& column);
 
 // Returns the values of a problem's family as text, in table order. An empty text in a numeric
-// column stands for 0, or for 1 in the column `align`.
+// column stands for a default: 1 in the column `align`, the pad before the axis in
+// PostPadColumns(), and 0 in all others.
 std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem);
 
 // Binds the family of `problem` to parameters 1 to N and returns N.
 int BindFamily(Statement& statement, const ConvolutionProblem& problem);
 
-// Returns the SQL that finds the id of a family.
+// Returns the SQL that finds the id of a family; BindFamily() binds its parameters.
 const std::string& FindKernelSql();
 Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family);
 
-// Reads a problem with n = 0 from FamilyColumns().size() columns of `statement`, of which `first`
-// is the first.
+// Reads a problem with n = 0 from FamilyColumns().size() adjacent columns of `statement`, which
+// begin at column `first`.
 Result<ConvolutionProblem> ReadFamily(const Statement& statement, int first);
 
 }  // namespace ucudnn::db

@@ -14,8 +14,8 @@ class KnownRows {
  public:
   enum class Kind { kNew, kEqual, kDiffering };
 
-  // Adds `row` unless a row with its key is known. Returns kNew, or whether the known row has an
-  // equal or a differing measurement.
+  // Adds `row` and returns kNew if no row with the same key is known. Otherwise returns kEqual or
+  // kDiffering, which says whether the known row has the same measurement.
   Kind Add(const StoredMeasurement& row);
 
  private:

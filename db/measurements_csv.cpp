@@ -20,7 +20,7 @@ constexpr const char* kMeasured[] = {"op",      "engine",          "micro_batch"
 constexpr const char* kWhere[] = {"cudnn", "driver", "device", "samples", "verified"};
 // A row with a value in `limit_bytes`, the first of these columns, is a promise.
 constexpr const char* kPromised[] = {"limit_bytes", "undivided", "any_engine"};
-// Columns that a promise lacks.
+// Columns that only measurements have.
 constexpr const char* kMeasuredAlone[] = {"micro_batch", "time_ms", "deterministic", "samples",
                                           "verified"};
 

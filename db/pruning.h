@@ -21,9 +21,10 @@ struct Pruned {
   uint64_t bytes_before = 0, bytes_after = 0;  // size of the file
 };
 
-// Finds the rows to remove, of `device` or (if it is empty) of every device. For each device these
-// are the rows of all platforms but the newest: the platform with the highest cuDNN version, then
-// the highest driver version. A row with an unknown version is kept, because it may be as new.
+// Finds the rows to remove: those of `device`, or of every device if `device` is empty. Each device
+// keeps the rows of its newest platform, which has the highest cuDNN version and, among platforms
+// with equal cuDNN versions, the highest driver version. Rows with an unknown version are kept,
+// because they may be as new.
 Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
 // Removes the rows of `old`'s platforms from all tables, and then the kernels to which no row

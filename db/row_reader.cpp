@@ -162,7 +162,7 @@ Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visi
                          (version < 2 ? "0" : "m.imported") +
                          " FROM measurements m JOIN families k ON k.id=m.kernel ORDER BY m.id"));
   const int after =
-      // There are 7 columns from device to complete.
+      // The query selects 7 columns from device to complete.
       kMeasurementColumnCount + 7 + static_cast<int>(FamilyColumns().size());
   for (;;) {
     UCUDNN_ASSIGN_OR_RETURN(const bool row, select.Step());

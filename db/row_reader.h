@@ -15,8 +15,8 @@
 
 namespace ucudnn::db {
 
-// The rows of one kernel family and device for one pair of cuDNN and driver version, from all
-// files.
+// The rows of one kernel family on one device, measured with one cuDNN and driver version. They may
+// come from several files.
 struct KernelFacts {
   using Choice = std::pair<int, EngineId>;  // micro-batch and engine
   std::vector<planning::Measurement> rows;  // use `verified` below, not Measurement::verified

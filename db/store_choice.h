@@ -33,7 +33,8 @@ struct StoreChoice {
   const char* network = nullptr;
 };
 
-// Chooses among the stores `named` by the user; the first one is on a file system of `type`.
+// Adds this host's own file to the user's stores `named` if the first of them is on a network file
+// system; `type` is the statfs() type of its file system.
 StoreChoice ChooseStores(std::vector<std::string> named, uint32_t type, std::string_view host);
 // Calls the other overload with this process's host name and the file system of the first store.
 StoreChoice ChooseStores(std::vector<std::string> named);

@@ -1,6 +1,6 @@
 // Defines UcudnnHandle_t, which replaces cudnnHandle_t. If a program changes the type of its
-// handles, includes this file and links with -lucudnn, ucudnn plans its convolutions; it calls
-// cuDNN as before. For both types of handle this file also defines the
+// handles, includes this file and links with -lucudnn, ucudnn plans the program's convolutions; the
+// program's calls of cuDNN stay the same. For both types of handle this file also defines the
 // cudnnGetConvolution*Algorithm functions that cuDNN 8 removed.
 //
 //     UcudnnHandle_t handle;                     // was cudnnHandle_t
@@ -18,8 +18,8 @@
 
 #include <ucudnn/ucudnn.h>
 
-// A value with the size of the pointer that it contains. Copies refer to the same handle, which
-// only cudnnDestroy destroys.
+// A value as large as the pointer that it holds. Copies refer to the same handle; only cudnnDestroy
+// destroys that handle.
 class UcudnnHandle_t {
  public:
   UcudnnHandle_t() : handle_(nullptr) {}

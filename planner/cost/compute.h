@@ -1,5 +1,5 @@
-// The term compute(c) of DeePa: the time that the slowest worker of a layer computes, forward and
-// backward. Thread-compatible.
+// DeePa's term compute(c): how long the slowest worker of a layer computes in the forward and the
+// backward pass. Thread-compatible.
 #pragma once
 
 #include <map>
@@ -39,9 +39,9 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (degrees, 1 if
-// absent) and time_ms, and optionally workspace_bytes. A layer or degrees without a row get the
-// answer of `elsewhere`.
+// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (the degrees; r
+// is 1 if the column is absent) and time_ms, and optionally workspace_bytes. If the table has no
+// row for a layer with these degrees, `elsewhere` computes the cost.
 class ComputeTable : public ComputeModel {
  public:
   // An error names the file, the line and the value. `elsewhere` must outlive the table.
@@ -56,12 +56,12 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Takes the times of convolutions from a measurement store. The time of a pass is that of the
-// fastest division of each worker's share of the batch (mu-cuDNN's WR) with at most `limit_bytes`
-// of workspace. The passes are forward, and backward_data and backward_filter where the step needs
-// them. If a pass lacks measurements, or if the operator is no convolution, `elsewhere` answers. A
-// worker's share of height and width is its share of the input, without halos. The store is asked
-// for measurements of tensors aligned to `alignment` bytes.
+// Takes the times of convolutions from a measurement store. A pass takes the time of the fastest
+// division into micro-batches of a worker's share of the batch, within `limit_bytes` of workspace
+// (mu-cuDNN's WR). The passes are forward, and backward_data and backward_filter where the step
+// needs them. If a pass lacks measurements, or if the operator is no convolution, `elsewhere`
+// computes the cost. A worker's share of height and width is its share of the input, without halos.
+// The store is asked for measurements of tensors aligned to `alignment` bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.

@@ -26,7 +26,8 @@ int64_t DivisibleChannels(const PlannedLayer& layer) {
 }
 
 // Returns the number of input channels that each output channel sums over, if a reduction may
-// divide them; else 1. Groups of channels have too few channels to be worth a division.
+// divide them; else 1. Grouped convolutions are not reduced in parts, because each group has few
+// channels.
 int64_t SummedChannels(const PlannedLayer& layer) {
   const auto* const convolution = std::get_if<Convolution>(&layer.op);
   const bool sums = (convolution != nullptr && convolution->groups == 1) ||

@@ -28,7 +28,7 @@ struct Degrees {
   int WeightParts() const { return c * r; }  // disjoint parts of the layer's parameters
 };
 
-// Formats "{n=16, c=1, h=1, w=1}", with r if the reduction is divided.
+// Formats "{n=16, c=1, h=1, w=1}"; r follows if it is more than 1.
 std::string Describe(const Degrees& degrees);
 
 // "n16", or "n4h2w2" as in a pin; "n1" if nothing is divided.
@@ -58,8 +58,8 @@ struct ConfigurationOptions {
   // If set, a layer may be on any aligned group of devices, so that independent branches may be on
   // different devices. If not set, a layer is on the group that begins at device 0.
   bool placements = false;
-  // If set, input channels may be divided too. A pin with r > 1 permits that for its own layer even
-  // if this is false.
+  // If set, input channels may be divided too. A pin with r > 1 allows this for its own layer even
+  // if `reduction` is false.
   bool reduction = false;
   std::vector<Pin> pins;
   // If set, layers without a pin get only configurations for which this function returns true. The
@@ -74,14 +74,16 @@ struct ConfigurationOptions {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
-// Returns a text that says why a layer is divided along the images alone, if an operator that only
-// the file knows (Opaque) or the number of heads allows nothing else on this machine. Returns an
-// empty string otherwise. `configurations` are the layer's configurations.
+// Returns "along images alone: REASON" if `configurations`, those of `layer`, divide only images.
+// The reason is the kind of an Opaque operator, or the number of heads of an attention. Returns an
+// empty text for other operators, and for configurations that divide another axis or nothing at
+// all.
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 
-// Returns the configurations of every layer, as pins require. An error names the pin whose layer
-// does not exist or whose degrees the layer cannot have.
+// Returns the configurations of every layer; a layer with a pin gets only those that have the pin's
+// degrees. An error names the pin whose layer does not exist or whose degrees the layer cannot
+// have.
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     const LayerGraph& graph, int devices, const ConfigurationOptions& options);
 

@@ -31,7 +31,7 @@ class CostModel {
   // devices that need it.
   virtual double ReductionMs(const PlannedLayer& layer,
                              const ParallelConfiguration& configuration) const = 0;
-  // Returns what moving input `input` of `consumer` costs. REQUIRES: a layer produces that input.
+  // Returns the costs of moving input `input` of `consumer`. REQUIRES: a layer produces that input.
   virtual TransferTables Transfer(const PlannedLayer& consumer, int input,
                                   std::span<const ParallelConfiguration> from,
                                   std::span<const ParallelConfiguration> to) const = 0;
@@ -67,8 +67,8 @@ class MachineCostModel : public CostModel {
 // Returns the most memory that any worker of a layer needs. The sum contains the worker's
 // parameters with a gradient and `optimizer_states` further numbers each (1: momentum), its fixed
 // parameters, its part of the output, which is kept until the backward pass, its InnerElements(),
-// the partial sum of a reduction, and `workspace_bytes`. Copies of inputs are not included: they
-// are counted by edge.
+// the partial sum of a reduction, and `workspace_bytes`. Copies of inputs are not included, because
+// TransferTables counts them for each edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);
 

@@ -40,8 +40,9 @@ bool IsTable3(const PlannedLayer& layer) {
          layer.output.extents == image;
 }
 
-// Interpolates between no division and the measured one, {h=2, w=2}, by the number of halvings.
-// More than two halvings gain no more.
+// Returns the factor by which dividing height and width changes the time. The paper has it only for
+// {h=2, w=2}, which is two halvings; one halving gets its square root, and more than two gain no
+// more.
 double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }
@@ -89,13 +90,13 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
   const double tensor_ms = TransferMsOf(tensor, consumer);
-  // Elements that all workers need together, as a multiple of the tensor: more than 1 if several
-  // workers need the same channels.
+  // By configuration of `to`: the channels that all workers need together, divided by the tensor's
+  // channels. It is more than 1 if several workers need the same channels.
   std::vector<double> copies;
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
   }
-  // Only the question whether anything moves matters, so a machine with arbitrary links serves.
+  // The machine serves only to find out whether anything moves, so its links do not matter.
   int devices = 1;
   for (const auto& configurations : {from, to}) {
     for (const ParallelConfiguration& each : configurations) {

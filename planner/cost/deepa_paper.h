@@ -1,9 +1,10 @@
 // The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure
 // functions.
 //
-// transfer: every worker receives all that it needs (no credit for what it holds, no halos), one
-// worker after the other. Nothing moves between equal configurations if no two workers need the
-// same channels, nor, with a degree r above 1, if every worker holds all that it needs.
+// transfer: the workers receive one after the other, and each receives all that it needs (no credit
+// for what it holds, no halos). A transfer takes no time between equal configurations in which no
+// two workers need the same channels. If one of the two layers has a degree r above 1, a transfer
+// also takes no time if every worker holds all that it needs.
 // update: every replica pushes its gradients in turn.
 // reduction, which the paper does not have: every worker pushes its partial sums in turn, at the
 // bandwidth of transfers.

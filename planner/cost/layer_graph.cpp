@@ -160,7 +160,7 @@ double ForwardOperations(const PlannedLayer& layer) {
   }
   if (std::holds_alternative<Linear>(layer.op)) return 2 * outputs * in.c;
   if (const auto* attention = std::get_if<Attention>(&layer.op)) {
-    // The first input is the queries, with `keys` scores each.
+    // The first input holds the queries, each of which has `keys` scores.
     return 2 * (inputs + outputs) * attention->keys;
   }
   if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->operations * in.n;

@@ -12,7 +12,7 @@
 
 namespace ucudnn::planner {
 
-constexpr int kData = -1;  // the network's own input, of which every device loads what it needs
+constexpr int kData = -1;  // the network's own input; every device loads the part that it needs
 
 struct LayerInput {
   int producer = kData;  // position in LayerGraph::layers
@@ -20,8 +20,8 @@ struct LayerInput {
   bool has_gradient = false;  // whether the backward pass computes the tensor's gradient
 };
 
-// An operator that gets a parallel configuration, with the elementwise operators behind it
-// (`followers`), which are computed on the devices that hold its output.
+// An operator that gets a parallel configuration, with the elementwise operators after it
+// (`followers`). Followers are computed on the devices that hold the operator's output.
 struct PlannedLayer {
   std::string name;
   Operator op;
@@ -29,13 +29,13 @@ struct PlannedLayer {
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
   bool trains_weights = false;
-  // Whether the backward pass computes the gradient of the layer's own output, which followers
+  // True if the backward pass computes the gradient of the layer's own output, which followers
   // read.
   bool has_gradient = false;
   // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
   // reads count only for the earlier layer.
   int64_t parameters = 0;
-  int64_t fixed_parameters = 0;  // numbers that are never updated, counted as `parameters` are
+  int64_t fixed_parameters = 0;  // numbers that are never updated, counted like `parameters`
   std::vector<int> tensors;      // tensors that other nodes may read too (Parameter::tensor)
   std::vector<std::string> followers;
 };
@@ -43,7 +43,7 @@ struct PlannedLayer {
 struct LayerGraph {
   std::string name;
   int batch = 1;
-  std::vector<PlannedLayer> layers;  // in an order in which every layer is behind its inputs
+  std::vector<PlannedLayer> layers;  // in an order in which every layer comes after its inputs
 
   int Find(const std::string& layer) const;  // position of the layer; -1 if no layer has that name
 };
@@ -65,8 +65,8 @@ int ChainConcats(LayerGraph& graph);
 // followers and joins count as none.
 double ForwardOperations(const PlannedLayer& layer);
 
-// Returns how many elements a layer keeps from its forward to its backward pass beside its output:
-// the scores of an attention.
+// Returns how many elements a layer keeps for its backward pass in addition to its output: the
+// scores of an attention, and 0 for other layers.
 double InnerElements(const PlannedLayer& layer);
 
 }  // namespace ucudnn::planner

@@ -55,8 +55,8 @@ void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, 
   }
 }
 
-// Each input element yields `factor` output elements, whose interpolation also reads the `reach`
-// elements next to it.
+// Replaces intervals of an upsampling's output by the input elements that they need: one element
+// per `factor` outputs, and `reach` neighbours on each side for the interpolation.
 void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t factor = upsampling.factor[axis];
@@ -77,8 +77,8 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   }
 }
 
-// An interval that crosses the end of the axis has two pieces in the input. No interval covers both
-// without the rest, so the whole axis is needed.
+// Replaces intervals of a Roll's output by the input elements that they need. An interval that
+// crosses the end of the axis needs two separate pieces, so the whole axis is taken.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {
@@ -92,8 +92,8 @@ void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   }
 }
 
-// Replaces each interval of output channels by the channels of an input that has as many equal
-// groups.
+// Replaces intervals of `outputs` channels by the proportional intervals of `inputs` channels,
+// rounded outwards.
 void ScaleChannels(int64_t outputs, int64_t inputs, Parts& parts) {
   for (Interval& channels : parts.axes[kAxisC]) {
     channels = {channels.begin * inputs / outputs, CeilDivide(channels.end * inputs, outputs)};
@@ -208,7 +208,7 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   } else if (std::holds_alternative<Linear>(layer.op)) {
     CoverAxis(parts.axes[kAxisC], shape.c);
   } else if (std::holds_alternative<Multiply>(layer.op)) {
-    // A gate of one element serves all positions.
+    // An input with one element along an axis (a gate) is needed at all positions of the axis.
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (shape.extents[axis] == 1) CoverAxis(parts.axes[kAxisD + axis], 1);
     }
@@ -217,8 +217,8 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Flatten>(layer.op) ||
              std::holds_alternative<Reshape>(layer.op)) {
-    // The input is divided into as many parts as the output has whole channels, because a part of
-    // an output image is no box of the input.
+    // Part of an output image is no box of the input, so each worker needs whole images, but only
+    // the channels that its part of the output covers.
     const int64_t from = shape.Features() / shape.c;
     const int64_t to = layer.output.Features() / layer.output.c;
     ScaleChannels(from, to, parts);

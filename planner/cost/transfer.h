@@ -45,7 +45,8 @@ class TrafficCounter {
   std::vector<int> held_digits_;    // [worker][axis]
   std::vector<int> needed_digits_;  // [worker][axis]
   std::vector<int64_t> wanted_;     // by worker of `needed`: elements of its box
-  // By worker of `held`: elements of its box that all workers need, itself included.
+  // By worker of `held`: the elements of its box, counted once for every worker that needs them,
+  // itself included.
   std::vector<int64_t> offered_;
 };
 

@@ -31,11 +31,14 @@ Result<UpdateModel> ParseUpdate(const std::string& name);
 // ascending order.
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
-// Returns the time of one update. For R replicas (R = n h w > 1, with degrees c = r = 1) of `bytes`
-// of parameters behind one link of bandwidth B and latency L, the time is 2 R bytes / B + 2 L for
-// the parameter server, 2 (R-1)/R bytes / B + 2 L for the ring, 2 ceil(log2 R) (bytes / B +
-// L) for the tree, and 2 (R-1)/R bytes / B + 2 L for the owner. With several levels, the load of
-// every port is the sum of the messages that cross it. A single replica needs no update.
+// Returns the time of one update. For R replicas (R = n h w > 1, with degrees c = r = 1) that have
+// `bytes` of parameters each and are joined by one link of bandwidth B and latency L, the time is
+//   parameter server   2 R bytes / B + 2 L
+//   ring               2 (R-1)/R bytes / B + 2 L
+//   tree               2 ceil(log2 R) (bytes / B + L)
+//   owner              2 (R-1)/R bytes / B + 2 L
+// With several levels, the load of every port is the sum of the messages that cross it. A single
+// replica needs no update.
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 

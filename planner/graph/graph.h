@@ -68,10 +68,10 @@ struct Linear {  // multiplies the channels of each position by a matrix
 // each input.
 struct Attention {
   int32_t heads = 1;
-  // Extents of the windows that tile queries, keys and values; a query meets only keys of its own
-  // window. 0 means the whole axis.
+  // Extents of the windows that tile queries, keys and values; a query attends only to keys of its
+  // own window. An extent of 0 means the whole axis.
   Spatial window = {0, 0, 0};
-  int32_t keys = 1;  // number of keys that each query meets
+  int32_t keys = 1;  // number of keys to which each query attends
 };
 enum class ActivationKind {
   kRelu,
@@ -123,7 +123,7 @@ struct Concat {
 };
 struct Upsampling {
   Spatial factor = {1, 1, 1};
-  int32_t reach = 0;  // positions beyond the nearest that the interpolation reads on each side
+  int32_t reach = 0;  // positions that interpolation reads on each side of the nearest one
 };
 // Pads with zeros, or with parameters if the node has any. Negative numbers cut.
 struct Padding {
@@ -136,15 +136,15 @@ struct Roll {  // moves position i to position (i + shift) modulo the extent
   Spatial shift = {0, 0, 0};
 };
 struct Flatten {};
-// Arranges the same numbers as an image in the order channel, d, h, w.
+// Arranges the numbers of its input, in their order, as an image with the axes channel, d, h, w.
 struct Reshape {
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
   int32_t spatial_rank = 2;
 };
 struct Softmax {};  // over the channels
-// Losses of an output. A loss node passes the output through unchanged, and computes beside it one
-// number for all images.
+// Losses. A loss node passes its input through unchanged, and computes in addition one number for
+// all images.
 struct CrossEntropy {};  // the loss of a softmax over the channels, with one label per position
 struct LogisticLoss {};  // a separate loss of each channel
 // Any other operator that works on each image separately. The graph has only the shape of its
@@ -155,7 +155,7 @@ struct Opaque {
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
   int32_t spatial_rank = 2;
-  int32_t channel_parts = 1;  // number of equal parts of the channels that do not mix
+  int32_t channel_parts = 1;  // number of equal runs of channels that do not mix with each other
   bool rows = false;          // whether positions along h do not mix
   bool columns = false;       // whether positions along w do not mix
   bool sums = false;          // whether positions mix by means and variances alone
@@ -170,7 +170,7 @@ using Operator =
 
 using NodeId = int;  // position in Graph::nodes
 
-// A tensor that a node reads beside its inputs, such as a filter, a bias or scales.
+// A tensor that a node reads in addition to its inputs, such as a filter, a bias or scales.
 struct Parameter {
   int64_t elements = 0;
   int tensor = -1;  // nodes with the same number read the same tensor; -1: only this node reads it
@@ -190,8 +190,9 @@ struct Node {
 
 struct Graph {
   std::string name;
-  std::vector<Node> nodes;  // in an order in which every node is behind its inputs
-  // Texts that name each unknown operator of a file that was passed through, and its nodes.
+  std::vector<Node> nodes;  // in an order in which every node comes after its inputs
+  // One text for each type of unknown operator that was passed through: the type, its first node
+  // and the number of its other nodes.
   std::vector<std::string> passed_through;
 
   // Returns the node called `name`, or null.

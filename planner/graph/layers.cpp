@@ -45,8 +45,8 @@ Problem ProblemOf(const Convolution& layer, const Shape& input) {
 }
 
 // Returns the convolution whose data gradient the layer is; it maps the layer's output to its
-// input. If no rounding of a convolution explains the output's extents, the framework pads or cuts
-// the output.
+// input. If the output has extents that this convolution never maps to the input, because of
+// extra_extent, the framework pads or cuts the output.
 Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const Shape& output) {
   Problem result{WindowOf(layer)};
   result.problem.c = layer.filters;

@@ -73,7 +73,8 @@ bool IsCutOffModel(std::string_view bytes) {
   return false;
 }
 
-// Returns a text that says what a file is that is no network; empty if that is unknown.
+// Returns a text that says what kind of file `text` is if it is no network; empty if that is
+// unknown.
 std::string StrayFile(const std::string& text, const std::string& ending) {
   const std::string_view start = Trim(std::string_view(text).substr(0, 256));
   const auto begins = [&](std::string_view with) {

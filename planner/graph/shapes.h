@@ -37,7 +37,7 @@ Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
 
 constexpr int64_t kMostParameters = int64_t{1} << 48;  // limit of one node
 
-// Counts of the numbers that nodes read beside their inputs.
+// Counts of the numbers that nodes read in addition to their inputs.
 struct ParameterCounts {
   int64_t trained = 0;
   int64_t fixed = 0;
@@ -54,7 +54,7 @@ ParameterCounts ParametersOf(const Node& node, const Shape& input);
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
 // Returns by NodeId whether the backward pass computes the gradient of the node's output, that is,
-// whether a parameter of the node or of a node before it is trained. `shapes` are from
+// whether the node, or a node on which it depends, has a trained parameter. `shapes` are from
 // InferShapes().
 std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes);
 

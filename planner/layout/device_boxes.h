@@ -22,7 +22,7 @@ struct DeviceBox {
 std::vector<DeviceBox> OutputBoxes(const PlannedLayer& layer,
                                    const ParallelConfiguration& configuration);
 
-// A box of the output of which a device computes a partial sum: the sum over `input_channels` only.
+// A box of the output for which a device computes a partial sum, over `input_channels` only.
 struct PartialBox {
   int device = 0;
   Box box;
@@ -34,7 +34,7 @@ struct PartialBox {
 std::vector<PartialBox> PartialBoxes(const PlannedLayer& layer,
                                      const ParallelConfiguration& configuration);
 
-// How far a box extends beyond a part, in elements before and behind it.
+// How far a box extends beyond a part, in elements before and after the part.
 struct Halo {
   int64_t before = 0;
   int64_t after = 0;
@@ -45,8 +45,8 @@ struct Halo {
 struct NeededBox {
   int device = 0;
   Box box;
-  // How far the box extends beyond the part of the input that the device would have if the input
-  // were divided as the output is. Both are 0 along axes that are not divided.
+  // How far `box` extends beyond the part of the input that the device would have if the input were
+  // divided in the same way as the output. The halo is 0 along axes that are not divided.
   Halo h;
   Halo w;
 };

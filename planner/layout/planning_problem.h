@@ -15,7 +15,7 @@ namespace ucudnn::planner {
 
 struct PlanningOptions {
   ConfigurationOptions configurations;
-  int optimizer_states = 1;  // numbers per parameter beside its value and gradient
+  int optimizer_states = 1;  // numbers per parameter in addition to its value and gradient
   // The model by which update_bytes are counted.
   UpdateModel update = UpdateModel::kParameterServer;
 };
@@ -26,17 +26,17 @@ struct PlanningProblem {
   std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
   std::vector<std::vector<double>> update_ms;                      // by layer and configuration
   std::vector<std::vector<double>> reduction_ms;                   // by layer and configuration
-  // The first edges are the tensors between layers. The edges behind these join the first reader of
-  // a parameter tensor to each other reader, and cost kForbiddenMs if the two divide the tensor
-  // differently.
+  // The first edges are the tensors between layers. The remaining edges join the first reader of a
+  // parameter tensor to each further reader, and cost kForbiddenMs if the two readers divide the
+  // tensor differently.
   SearchProblem search;
   std::vector<int> inputs;  // by tensor edge of `search`: which input of the consumer it is
   UpdateModel update = UpdateModel::kParameterServer;
 };
 
 // Layers that read one parameter tensor get only degrees c and r that all these layers can have.
-// Fails if LegalConfigurations() fails, or if pins leave such layers no common c and r. Edges with
-// equal keys are costed once.
+// Fails if LegalConfigurations() fails, or if pins leave such layers no common c and r. Computes
+// the costs of equal edges only once.
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 

@@ -16,7 +16,7 @@ namespace ucudnn::planner {
 enum class Strategy {
   kImage,  // divides every layer's images over all devices
   kModel,  // divides every layer's channels over as many devices as it can
-  // Treats fully connected layers as kModel does, all others as kImage does (Krizhevsky 2014;
+  // Divides fully connected layers like kModel, and all other layers like kImage (Krizhevsky 2014;
   // DeePa, 7).
   kOwt,
   kDeePa,  // minimises the cost by equation 1
@@ -30,12 +30,12 @@ struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
-  double lower_bound_ms = 0;  // DeePa's bound; for other strategies their own total
-  bool optimal = false;       // whether the layout is proved to be the best; only DeePa's can be
-  // Indexed by [layer][configuration]; empty but for DeePa's layout without a memory limit. Holds
-  // SearchResult::best_total_ms if SearchOptions asks for that and the search found it. Otherwise
-  // holds only the total of the layout itself, at the layout's own configurations, if the layout is
-  // optimal.
+  double lower_bound_ms = 0;  // the search's bound for kDeePa, else the total of `cost`
+  bool optimal = false;       // whether the layout is proved to be best; only kDeePa's can be
+  // Indexed by [layer][configuration]; empty except for DeePa's layout without a memory limit.
+  // Holds SearchResult::best_total_ms if SearchOptions asks for that and the search found it.
+  // Otherwise holds only the total of the layout itself, at the layout's own configurations, if the
+  // layout is optimal.
   std::vector<std::vector<std::optional<double>>> best_total_ms;
 };
 

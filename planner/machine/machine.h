@@ -1,4 +1,5 @@
-// A machine to train on: equal devices behind links in levels. Plain values. Thread-compatible.
+// A machine to train on: equal devices that are joined by several levels of links. Plain values.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,7 @@ struct Device {
   // The members below describe the cost of small kernels. Their defaults are estimates that hold
   // for most devices; machine files may leave them out.
   double launch_us = 4;  // host time of one library call that launches a kernel
-  // Time from the begin of a kernel to the begin of a kernel that waits for it, if the first kernel
-  // does no work.
+  // Time from the start of a kernel that does no work to the start of a kernel that waits for it.
   double kernel_us = 3;
   // Number of independent chains of multiply-adds that keep all units of the device busy.
   double filling_threads = 20'000;
@@ -45,7 +45,7 @@ struct Machine {
 
   bool operator==(const Machine&) const = default;
   int Devices() const;
-  // Returns the number of devices behind one port of `level`: 1 for level 0.
+  // Returns the number of devices that share one port of `level`; it is 1 for level 0.
   int PortDevices(int level) const;
   // Returns the innermost level whose link joins two different devices.
   int JoiningLevel(int device, int other) const;

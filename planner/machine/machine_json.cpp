@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kMachineFormat = "ucudnn-machine";
 constexpr int kMachineVersion = 1;
 
-// Reads the members of one object. A member of the object that the caller never asked for is a
-// fault. Keeps the first fault. An optional member that the object lacks keeps its value.
+// Reads the members of one object. A member for which the caller never asked is a fault. Keeps the
+// first fault. If the object lacks an optional member, the caller's value stays unchanged.
 class Members {
  public:
   Members(const JsonValue& object, std::string place, Status& fault)

@@ -131,12 +131,12 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // Correct swaps states of two levels, the first C-point among them, so this sets the shared state
-  // anew.
+  // Correct swaps states between levels, the first C-point among them. So the next level's pointer
+  // to the shared first state is set again.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
-  // With states of their own, coarse levels get their first state from Restrict. A nested start has
-  // no Restrict, so its coarse levels get the state here.
+  // If each coarse level has its own first state, Restrict sets this state. A nested start has no
+  // Restrict, so the state is copied here.
   const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
   if (lead == 0 && !copies) return Status::Ok();
   return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
@@ -196,8 +196,8 @@ Status BlockSystem::Restrict(int level) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
     if (block == blocks) return Status::Ok();
-    // Side by side, the step reads the coarse level's own copy, which lies beside the other states
-    // of that level.
+    // If blocks run side by side, the step reads the coarse level's own copy, which lies next to
+    // the other states of that level.
     if (runs_side_by_side_) from = coarse.states[block];
     const State stepped = Scratch(level + 1, block, lane);
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));
@@ -264,7 +264,7 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
   // A lane's scratch must keep the compared state until the next Wait, so only as many parts run at
-  // once as there are lanes. With states side by side, each step has scratch of its own.
+  // once as there are lanes. If blocks run side by side, each step has its own scratch.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();
   if (runs_side_by_side_) UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, 0));

@@ -17,8 +17,8 @@
 
 namespace ucudnn::multigrid {
 
-// Which states of the finest level are kept. With either value a cycle takes equally many steps and
-// gives the same results to the bit, with one exception: if a cycle skips relaxation
+// Says which states of the finest level are kept. With both values a cycle takes equally many steps
+// and gives the same results to the bit, with one exception: if a cycle skips relaxation
 // (SolveOptions::skips_first_down), F-points that are not kept are nevertheless computed from their
 // C-points.
 enum class Storage {
@@ -41,8 +41,8 @@ struct PartTraits {
   // False: the first state of all levels is u0. True: each level has its own first state, which an
   // Inlet provides (SetInlet).
   bool has_inlet = false;
-  // Whether the system has only coarse levels of a chain. If so, its finest level also has a right
-  // side, which the caller writes.
+  // True if the system has only coarse levels of a chain. Its finest level then has a right side
+  // too, which the caller writes.
   bool has_source = false;
 };
 
@@ -54,7 +54,7 @@ struct FirstStateChange {
 
 class BlockSystem : public LayerSystem {
  public:
-  // The phases of RunKeys. Callers may use phases from kPhases on.
+  // The values of RunKey::phase that this class uses. Callers may use values from kPhases on.
   enum Phase {
     kBroadcast,
     kLead,
@@ -119,8 +119,8 @@ class BlockSystem : public LayerSystem {
   State last() { return grids_[0].states.back(); }
   // Returns C-point `number` of `level`, counted from 0: the first state of block `number`.
   State c_point(int level, int number) { return CPoint(level, number); }
-  // Return a state of `level`, and the right side of that state. source() REQUIRES: `level` has
-  // right sides.
+  // state() returns a state of `level`, and source() the right side of that state. source()
+  // REQUIRES: `level` has right sides.
   State state(int level, int number) { return grids_[level].states[number]; }
   State source(int level, int number) { return grids_[level].source[number]; }
   // Copies `from`, a state of any system of this rank, into `to`, on lane 0.
@@ -201,7 +201,7 @@ class BlockSystem : public LayerSystem {
   std::vector<Grid> grids_;                  // by level
   std::vector<std::vector<State>> scratch_;  // by lane
   std::vector<double> parts_;                // the terms of the sum, which Parts returns
-  std::vector<double> sizes_;                // squared norms of the C-points behind the first
+  std::vector<double> sizes_;                // squared norms of the C-points after the first
 };
 
 }  // namespace ucudnn::multigrid

@@ -29,13 +29,13 @@ class Hierarchy {
  public:
   // Makes levels over `steps` layers. Level l is coarsened by coarsening[l], or by the last factor
   // if there are fewer. With `levels` 0, coarsens at least once, and then until the coarsest level
-  // has fewer than eight steps or the next level would have fewer than two. Layers behind the last
+  // has fewer than eight steps or the next level would have fewer than two. Layers after the last
   // C-point of a level have no step on the next level. Fails if a level would have fewer than two
   // steps, with an error that names the level, or if a factor is below 2.
   static Result<Hierarchy> Make(int steps, const std::vector<int>& coarsening, int levels = 0);
 
   // Returns the hierarchy of the adjoint, whose states are the same in reverse order. The C-points
-  // are the same, and the steps behind the last C-point become the lead. Step i of a mirrored level
+  // are the same, and the steps after the last C-point become the lead. Step i of a mirrored level
   // is step `steps` - 1 - i of this level.
   Hierarchy Mirrored() const;
   // Returns the first `levels` levels of the layers `begin` to `end` - 1; the last of these levels

@@ -1,6 +1,6 @@
-// Lanes on which the blocks of a level run at once. Either each lane has a thread (the first one
-// that of the caller), or the caller's thread serves all lanes, for lanes that are streams of a
-// device.
+// Lanes on which the blocks of a level run at once. Either each lane has a thread (the first lane
+// has the caller's), or, for lanes that are streams of a device, the caller's thread serves all
+// lanes.
 #pragma once
 
 #include <cstdint>

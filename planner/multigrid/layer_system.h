@@ -4,8 +4,8 @@
 // U_l[0..M_l] are the states of level l, Phi_l,i is its step from state i to state i + 1, and its
 // equations are
 //     U_l[0] = u0,   U_l[i + 1] = Phi_l,i(U_l[i]) + g_l[i + 1]
-// On the finest level g_0 = 0, which gives equation 18 of Kirby et al.; on the other levels they
-// are equation 24. A block is a C-point and the F-points behind it (figure 3). All calls come from
+// On the finest level g_0 = 0, which gives equation 18 of Kirby et al.; on the other levels these
+// are equation 24. A block is a C-point and the F-points after it (figure 3). All calls come from
 // one thread. A function that fails leaves the states undefined, which ends the solve.
 #pragma once
 
@@ -42,7 +42,7 @@ class LayerSystem {
   // Copies u0 into every state of the finest level.
   virtual Status Broadcast() = 0;
   // Computes the states of `level` from the first state up to the first C-point, step by step;
-  // these states are exact and no unknowns (Level::lead). The solver calls it for each level before
+  // these states are exact, not unknowns (Level::lead). The solver calls it for each level before
   // other functions of that level: once u0 is known, and after each Restrict to the level.
   virtual Status StepLead([[maybe_unused]] int level, [[maybe_unused]] Source source) {
     return Status::Ok();
@@ -50,11 +50,11 @@ class LayerSystem {
   // Computes the F-points of each block from the block's C-point (F-relaxation).
   virtual Status RelaxF(int level, Source source) = 0;
   // Computes for each C-point of `level` the value that follows from the F-points before it, A[j] =
-  // Phi(U[jc - 1]) + g[jc], and keeps this value beside the C-point. REQUIRES: F-points are
-  // relaxed, unless the solve skips its first relaxation.
+  // Phi(U[jc - 1]) + g[jc], and keeps this value without changing the C-point. REQUIRES: F-points
+  // are relaxed, unless the solve skips its first relaxation.
   virtual Status Advance(int level) = 0;
-  // Replaces the C-points by A (C-relaxation), which becomes invalid. REQUIRES: Advance was the
-  // last call.
+  // Replaces the C-points by A (C-relaxation). A becomes invalid. REQUIRES: Advance was the last
+  // call.
   virtual Status RelaxC(int level) = 0;
   // Initialises level + 1 with the C-points of `level` (equation 23) and with the right sides of
   // equation 24: g[j] = A[j] - Phi_level+1(U[(j - 1)c]). A becomes invalid. REQUIRES: Advance was
@@ -66,10 +66,10 @@ class LayerSystem {
   // steps 4 and 5: with injection the old states cancel).
   virtual Status Correct(int level) = 0;
 
-  // Calls cycle(), which calls only functions above. Among solves with the same options, all cycles
-  // of one `kind` (a small number) make the same calls in the same order. An implementation may
-  // therefore record the work that the first such cycle gives to a device, and repeat this work in
-  // place of later ones.
+  // Calls cycle(), which may call only the functions above. Among solves with the same options, all
+  // cycles of one `kind` (a small number) make the same calls in the same order. An implementation
+  // may therefore record the work that the first such cycle gives to a device, and repeat this work
+  // in place of later ones.
   virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }

@@ -38,9 +38,9 @@ Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 // Returns the image that DrawnProblem draws.
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
-// Returns the parameters of a rank's layers. Moves them out of the problem, or copies them if
-// `copies`, because other ranks need them too, or draws them if the problem has none. Several ranks
-// may call it at the same time.
+// Returns the parameters of a rank's layers. Draws them if the problem has no parameters. Otherwise
+// copies them if `copies` is set, because other ranks need them too, or moves them out of the
+// problem. Several ranks may call it at the same time.
 Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
 // Returns a problem that has only the chain of `weights`, without opening and closing layers.

@@ -50,14 +50,15 @@ class Propagator {
   // Returns true if the k-th operations of all chains run as one. Each chain then needs its own
   // scratch, and each level its own first state. Returns false if each lane runs whole chains.
   virtual bool RunsSideBySide() const { return false; }
-  // If chains run side by side, reads the chains that phases() runs, without running them.
+  // If chains run side by side, records the operations of the chains that phases() runs, without
+  // running them.
   virtual Status Prepare([[maybe_unused]] const std::function<Status()>& phases) {
     return Status::Ok();
   }
   // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one chain,
   // in their order. No chain reads what another one writes. All later work of lanes follows the
-  // whole run. If chains run side by side, the chains of a `key` are read by Prepare or, failing
-  // that, at their first run, and then kept.
+  // whole run. If chains run side by side, Prepare or the first run with a `key` records the
+  // chains' operations, and later runs with this key repeat them.
   virtual Status Run([[maybe_unused]] const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
     UCUDNN_RETURN_IF_ERROR(lanes.ForEach(count, chain));
     return Join();

@@ -30,7 +30,7 @@ std::string NameOf(const Operator& op) {
   return planner::kOperatorNames[op.index()];
 }
 
-// Returns by node the number of inputs that read it.
+// Returns for each node how often other nodes have it as an input.
 std::vector<int> CountUses(const Graph& graph) {
   std::vector<int> uses(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes) {
@@ -39,8 +39,8 @@ std::vector<int> CountUses(const Graph& graph) {
   return uses;
 }
 
-// Returns the nodes behind `input` up to `end`. Returns none if one of them has several inputs, or
-// if another node than the next one reads it.
+// Returns the nodes after `input` up to and including `end`. Returns none if one of these nodes has
+// several inputs or not exactly one reader.
 std::vector<NodeId> NodesBetween(const Graph& graph, const std::vector<int>& uses, NodeId input,
                                  NodeId end) {
   std::vector<NodeId> nodes;

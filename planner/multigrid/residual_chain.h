@@ -24,14 +24,14 @@ struct ResidualStep {
 };
 
 // Consecutive steps of one shape, which are solved as one system. Only the next step reads a sum;
-// any nodes behind the stage may read the last sum.
+// any nodes after the stage may read the last sum.
 struct Stage {
   planner::NodeId input = 0;  // the node whose output is the first state
   planner::Shape shape;       // the shape of every state, for a mini-batch of one
   std::vector<ResidualStep> steps;
 };
 
-// The nodes between two stages, in front of the first or behind the last, in graph order.
+// The nodes between two stages, before the first stage or after the last stage, in graph order.
 struct SerialSection {
   std::vector<planner::NodeId> nodes;
 };
@@ -39,9 +39,9 @@ struct SerialSection {
 struct ResidualChain {
   planner::Graph graph;
   std::vector<planner::Shape> shapes;  // shapes of the nodes' outputs, for a mini-batch of one
-  // Each section is behind the sections whose outputs it reads, and together they have every node
-  // once. Two stages may be neighbours without a section between them: this is so if other nodes
-  // than the next step also read the sum with which the first stage ends.
+  // Each section comes after the sections whose outputs it reads, and every node is in exactly one
+  // section. Two stages are neighbours without a section between them if a node other than the next
+  // step also reads the last sum of the first stage.
   std::vector<std::variant<SerialSection, Stage>> sections;
 
   std::vector<const Stage*> Stages() const;  // in the order of their sections
@@ -49,14 +49,14 @@ struct ResidualChain {
   int Steps() const;                  // number of steps of all stages
 };
 
-// Whether batch normalisations inside steps are frozen, so that their statistics are parameters.
-// Batch normalisations that are not frozen couple the images of a mini-batch, and therefore the
-// solves of the layers.
+// Says whether batch normalisations inside steps are frozen, so that their statistics are
+// parameters. Batch normalisations that are not frozen couple the images of a mini-batch, and
+// therefore the solves of the layers.
 enum class BatchNorms { kRefused, kFrozen };
 
 // Finds the stages of `graph`. Fails, with one line that names the node and what is expected, if
 // there is no residual step or no two steps follow each other; if a step has an operator that
-// ResidualStep does not list, or a batch normalisation that is not frozen; or if an operator behind
+// ResidualStep does not list, or a batch normalisation that is not frozen; or if an operator after
 // a step's sum prevents it from being the input of the next step, such as the ReLU of a
 // post-activation ResNet. In the last case the line names a network that would be accepted.
 Result<ResidualChain> MakeResidualChain(const planner::Graph& graph, BatchNorms norms);

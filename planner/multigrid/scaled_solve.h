@@ -19,7 +19,7 @@ double ScaleOf(std::span<const double> numbers);
 class KeptScale {
  public:
   // Returns the scale for a solve whose own scale would be `fitting`. A solve with Start::kPrevious
-  // keeps the scale of its states unless this is far from `fitting`; in that case it sets
+  // keeps the scale of its states, unless that scale is far from `fitting`; then For sets
   // options.start to a broadcast.
   double For(double fitting, SolveOptions& options);
 

@@ -19,8 +19,8 @@ constexpr double kFloor = 1;        // a residual that stalls above this is no e
 // divergence.
 constexpr double kJudged = 200;
 
-// If states grow, a residual that is negligible beside the largest state may be as large as an
-// early state, and its error grows with the states. Therefore a solve ends only if no residual
+// If states grow, a residual that is negligible compared with the largest state may be as large as
+// an early state, and its error grows with the states. Therefore a solve ends only if no residual
 // exceeds the bound for its own state by more than this factor. Networks need a factor between one
 // and ten.
 constexpr double kBesideOwn = 100;
@@ -61,7 +61,8 @@ class Cycles {
   const SolveOptions& options_;
   // By level: whether the F-points are already relaxed.
   std::vector<bool> is_relaxed_;
-  // Whether Advance was called for the finest level. No cycle begins with another level advanced.
+  // True after a call of Advance for the finest level. When a cycle begins, no other level is
+  // advanced.
   bool is_advanced_ = false;
 };
 
@@ -81,7 +82,7 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_[0] = true;  // the other levels are relaxed for equations without right sides only
+  is_relaxed_[0] = true;  // other levels were relaxed without right sides, which does not count
   return Status::Ok();
 }
 

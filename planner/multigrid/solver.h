@@ -36,10 +36,10 @@ struct SolveOptions {
   std::optional<double> tolerance;
   ResidualScale scale = ResidualScale::kAbsolute;
   int cycles = 2;  // with a tolerance this is a maximum, after which the chain is solved serially
-  // Whether residuals[0] is measured, which takes one step of every layer.
+  // If set, residuals[0] is measured, which takes one step of every layer.
   bool measures_start = false;
-  // Whether a solve without tolerance measures its residuals. If not, divergence shows only by
-  // states that are not finite, and only the last residual of a direct solve is measured.
+  // If set, a solve without a tolerance measures its residuals. If not set, divergence shows only
+  // by states that are not finite, and only the last residual of a direct solve is measured.
   bool measures_cycles = true;
   // Called after each cycle, on the solving thread, with the residual in the scale of `scale`, or
   // with NaN if the residual is not measured. May be null.
@@ -78,12 +78,12 @@ bool IsFarAway(const Solution& solution, ResidualScale scale);
 Status CheckOptions(const SolveOptions& options);
 
 // Returns the number of cycles after which relaxation on the finest level alone is exact. A first
-// cycle that does not relax does not count.
+// cycle that skips relaxation is not included in the number.
 int CyclesOfDirectSolve(const Level& finest, int c_sweeps);
 
 // Solves the finest level of `system`. A solve that diverges or stalls ends in serial propagation,
-// so the returned outcome holds for the states. Fails if the system fails, or if the precision
-// cannot reach the tolerance.
+// and the returned outcome is then kSerial. Fails if the system fails, or if the precision cannot
+// reach the tolerance.
 Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
                        const SolveOptions& options);
 

@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The first cycle includes the start, so the second one is typical.
+// The first cycle includes the start, so the second cycle is recorded too, as a typical one.
 constexpr int kNotedCycles = 2;
 
 // Returns whether `step` of `level` follows the last step of `span` inside a block. On the coarsest

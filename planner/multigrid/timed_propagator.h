@@ -10,8 +10,8 @@
 
 namespace ucudnn::multigrid {
 
-// Consecutive steps of one level on one lane: those to the F-points of a block, or one step to a
-// C-point.
+// Consecutive steps of one level on one lane: the steps to the F-points of a block, or one step to
+// a C-point.
 struct StepSpan {
   int lane = 0;
   int level = 0;
@@ -63,10 +63,10 @@ class TimedPropagator final : public Propagator {
   double UnitRoundoff() const override { return timed_.UnitRoundoff(); }
 
  private:
-  // The records of a lane. They are aligned, because lanes write at the same time. A deque does not
-  // move its spans, into which marks are written later.
+  // The records of a lane. They are aligned, so that lanes that write at the same time share no
+  // cache line. A deque does not move its spans, into which marks are written later.
   struct alignas(64) OfLane {
-    std::deque<StepSpan> noted;    // of the running cycle, in ms since the begin of marks
+    std::deque<StepSpan> noted;    // of the running cycle, in ms since marks began
     std::deque<StepSpan> of_last;  // of the last cycle that has ended
   };
 

@@ -13,15 +13,15 @@ namespace ucudnn::planner {
 // One part of a bar. Lengths are finite and not negative.
 struct Segment {
   double length = 0;
-  int colour = 0;     // a colour of the legend, or any colour that differs from the neighbours'
+  int colour = 0;     // a colour of the legend, or any other colour that the neighbours do not have
   std::string label;  // text on the segment, drawn if there is room
   std::string tip;    // text that browsers show at the pointer and read out
 };
 
 struct Bar {
   std::string label;
-  std::vector<Segment> segments;  // one behind the other
-  std::string end;                // text behind the last segment
+  std::vector<Segment> segments;  // from left to right
+  std::string end;                // text after the last segment
 };
 
 struct BarChart {

@@ -11,8 +11,8 @@ namespace {
 constexpr int kSweeps = 12;
 constexpr double kBend = 0.3;  // width that an edge takes in a row, in widths of a node
 
-// Nodes and, behind these in the numbering, bends of edges, with their neighbours in the rows above
-// and below.
+// The items of the drawing by number: first the nodes, and then the bends of edges. `above` and
+// `below` have each item's neighbours in the rows above and below.
 struct Rows {
   std::vector<int> row_of;
   std::vector<bool> is_node;

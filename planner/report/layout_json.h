@@ -11,7 +11,7 @@
 
 namespace ucudnn::planner {
 
-// The facts of a layout that its document states beside the layout itself.
+// What a layout's document states in addition to the layouts.
 struct LayoutSetting {
   std::string machine;
   int devices = 0;
@@ -19,7 +19,8 @@ struct LayoutSetting {
   std::string update;  // name of the update model
   // A text that says what share of the times was measured, and where; empty if none was.
   std::string measured;
-  std::optional<int64_t> memory_limit_bytes;  // limit of each device to which DeePa's layout keeps
+  // The memory limit of each device that DeePa's layout respects; empty without a limit.
+  std::optional<int64_t> memory_limit_bytes;
   bool boxes = false;  // whether the document also has the box of each tensor on each device
 };
 

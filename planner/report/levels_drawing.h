@@ -16,12 +16,13 @@ struct DrawnLevel {
   // Every `coarsening`-th state is a state of the next level; 1 on the coarsest.
   int64_t coarsening = 1;
   std::string label;  // written before the level
-  std::string note;   // written behind the level
+  std::string note;   // written after the level
 };
 
-// Draws a tick for each state, which is tall if the next level has that state too. Draws a band
-// instead if the ticks would be too close to tell apart. REQUIRES: there is a level, and no level
-// reaches beyond the first.
+// Draws a tick for each state, and a tall one if the next level has that state too. If the ticks of
+// a level would be too close to tell apart, draws a band instead; tall ticks are drawn over the
+// band where they fit. REQUIRES: `levels` is not empty, and no level spans more layers of the
+// network than the first one.
 Element DrawLevels(const char* id, const std::string& title, const std::vector<DrawnLevel>& levels);
 
 }  // namespace ucudnn::planner

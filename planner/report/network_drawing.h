@@ -6,8 +6,8 @@
 
 namespace ucudnn::planner {
 
-// Draws a box per layer, which has the colour and the text of its configuration. An edge is the
-// wider the more bytes it moves in one step.
+// Draws a box per layer, which has the colour and the text of its configuration. The more bytes an
+// edge moves in one step, the wider it is drawn.
 Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

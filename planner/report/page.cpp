@@ -98,8 +98,8 @@ std::string SortValue(double value) {
   return text;
 }
 
-// Adds `text` to `cell`. A line may end within an engine's name, behind the characters "_", "," and
-// "[" that join its parts.
+// Adds `text` to `cell`. A line may break within an engine's name, after the characters "_", ","
+// and "[" that join its parts.
 void AddBreakable(std::string_view text, Element& cell) {
   while (!text.empty()) {
     const size_t end = text.find_first_of("_,[");

@@ -35,7 +35,7 @@ struct Cell {
 // The following functions return cells such as "12.35 ms", "64 MiB" and "7", which are sorted by
 // their number.
 Cell TimeCell(double ms);
-Cell TimeCell(const std::optional<double>& ms);  // "not known" if `ms` is none
+Cell TimeCell(const std::optional<double>& ms);  // "not known" if `ms` is empty
 Cell BytesCell(int64_t bytes);
 Cell CountCell(int64_t count);
 
@@ -60,7 +60,7 @@ class Table {
   Element body_{"tbody"};
 };
 
-// A column, and the function that makes the column's cell of a row.
+// A column and the function that makes its cell from a row.
 template <typename Row>
 struct ColumnOf {
   std::string title;

@@ -15,7 +15,7 @@ struct ScheduleOptions {
   UpdateModel update = UpdateModel::kOwner;  // kOwner or kHierarchical
   // Krizhevsky's scheme for the fully connected part: 'a' computes all images at once, 'b' and 'c'
   // compute them in `passes` passes. If `passes` is 0, the number of passes is the number of
-  // devices that compute the layer before.
+  // devices that compute the layer in front of that part.
   char scheme = 'a';
   int passes = 0;
   ConnectedUpdate connected_update = ConnectedUpdate::kEachBatch;

@@ -9,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// A part of a parameter that two or more devices have.
+// A part of a parameter that two or more devices hold.
 struct SharedPart {
   GradientSum::Member member;
   std::vector<int> devices;
@@ -45,8 +45,8 @@ auto ReadyAt(const GradientSum& sum) {
   return std::tuple(-last.node, last.parameter, sum.devices.front());
 }
 
-// An interval of the numbers that are added up, and the device that has the interval's sum over one
-// subgroup so far.
+// An interval of the elements that are added up, and the device that so far has the interval's sum
+// over one subgroup of devices.
 struct Owned {
   Interval elements;
   int device = 0;
@@ -54,7 +54,7 @@ struct Owned {
 
 using Pieces = std::vector<Owned>;
 
-// Returns the pieces whose owners are behind one port of `size` devices.
+// Returns the pieces whose owners share port `port`, if `size` devices share each port.
 Pieces Behind(const Pieces& pieces, int port, int size) {
   Pieces behind;
   for (const Owned& piece : pieces) {

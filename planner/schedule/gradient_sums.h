@@ -14,8 +14,8 @@ namespace ucudnn::planner {
 // of these nodes.
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes);
 
-// A message with an interval of a sum's elements. The gradients of a sum's parameters lie one
-// behind the other.
+// A message with an interval of a sum's elements. The gradients of the sum's parameters follow one
+// another without gaps.
 struct SumMessage {
   int from = 0;
   int to = 0;

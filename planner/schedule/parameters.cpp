@@ -16,7 +16,7 @@ struct Channels {
   Interval kept;
 };
 
-// One interval per axis; empty if the device's part is no interval of the tensor's axes.
+// One interval per axis of the tensor; empty if the device's part is not a box.
 using Ranges = std::vector<Interval>;
 
 struct Division {

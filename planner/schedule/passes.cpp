@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the fully connected layers and all nodes behind these, in ascending order.
+// Returns the fully connected layers and all nodes that depend on them, in ascending order.
 std::vector<NodeId> ConnectedPart(const Graph& graph) {
   std::vector<NodeId> part;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {

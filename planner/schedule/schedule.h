@@ -34,7 +34,7 @@ struct ScheduledParameter {
   bool trained = true;
 };
 
-// Returns the number of elements of one part of a parameter of that shape.
+// Returns the number of elements of `part`, a part of a parameter of shape `shape`.
 int64_t Elements(const std::vector<int64_t>& shape, const ParameterPart& part);
 
 struct ScheduledNode {
@@ -52,8 +52,8 @@ struct ScheduledNode {
   // For layers whose degree r is more than 1: the boxes of partial sums.
   std::vector<DeviceBox> partial;
   std::vector<ScheduledParameter> parameters;
-  // Elements that the node keeps until the backward pass, beside its output, per element of the
-  // output. Only an attention keeps any: its scores.
+  // The number of elements, for each element of the output, that the node keeps until the backward
+  // pass in addition to its output. Only an attention keeps any: its scores.
   double inner = 0;
   int32_t groups = 0;  // GroupNormalization's groups; 0 for other operators
   bool by_position = false;
@@ -75,8 +75,8 @@ struct ScheduledExchange {
   int64_t elements = 0;
 };
 
-// Gradients that devices add up. The gradients of several parameters lie one behind the other in
-// one buffer.
+// Gradients that devices add up. The gradients of several parameters follow one another in one
+// buffer.
 struct GradientSum {
   struct Member {
     NodeId node = 0;
@@ -109,7 +109,8 @@ struct Statistics {
   std::vector<StatisticsGroup> groups;
 };
 
-// Labels of images that device `to` does not load, and for which it computes the loss of `output`.
+// Device `from` sends the labels of `images` to device `to`, which computes the loss of `output`
+// for these images but does not load them.
 struct LabelMessage {
   NodeId output = 0;
   int from = 0;

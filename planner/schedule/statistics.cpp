@@ -7,8 +7,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns one group for all devices whose boxes are equal along the axes for which `is_shared` is
-// true.
+// Returns a group for each set of two or more devices whose boxes are equal along all axes for
+// which `is_shared` is true. `forward` and `backward` are multiplied by the number of positions of
+// these axes in a box.
 template <typename IsShared>
 std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared& is_shared,
                                       int64_t forward, int64_t backward) {

@@ -8,7 +8,7 @@
 
 namespace ucudnn::planner {
 
-// Returns the statistics of normalizations in the order of nodes. Behind these it adds, for each
+// Returns the statistics of normalizations in the order of nodes. After them it adds, for each
 // output, the statistics of a classifier whose classes are divided, and then the sum of the
 // output's loss. Reads only the schedule's nodes.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);

@@ -36,7 +36,7 @@ class ProgramWriter {
     for (size_t at = order.size(); at-- > 0;) {
       const ScheduledStep& step = order[at];
       if (step.pass < 0 && step.kind != StepKind::kBackward) Backward(step);
-      // Each pass has sent gradients to the devices from which its images came. This adds them up.
+      // Adds up the gradients that the passes sent to the devices from which their images came.
       if (step.pass >= 0 && IsFeeding(step)) FinishExchange(step);
     }
     for (const auto& [device, batch] : awaited_) Act(device, {ActionKind::kWait, "", 0, batch});
@@ -181,8 +181,8 @@ class ProgramWriter {
     Wait(batch);
   }
 
-  // Appends the backward pass of all steps of pass `pass` before position `end` of the order, from
-  // the last to the first.
+  // Appends the backward pass of those steps of pass `pass` that stand before position `end` of the
+  // order, the last step first.
   void BackwardPass(size_t end, int pass) {
     for (size_t at = end; at-- > 0;) {
       const ScheduledStep& step = schedule_.order[at];

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The distances in one table between entries whose digits differ by 1: for each other layer of a
-// bucket's scope, for the bucket's own layer and for the row.
+// How far apart, in one table, two entries are whose configurations differ by 1 in a single layer:
+// one of the other layers of the bucket's scope, the bucket's own layer, or the row.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -232,8 +232,8 @@ int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);
 }
 
-// Orders the scope of each message as the scope of the bucket that receives it, so that both are
-// read in one direction.
+// Orders the scope of each message like the scope of the bucket that receives it, so that both can
+// be read in the same direction.
 void BucketTree::OrderScopes() {
   for (size_t at = buckets_.size(); at-- > 0;) {
     Bucket& bucket = buckets_[at];

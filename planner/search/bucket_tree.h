@@ -24,7 +24,7 @@ struct Bucket {
   // The layers of the bucket's tables, in the order of every table's scope: first the other layers,
   // then the bucket's own layer, and last the row.
   std::vector<int> scope;
-  bool has_row = false;  // whether other layers are in scope, the last of which is the row
+  bool has_row = false;  // whether `scope` has other layers; the last of them is the row
   std::vector<CostTable> tables;
   int parent = -1;   // the bucket that receives this bucket's message; -1: it sends none
   double least = 0;  // if there is no parent: the least cost of the component

@@ -41,8 +41,8 @@ double LeastSum(const double* a, const double* b, size_t count) {
   return least;
 }
 
-// A constant added to a message changes no result. With a least value of 0, messages stay as small
-// as the costs.
+// Subtracts the least value from all values, which changes no result. With a least value of 0,
+// messages stay as small as the costs.
 void PutLeastAtZero(std::vector<double>& message) {
   const double least = Least(message);
   for (double& value : message) value -= least;

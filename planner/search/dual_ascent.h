@@ -14,8 +14,8 @@ namespace ucudnn::planner {
 
 class DualAscent {
  public:
-  // Costs above `most_ms` count as `most_ms`. This lowers no total of at most `most_ms`, and raises
-  // no total.
+  // Costs above `most_ms` count as `most_ms`. So totals of at most `most_ms` do not change, and
+  // larger totals do not rise.
   DualAscent(const SearchProblem& problem, double most_ms);
 
   // Makes `times` passes over the layers, each forward and then backward.
@@ -25,7 +25,7 @@ class DualAscent {
   double entries() const { return entries_; }
 
   struct Bound {
-    // No assignment takes less. The value is lowered by a bound of all rounding errors.
+    // No assignment takes less than `ms`. A bound of all rounding errors is already subtracted.
     double ms = 0;
     // By layer and configuration: no assignment with this configuration takes less than `ms` plus
     // this value.

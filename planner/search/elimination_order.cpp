@@ -12,9 +12,9 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr size_t kRandomOrders = 100;
-// Operations that take about as long as the search for a better order.
+// An elimination of this many operations takes about as long as the search for a better order.
 constexpr double kCheap = 1e8;
-// More than the factor of operations that random orders are known to save.
+// Random orders are not known to reduce the number of operations by so large a factor.
 constexpr double kLuck = 1e4;
 constexpr double kNoises[] = {4, 8, 30};  // a random factor on `fill` is between 1 and this number
 
@@ -97,7 +97,7 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations, Cha
         }
       }
     }
-    std::set<int> touched = around;  // with `around`, all layers whose weight may have changed
+    std::set<int> touched = around;  // `around`, and all layers whose weight may have changed
     for (const int neighbour : around) {
       touched.insert(adjacent[static_cast<size_t>(neighbour)].begin(),
                      adjacent[static_cast<size_t>(neighbour)].end());

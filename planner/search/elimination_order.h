@@ -2,7 +2,7 @@
 //
 // Eliminating a layer replaces it and its edges by the least cost over its configurations, for
 // every combination of its neighbours' configurations. For a layer with one neighbour before it and
-// one behind it, this is DeePa's node elimination (equation 2). Adding up parallel edges is DeePa's
+// one after it, this is DeePa's node elimination (equation 2). Adding up parallel edges is DeePa's
 // edge elimination (equation 3). Graphs that these two do not reduce (NASNet, dense blocks) need
 // tables over more neighbours.
 #pragma once

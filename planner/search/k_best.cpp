@@ -8,8 +8,10 @@
 
 namespace ucudnn::planner {
 
-// For each bucket, and for each combination of configurations of its scope that is requested: the
-// best choices of its layer and the ranks of its children's lists, computed as far as requested.
+// Holds a Node for each bucket and each requested combination of configurations of the other layers
+// in the bucket's scope. A Node lists the best configurations of the bucket's layer, each with the
+// ranks of the entries that it uses in its children's Nodes. The lists grow when entries are
+// requested.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {

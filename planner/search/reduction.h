@@ -12,10 +12,10 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the whole problem takes less than the smaller of lower_bound_ms and the last
-  // answer of `bound`.
+  // No assignment of the original problem takes less than the smaller of lower_bound_ms and the
+  // last answer of `bound`.
   double lower_bound_ms = 0;
-  // Whether lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
+  // True if lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
   bool proved = false;
 };
 

@@ -15,7 +15,7 @@ namespace {
 // which visits each entry of the edges' tables about kFewPasses times.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
-// An elimination with marginals takes as long as this many without.
+// An elimination that also computes marginals takes as long as this many eliminations without them.
 constexpr double kMarginals = 4;
 
 double FewOperations(const SearchProblem& problem) {

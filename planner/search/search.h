@@ -13,9 +13,9 @@ namespace ucudnn::planner {
 
 struct SearchOptions {
   int plans = 1;           // how many of the best plans are returned
-  bool marginals = false;  // fills best_total_ms too
-  // Limits of an elimination, whose cost is predicted before it runs. If it exceeds them, only a
-  // lower bound is computed.
+  bool marginals = false;  // also fill SearchResult::best_total_ms
+  // Limits of an elimination. Its cost is predicted before it runs; if the cost exceeds the limits,
+  // only a lower bound is computed.
   double most_entries = 1 << 27;  // entries of 8 bytes, summed over all tables
   double most_operations = 2e10;
 };
@@ -35,15 +35,15 @@ struct SearchResult {
   // No assignment takes less. If `optimal`, this equals plans[0].total_ms but for rounding.
   double lower_bound_ms = 0;
   bool optimal = false;
-  // best_total_ms[v][c] is the total of the best plan with layer v in configuration c. Empty unless
-  // SearchOptions::marginals is set, and if an elimination of the whole problem would exceed the
+  // best_total_ms[v][c] is the total of the best plan with layer v in configuration c. Empty if
+  // SearchOptions::marginals is not set, or if an elimination of the whole problem would exceed the
   // limits of the options.
   std::vector<std::vector<double>> best_total_ms;
 };
 
-// Finds the least cost by equation 1. If an elimination of the whole problem takes little time, it
-// decides. Otherwise DualAscent gives a lower bound; if no known plan reaches the bound, the part
-// of the problem that Reduce() leaves is eliminated, within the limits of the options. Fails if
+// Finds the least cost by equation 1. If an elimination of the whole problem is cheap, it gives the
+// result. Otherwise DualAscent gives a lower bound; if no known plan reaches the bound, the part of
+// the problem that Reduce() leaves is eliminated, within the limits of the options. Fails if
 // Check() refuses the problem. If the result is not `optimal`, it has one plan, which no change of
 // one layer improves.
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
@@ -71,8 +71,8 @@ constexpr int kMostPlans = 20'000;
 // Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. First minimises time plus a
 // price per byte, and looks for the price with the largest lower bound. Then lists plans in
 // ascending order of this sum until the bound reaches the best plan that fits, or `most_plans` were
-// listed. Fails if Search() fails, or if even the smallest plan exceeds the limit; the error gives
-// the bytes of that plan.
+// listed; lists none if that exceeds the limits of `options`. Fails if Search() fails, or if even
+// the smallest plan exceeds the limit; the error gives the bytes of that plan.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
                                    const SearchOptions& options = {}, int most_plans = kMostPlans);
 

@@ -5,8 +5,7 @@
 namespace ucudnn::simulate {
 namespace {
 
-// The task whose end allowed another task to begin, and the reason why the other one had waited for
-// it.
+// The task whose end allowed another task to begin, and the reason why that task had waited.
 struct Holder {
   TaskId task = kNone;
   HeldBy why = HeldBy::kNothing;

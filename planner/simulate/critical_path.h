@@ -1,4 +1,5 @@
-// Finds the chain of tasks for which the end of a timeline waited. A pure function.
+// Finds the critical path: a chain of tasks that together determine when a timeline ends. A pure
+// function.
 #pragma once
 
 #include <vector>

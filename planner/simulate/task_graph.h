@@ -1,6 +1,6 @@
 // The input of a simulation: tasks that take time, fill resources, stand in queues and wait for
-// each other. Plain values; thread-compatible. Tasks share a resource, a queue orders tasks, and a
-// dependency makes one task wait for another. These express:
+// each other. Plain values; thread-compatible. Resources are shared by tasks, queues order tasks,
+// and dependencies make one task wait for another. Resources, queues and dependencies express:
 //
 //   device                a resource; its slots are how many kernels it can run at once
 //   stream                a queue; it may hold kernels of a device and messages of links
@@ -9,9 +9,9 @@
 //   latency of a message  a task on no resource, so that the next message may be sent (Send)
 //   host thread           a queue of launches, each of which its kernel waits for (Launch)
 //   captured graph        one launch that all of its kernels wait for
-//   receiving in a stream a message that waits for the last task of the receiver's stream, and that
-//                         the stream's next task waits for: it is in the queue of the sender
-//   all-reduce            a message on each of its links, and a join behind them
+//   receiving in a stream a message in the sender's queue that waits for the last task of the
+//                         receiver's stream; the next task of that stream waits for the message
+//   all-reduce            a message on each of its links, and a join that waits for all of them
 #pragma once
 
 #include <array>
@@ -66,7 +66,7 @@ struct HostThread {
 struct Link {
   ResourceId resource = kNone;
   double gb_per_s = 0;  // 10^9 bytes a second
-  // Time between the last byte sent and the begin of tasks that wait for the message.
+  // Time between the last byte sent and the beginning of tasks that wait for the message.
   double latency_us = 0;
 };
 
@@ -79,7 +79,7 @@ struct Message {
   std::vector<TaskId> after;
 };
 
-// Its functions do not check ids and values; Simulate() does.
+// The functions of TaskGraph do not check ids and values; Simulate() does.
 struct TaskGraph {
   std::vector<Resource> resources;
   std::vector<Queue> queues;

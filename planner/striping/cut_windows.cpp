@@ -41,9 +41,8 @@ CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& exten
   return cut;
 }
 
-// Cuts windows whose padding is too small to give one output for each `stride` rows. Gives each
-// part its outputs as if the padding were large enough; the outputs that do not exist are taken
-// from the last part.
+// Cuts an axis whose padding is too small to give one window for each `stride` rows. Cuts it as if
+// the padding were large enough, and then takes the windows that do not exist from the last part.
 Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
                                      const std::vector<int64_t>& extents, int64_t count) {
   const SlidingWindow& window = padded.window;
@@ -118,8 +117,8 @@ Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
   }
   Result<CutWindows> fetched = Fetched(axis, padded, extents);
   if (!fetched.ok()) {
-    // Both ways fail. If own calls work at other extents, the reason why they fail here is told;
-    // otherwise the reason why fetching fails is told.
+    // Neither the parts' own calls nor fetched rows give the right windows. If own calls work at
+    // other extents, the error says why they fail here; otherwise it says why fetching fails.
     const bool has_own = padded.window.pad == padded.back && OwnCallsGoOn(padded.window);
     return has_own ? Status::Error(why) : fetched;
   }

@@ -14,7 +14,7 @@
 
 namespace ucudnn::planner {
 
-// Windows with `window.pad` rows of padding before the first row and `back` rows behind the last
+// Windows with `window.pad` rows of padding before the first row and `back` rows after the last
 // row.
 struct PaddedWindow {
   SlidingWindow window;

@@ -23,8 +23,8 @@ struct Outcome {
   bool never_own = false;  // some operator's own call fails at every size
 };
 
-// Judges the operators. With `as_it_is` true, stops at the first operator that needs convert or is
-// refused; with false, at the first that is refused. Without `as_it_is`, judges all operators.
+// Judges the operators. If `as_it_is` is true, stops at the first operator that needs convert or is
+// refused; if false, at the first that is refused; if empty, judges all operators.
 Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
             std::optional<bool> as_it_is) {
   Outcome outcome;

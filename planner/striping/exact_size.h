@@ -19,10 +19,10 @@ Status SetInputExtents(Graph& graph, const Spatial& extents);
 
 struct ExactSize {
   Spatial extents = {1, 1, 1};  // d, h, w
-  // Whether a program's own calls suffice; if not, it needs ucudnn.spatial.convert.
+  // True if a program's own calls suffice; false if the program needs ucudnn.spatial.convert.
   bool as_it_is = true;
-  // Fully connected layers whose weights have another size than at the present size, because their
-  // input's size differs.
+  // Names of the fully connected layers whose weights would have another size than now, because
+  // their input would have another size.
   std::vector<std::string> other_weights;
 };
 

@@ -61,7 +61,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
   }
 }
 
-// Counts the rows that ucudnn exchanges under a rank's own call.
+// Counts the rows that ucudnn exchanges inside the ranks' own calls.
 RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
                         const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
@@ -74,8 +74,8 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the rows that ucudnn exchanges for a pooling's gradient: elements of x, in which it finds
-// the maxima, or of dy, as `of` selects.
+// Counts the rows that ucudnn exchanges for a pooling's gradient: rows of x, which have the maxima,
+// if `of` is the boxes' `elements`, or rows of dy if `of` is `windows`.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
   problem.operation = Operation::kBackwardData;
@@ -100,8 +100,8 @@ std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
   return owners;
 }
 
-// Counts the elements that a rank fetches before its call: the box of all that it reads, without
-// its own stripe.
+// Counts the elements that each rank fetches before its call: all that it reads outside its own
+// stripe.
 RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
   std::array<std::vector<Interval>, kMaxSpatial> owned, needed;
@@ -162,7 +162,7 @@ struct WindowRows {
   RowCounts filter;  // for the filter gradient
 };
 
-// An own call of a convolution exchanges rows of x forward, and rows of dy once for each gradient.
+// A rank's own convolution call exchanges rows of x forward, and rows of dy once for each gradient.
 // A transposed convolution is the data gradient of the convolution that reads its output, so its
 // passes exchange what the gradients of that convolution do.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,

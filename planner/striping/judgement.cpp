@@ -31,7 +31,8 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// ucudnn takes copies of more than one row for stripes unless it is told that they are copies.
+// ucudnn assumes that copies of more than one row are stripes unless it is told that they are
+// copies.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,
@@ -46,7 +47,7 @@ bool IsOneEverywhere(const std::vector<int64_t>& extents) {
   return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
 }
 
-// Judges a pooling over all rows of an axis, however the ranks hold these.
+// Judges a pooling over all rows of an axis, whether the ranks hold stripes or copies of the rows.
 void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   judgement.pools_over_ranks = true;
   judgement.ones = OnesAre::kReplicated;
@@ -242,7 +243,7 @@ void KeepRows(const Placement& input, Judgement& judgement) {
   }
 }
 
-// Returns whether rows of stored padding, which are zeros, stay zeros behind `op`.
+// Returns whether rows of stored padding, which are zeros, are still zeros in the output of `op`.
 bool KeepsZeros(const Operator& op) {
   const auto* const activation = std::get_if<Activation>(&op);
   if (activation == nullptr) return std::holds_alternative<Dropout>(op);

@@ -14,7 +14,7 @@
 namespace ucudnn::planner {
 
 // Verdicts in ascending order of trouble. kExact: each rank computes its stripe of the whole from
-// its own stripe and from rows that ucudnn exchanges under the call. kGather: the operator needs
+// its own stripe and from rows that ucudnn exchanges inside the call. kGather: the operator needs
 // all positions, so the program gathers them first. kConvert: the unchanged program would compute
 // another result, but ucudnn.spatial.convert makes it exact. kUnvouched: it is not known whether
 // the result equals that of one process. kRefused: the operator is refused with and without
@@ -41,7 +41,7 @@ struct Judgement {
 };
 
 // Returns the grid for an input of `graph`. If images have several rows, an input of one row is not
-// cut, and all ranks have the same.
+// cut: all ranks hold the whole of it.
 SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid);
 
 // Judges `op`. `inputs` are the placements of its inputs; `output` is the shape of the whole

@@ -33,9 +33,9 @@ struct Placement {
   std::array<AxisPlacement, kMaxSpatial> axes;
 
   bool IsCut() const;
-  // Returns `grid` without groups and without axes that this tensor is not cut along.
+  // Returns `grid` without groups and without the axes along which this tensor is not cut.
   SpatialGrid CutGrid(const SpatialGrid& grid) const;
-  // Returns the number of elements of the rank with number `rank` in its group.
+  // Returns the number of elements that a rank holds whose number in its group is `rank`.
   int64_t Elements(const SpatialGrid& grid, int rank) const;
   // Formats "56+56" or "56+56 x 112+112"; empty if nothing is cut.
   std::string Text() const;

@@ -27,7 +27,7 @@ const cudnn::RealLibrary& Real() {
   return cudnn::OpenReal(ProcessOptions().real_cudnn.c_str(), reinterpret_cast<const void*>(&Real));
 }
 
-// Names that were given before the interposer was made; null once the report has them.
+// Names of layers that were given before the interposer was made; null once the report has them.
 constinit Mutex early_mutex;
 interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 
@@ -90,7 +90,8 @@ const Options& FixedOptions() {
 bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
-  // No lock is held during Join(): a child that is forked meanwhile would wait for it for ever.
+  // No lock is held during Join(): a child that is forked meanwhile would wait for the lock for
+  // ever.
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;

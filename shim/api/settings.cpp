@@ -45,7 +45,8 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
                 given + "comes too late: it must be set before the process's first cuDNN call");
 }
 
-// Calls what(interposer), which tells it about `handles`; does nothing if ucudnn is off.
+// Checks that no handle is null, and returns the status of what(interposer). Succeeds without
+// calling `what` if ucudnn is off. `function` is the API function's name for error messages.
 template <typename What>
 cudnnStatus_t Tell(const char* function, std::initializer_list<cudnnHandle_t> handles, What what) {
   return WithoutExceptions([&] {

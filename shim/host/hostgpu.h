@@ -54,8 +54,8 @@ int hostgpuUpdateInGraph(void* graph, const struct hostgpuWork* work, unsigned l
 
 // Injects a fault: from now on, the k-th occurrence (1 = the next) at `site` fails with the real
 // library's error for exhausted resources; at "synchronize" it fails with the error of a failed
-// launch. With 0 only the count is reset. HOSTGPU_FAULT=site:k does the same when the process
-// starts.
+// launch. With kth = 0 no fault is injected, and the count is reset. HOSTGPU_FAULT=site:k does the
+// same when the process starts.
 //
 // The sites are "alloc" (device memory, also of pools), "pool" (cuMemPoolCreate), "stream",
 // "event", "synchronize" (waiting for a stream, an event or a context), "handle" (cudnnCreate),

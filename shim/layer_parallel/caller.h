@@ -18,7 +18,7 @@ class Caller {
 
   const ucudnnLayerParallelCallbacks_t& callbacks() const { return callbacks_; }
 
-  // What a callback works on, for the error message: layers if layers > 0, else the state with
+  // The subject of a callback for the error message: layers if layers > 0, else the state with
   // number `state` if that is not negative, else nothing.
   struct Subject {
     int level = 0;
@@ -41,7 +41,8 @@ class Caller {
     const char* callback = "";
     Subject subject;
     int code = 0;
-    // What the callback did wrong, a literal; null if it returned `code`.
+    // A literal that says what the callback did wrong; null if the callback failed by returning
+    // `code`.
     const char* words = nullptr;
   };
   Status Fail(const Failure& failure, int lane) noexcept {

@@ -56,7 +56,7 @@ class Scanner {
                          ": " + message);
   }
 
-  // Reads one field. Afterwards at_ is at the comma or line end behind the field, or at the end of
+  // Reads one field. Afterwards at_ is at the comma or line end after the field, or at the end of
   // the text.
   Status ReadField(size_t number, std::string& field) {
     while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;

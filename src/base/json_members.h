@@ -31,7 +31,7 @@
 
 namespace ucudnn::json {
 
-// How a member differs from one that is always written and that readers require.
+// The ways in which a member may differ from one that is always written and that readers require.
 struct Use {
   bool may_lack = false;           // readers also accept null, and objects without the member
   bool null_if_empty = false;      // an empty value is written as null

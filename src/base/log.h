@@ -12,7 +12,8 @@ namespace ucudnn {
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
 // Sets that lines of importance `level` or more are appended to `file` (empty: stderr), marked with
-// the rank of this process in its job (-1: none) and its process id.
+// the rank of this process in its job (-1: none) and its process id. If the file cannot be opened,
+// a warning says so, and lines go to stderr.
 void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);

@@ -48,7 +48,7 @@ void TerminalLine::Show(std::string_view text) noexcept {
 }
 
 void TerminalLine::Erase() noexcept {
-  // In a forked child the parent's text is not erased. The mutex is locked only behind this check,
+  // In a forked child the parent's text is not erased. The mutex is locked only after this check,
   // because a fork may have left it locked in the child for ever.
   if (const pid_t by = shown_by_; by == 0 || by != getpid() || !ColumnsOf(descriptor_)) return;
   MutexLock lock(mutex_);

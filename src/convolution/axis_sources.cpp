@@ -26,15 +26,15 @@ Interval TapsAt(const SlidingWindow& window, int64_t at, const Interval& element
 }
 
 // Returns the windows from the first one whose last tap is not before `elements` to the last one
-// whose first tap is not behind them.
+// whose first tap is not after `elements`.
 Interval Reaching(const SlidingWindow& window, const Interval& elements) {
   return {CeilDivide(elements.begin + window.pad - window.Extent() + 1, window.stride),
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
-// Returns the taps from the first one with which the last of `windows` reaches `elements` or a
-// position behind them, to the last one with which the first of `windows` reaches them or a
-// position before them.
+// Returns all taps with which some window of `windows` could read an element of `elements`: from
+// the first tap that, in the last window, is not before `elements`, to the last tap that, in the
+// first window, is not after `elements`.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -47,8 +47,9 @@ Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
 // Returns whether a window of `windows` reads `element`.
 bool IsRead(const SlidingWindow& window, const Interval& windows, int64_t element) {
   const Interval taps = ReachingTaps(window, windows, {element, element + 1});
-  // Whether a tap meets a window depends on tap * dilation modulo the stride, which repeats after
-  // at most `stride` taps.
+  // A window reads `element` with a tap only if element + pad - tap * dilation is a multiple of the
+  // stride. This depends on tap * dilation modulo the stride, which repeats after at most `stride`
+  // taps.
   const int64_t end = std::min(taps.end, taps.begin + window.stride);
   for (int64_t tap = taps.begin; tap < end; ++tap) {
     if ((element + window.pad - tap * window.dilation) % window.stride == 0) return true;
@@ -108,7 +109,7 @@ bool ReadsOfItself(const AxisCut& cut, int part) {
   return false;
 }
 
-// Returns the term of the caller's own convolution, the only one of `part` as a source of itself.
+// Returns the only term of `part` as a source of itself: the caller's own convolution.
 std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
@@ -167,7 +168,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // For equal numbers the rectangles by taps are taken: no tap of the filter is in two of them.
+  // If both ways give equally many rectangles, those by taps are taken: then no tap of the filter
+  // is in two rectangles.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));

@@ -1,6 +1,6 @@
-// Which positions a part of a cut axis needs from other parts, and what these positions contribute
-// to the part's result. Pure functions; thread-compatible. axis_cut.h defines elements, windows and
-// parts.
+// Determines which positions a part of a cut axis needs from other parts, and what these positions
+// contribute to the part's result. Pure functions; thread-compatible. axis_cut.h defines elements,
+// windows and parts.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,9 @@ struct AxisRun {
   std::vector<AxisTerm> terms;
 };
 
-// The positions that a part reads from `part`. If `part` is another one, `runs` are the maximal
-// runs of these positions, each with the pairs that read it. If it is the reading part itself,
-// there is one run of all its positions, whose one term is the caller's own convolution.
+// The positions that one part, the reader, reads from part `part`. If `part` is not the reader,
+// `runs` are the maximal runs of these positions, each with the pairs that read it. If `part` is
+// the reader, there is one run of all its positions; its one term is the caller's own convolution.
 struct AxisSource {
   int part = 0;
   std::vector<AxisRun> runs;
@@ -61,7 +61,7 @@ struct AxisSource {
 // which nothing is read is no source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
-// Returns the ranges of the positions of `owner` that `part` reads, as SourcesOf has them; `owner`
+// Returns the positions of `owner` that `part` reads, as the ranges of SourcesOf()'s runs; `owner`
 // may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 

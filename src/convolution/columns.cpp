@@ -68,8 +68,8 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// Returns `strides`, in a 2-D tensor with the depth stride of `packed`, since the text form omits
-// it.
+// Returns `strides`; in a 2-D tensor the depth stride is replaced by that of `packed`, because the
+// text form omits the depth stride.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;
@@ -112,8 +112,8 @@ Status ReadStrides(const FieldLookup& field, const char* column, const Convoluti
 bool SpansTooMuch(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides,
                   DataType type) {
   const int64_t counts[] = {n, channels, extents[0], extents[1], extents[2]};
-  // Each of the 5 axes adds at most 2^31 elements * kLargestStride = 2^59, and an element has at
-  // most 8 bytes: less than 2^96.
+  // Each of the 5 axes adds at most 2^31 elements times kLargestStride (2^59), and an element has
+  // at most 8 bytes, so the product is less than 2^96.
   __int128 elements = 1;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     elements += static_cast<__int128>(std::max<int64_t>(counts[axis], 1) - 1) * strides[axis];
@@ -130,8 +130,8 @@ bool ProductFits63Bits(std::initializer_list<int64_t> factors) {
   return true;
 }
 
-// Refuses a padded image of more than 31 bits and an empty output. Otherwise OutputExtents clamps
-// nothing.
+// Refuses a problem whose padded image exceeds kLargestExtent or whose output is empty.
+// OutputExtents clamps nothing for the accepted problems.
 Status CheckOutput(const ConvolutionProblem& problem) {
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
     const Axis& names = kAxes[axis];

@@ -19,7 +19,7 @@ namespace ucudnn {
 // Finds a field of a row by column name; null if the column is absent or the field empty.
 using FieldLookup = std::function<const std::string*(const std::string& column)>;
 
-// Columns that a layer must have beside `name` and `n`: c,h,w,k,r,s. k is the number of output
+// Columns that a layer must have besides `name` and `n`: c,h,w,k,r,s. k is the number of output
 // channels, r x s is the filter.
 const std::vector<std::string>& RequiredLayerColumns();
 
@@ -32,13 +32,13 @@ const std::vector<std::string>& LayerColumns();
 // strides in `layout`, no alignment demand.
 const std::vector<std::string>& NumericColumns();
 
-// Columns of the padding behind each axis: pad_d_post,pad_h_post,pad_w_post. If one is absent, it
-// equals the padding before the axis.
+// Columns of the padding at the end of each axis: pad_d_post,pad_h_post,pad_w_post. If one is
+// absent, it equals the padding at the beginning of the axis.
 const std::vector<std::string>& PostPadColumns();
 
 // Returns the value of `n`, each layer column, each numeric column and each column of
-// PostPadColumns, in that order. A value is empty if it equals the default, in 3-D columns of a 2-D
-// problem, and in `n` of a kernel family (n = 0).
+// PostPadColumns, in that order. Empty are: numeric and PostPadColumns columns with their default,
+// 3-D columns of a 2-D problem, and `n` of a kernel family (n = 0).
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
 // Reads a problem. Without `op` it is forward; without `n` it is a kernel family (n = 0). Refuses

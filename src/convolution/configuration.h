@@ -21,7 +21,7 @@ struct TileLengths {
   bool operator==(const TileLengths&) const = default;
 };
 
-// One engine at one micro-batch, as measured (or about to run).
+// One engine at one micro-batch size: a measurement, or a piece that is about to run.
 struct MicroConfiguration {
   EngineId engine;      // with math type, knobs and fused operations
   int micro_batch = 0;  // images
@@ -76,7 +76,7 @@ struct Configuration {
   double TimeMs() const;                      // sum over the pieces, which run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // whether all pieces are deterministic
-  const MicroConfiguration& Largest() const;  // the largest piece; runs must not be empty
+  const MicroConfiguration& Largest() const;  // most images in a piece; runs must not be empty
 };
 
 }  // namespace ucudnn

@@ -35,7 +35,7 @@ class EngineId {
   static constexpr int kMostAlgorithm = 99;
 
   // "graph:38[k2=1,k14=0]+bias+relu" is engine 38 of an operation graph with knob 2 at 1 and knob
-  // 14 at 0, other knobs at their default; a bias and an activation are fused behind the
+  // 14 at 0, other knobs at their default; a bias and an activation are fused after the
   // convolution.
   struct Graph {
     using Knob = std::pair<int, int64_t>;  // cudnnBackendKnobType_t and value
@@ -89,14 +89,14 @@ class EngineId {
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Returns whether the engine computes no convolution, but is measured as work of pieces beside
-  // their engine.
+  // Returns whether the engine computes no convolution, but stands for additional work of pieces
+  // that is measured under its name.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
   // Returns whether the text claims to name an engine of the graph API by beginning with "graph:".
   // Measurements of such engines are kept apart from measurements of legacy engines.
   bool of_graph_api() const;
 
-  // Returns the engine without the operations that are fused behind the convolution.
+  // Returns the engine without the operations that are fused after the convolution.
   EngineId Unfused() const;
 
   // Engines are ordered as their texts.

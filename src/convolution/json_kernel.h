@@ -1,6 +1,6 @@
-// Kernels and their plans in JSON, as reports and workspace plans share them. A reader's JsonPlace
-// keeps the first fault. The functions keep no state; ReadPlan fills `division`, and each Read sets
-// what its struct refers to.
+// Kernels and their plans in JSON, in the form that reports and workspace plans share. A reader's
+// JsonPlace keeps the first fault. The functions keep no state; ReadPlan fills `division`, and each
+// Read fills the variables to which its struct refers.
 #pragma once
 
 #include <optional>

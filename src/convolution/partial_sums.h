@@ -27,8 +27,8 @@ namespace ucudnn {
 inline constexpr EngineId::PartialSum kPartialSum;
 inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which that measurement is filed
 
-// Sums, partials and the workspace of engines behind them begin at multiples of this; their
-// addresses are aligned to it only if the workspace itself is.
+// Sums, partials and the engine workspace that follows them begin at multiples of this offset;
+// their addresses are aligned to it only if the workspace itself is.
 inline constexpr size_t kPartialSumAlignment = 256;
 // Rounds `bytes` up to a multiple of kPartialSumAlignment, where the next object in the workspace
 // begins.
@@ -39,12 +39,13 @@ bool SumsPartials(const ConvolutionProblem& problem);
 inline bool IsPartial(const ConvolutionProblem& problem, int micro_batch) {
   return micro_batch < problem.n && SumsPartials(problem);
 }
-// A piece that computes only some filters is no partial.
+// Returns whether a piece computes partials: it has fewer images, or sums over a part of dy. A
+// piece that only computes fewer filters is no partial.
 bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 // Returns the bytes of the fp32 sum in the workspace, a multiple of kPartialSumAlignment.
 size_t AccumulatorBytes(const ConvolutionProblem& problem);
-// Bytes of the sum and one partial, each a multiple of kPartialSumAlignment.
+// Returns the bytes of the sum and one partial together, each rounded up to kPartialSumAlignment.
 size_t PartialSumBytes(const ConvolutionProblem& problem);
 
 // Converts `measured`, an engine's measurement, to that of one of several pieces: the workspace

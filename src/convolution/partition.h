@@ -31,8 +31,8 @@ Interval Intersection(const Interval& a, const Interval& b);
 int64_t Overlap(const Interval& a, const Interval& b);
 
 // Returns part `index` of `extent` elements in `parts`; if lengths differ, the first parts are
-// longer by one element. If there are more parts than elements, the parts behind the last element
-// are empty. A negative extent counts as 0. REQUIRES: 0 <= index < parts.
+// longer by one element. If there are more parts than elements, the last parts are empty. A
+// negative extent counts as 0. REQUIRES: 0 <= index < parts.
 Interval Part(int64_t extent, int parts, int index);
 
 constexpr int kTensorAxes = 5;

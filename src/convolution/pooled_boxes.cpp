@@ -173,7 +173,7 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::vector<PooledBox> boxes;
   // Each pass covers, along `axis`, the results that the part's own pooling does not give. Along
   // the axes before `axis` it covers the results that the own pooling gives, and along the axes
-  // behind it all results. So the boxes are disjoint.
+  // after `axis` all results. So the boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     choices[axis] = runs[axis].others;

@@ -46,8 +46,8 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t effective = (problem.w[axis] - int64_t{1}) * problem.dilation[axis] + 1;
     const int64_t padded = PaddedExtent(problem, static_cast<size_t>(axis));
-    // Every call computes the extents, and most strides are 1, so the slow division is left out for
-    // these.
+    // Every call computes the extents. Most strides are 1, and dividing by 1 is skipped because a
+    // division is slow.
     const int64_t range = padded - effective;
     const int stride = problem.stride[axis];
     // An extent outside of int is clamped to its nearest value, which callers refuse as too large
@@ -101,7 +101,7 @@ ConvolutionProblem KernelFamily(ConvolutionProblem problem) {
 
 std::string Describe(const ConvolutionProblem& problem) {
   const int rank = problem.spatial_rank;
-  // A kernel family has no mini-batch (n = 0), and neither has an imported row without `n`.
+  // n is 0 in a kernel family, and in an imported row that lacks `n`.
   const std::string n = problem.n == 0 ? "N" : std::to_string(problem.n);
   std::string text = std::string(OperationName(problem.operation)) + " " + n + "x" +
                      std::to_string(problem.c) + "x" + Extents(problem.x, rank) + " -> " +

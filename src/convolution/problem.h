@@ -31,7 +31,8 @@ struct ConvolutionProblem {
   Spatial x = {1, 1, 1};  // image extents
   Spatial w = {1, 1, 1};  // filter extents
   Spatial pad = {0, 0, 0};
-  // The padding behind an axis minus the padding before it, which is `pad`; pad + extra_pad >= 0.
+  // The padding after the image along an axis, minus `pad`, the padding before the image; pad +
+  // extra_pad >= 0.
   Spatial extra_pad = {0, 0, 0};
   Spatial stride = {1, 1, 1};
   Spatial dilation = {1, 1, 1};

@@ -8,13 +8,13 @@ namespace {
 // An interval of the result along one axis, and the interval that is assembled for it.
 struct AxisRegion {
   Interval result;
-  Interval assembled;  // counted in the own part of the exchanged tensor
-  // The part of `assembled` that may differ from zero, also counted in the own part.
+  Interval assembled;  // in positions of this rank's part of the exchanged tensor
+  // The part of `assembled` that may differ from zero, in the same positions.
   Interval filled;
   int64_t pad = 0;
 };
 
-// One axis of the own part.
+// One axis of this rank's part.
 struct AxisRows {
   const AxisCut* cut = nullptr;
   int part = 0;
@@ -54,11 +54,11 @@ AxisRegion WindowsFrom(const SlidingWindow& window, const Interval& result) {
 }
 
 // Returns the region that computes the elements `result` from the windows over them. A
-// backward_data of m elements padded by p' on both sides has floor((m + 2 p' - extent) / stride) +
-// 1 windows. The part's window `first` is its window 0 if p' = pad + result.begin - first stride.
-// `first` is so small that its last window reaches the last window over `result`. p' is not
-// negative, because the first element of a run that a halo touches lies under a window or behind
-// one.
+// backward_data call with m elements and a pad of p' on both sides has floor((m + 2 p' - extent) /
+// stride) + 1 windows. Window 0 of that call is window `first` of the part if p' = pad +
+// result.begin - first * stride. `first` is chosen so small that the call's last window reaches the
+// last window over `result`. p' is not negative, because the first element of a run that a halo
+// touches lies under a window or behind one.
 AxisRegion ElementsFrom(const SlidingWindow& window, const Interval& result) {
   const int64_t behind = window.pad + result.begin;
   const Interval over = {CeilDivide(behind - window.Extent() + 1, window.stride),
@@ -81,8 +81,8 @@ AxisRegion RegionOf(const AxisRows& rows, const Interval& result) {
 
 using ChosenSources = std::array<const AxisSource*, kMaxSpatial>;
 
-// Returns the index in `received` of the message from the cell that owns the sources; kOwn for the
-// own cell.
+// Returns the index in `received` of the message from the cell that owns the sources, or kOwn if
+// that is this rank's cell.
 int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
               const ChosenSources& sources) {
   const int peer = stripes.CellAt({sources[0]->part, sources[1]->part, sources[2]->part});
@@ -96,8 +96,9 @@ int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
 using AxisRegions = std::array<AxisRegion, kMaxSpatial>;
 using SpatialRows = std::array<AxisRows, kMaxSpatial>;
 
-// Appends to `copies` the copies from the given sources, one for each axis, into an assembled
-// tensor. Blocks are numbered as in Received(), where the runs of the last axis vary fastest.
+// Appends to `copies` the copies from `sources`, which holds one source for each axis, into an
+// assembled tensor. Blocks are numbered as in Received(), where the runs of the last axis vary
+// fastest.
 void CopySources(const AxisRegions& regions, int message, const ChosenSources& sources,
                  std::vector<AssembledCopy>& copies) {
   int block = 0;
@@ -149,8 +150,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
   std::vector<RecomputedBox> boxes;
   if (stripes.local.operation == Operation::kBackwardFilter || received.empty()) return boxes;
   const SpatialRows rows = {RowsOf(stripes, 0), RowsOf(stripes, 1), RowsOf(stripes, 2)};
-  // The boxes of one axis cover the results that its halos touch, but along earlier axes only what
-  // their halos leave untouched, and along later axes the whole extent. So the boxes are disjoint.
+  // The boxes of an axis cover the results that the axis's halos touch, restricted to what is
+  // untouched along earlier axes, over the whole extent of later axes. So all boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) choices[axis] = {rows[axis].Result()};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

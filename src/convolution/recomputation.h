@@ -1,8 +1,8 @@
-// Forward and backward_data of a cut convolution that compute the rows at the cuts again, from own
-// and received rows together, instead of adding the received rows' part to the first result. Two
-// cases need this: types whose rounding would show that a sum was made in two steps, and calls that
-// apply something else to the sum (an activation). Pure geometry, as in stripes.h; axes are d, h,
-// w.
+// Forward and backward_data of a cut convolution in which a rank computes the rows at the cuts
+// again, from its own and the received rows together, instead of adding the received rows'
+// contribution to its first result. Two cases need this: types whose rounding would show that a sum
+// was made in two steps, and calls that apply another operation to the sum (an activation). Pure
+// geometry, as in stripes.h; axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace ucudnn {
 
-// The place from which a box of an assembled tensor is copied.
+// A copy of one box into an assembled tensor.
 struct AssembledCopy {
   static constexpr int kOwn = -1;
 
-  int message = kOwn;  // a message of Received(); kOwn is the own tensor
-  int block = 0;       // a block of the message
-  SpatialBox from;     // counted in the block, or in the own tensor
+  int message = kOwn;  // index in Received(); kOwn: this rank's own tensor
+  int block = 0;       // index of a block of the message
+  SpatialBox from;     // box of the block or of this rank's own tensor
   std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // place of the first element
 };
 
@@ -29,15 +29,15 @@ struct AssembledCopy {
 // same on both sides, can compute it: along every axis x or dy has `assembled` elements, and y or
 // dx has as many as `result`.
 struct RecomputedBox {
-  SpatialBox result;  // of the own y (forward) or dx (backward_data)
+  SpatialBox result;  // of this rank's y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};
   std::array<int64_t, kMaxSpatial> pad = {0, 0, 0};
   std::vector<AssembledCopy> copies;  // disjoint; the rest of the assembled tensor must be zero
 };
 
-// Returns disjoint boxes that together are all results of the part to which a halo contributes.
-// `received` is stripes.Received(). Empty for backward_filter. The pad of backward_data can exceed
-// the window's extent less 1, by less than a stride.
+// Returns disjoint boxes that together cover exactly those results of this rank's part to which a
+// halo contributes; none for backward_filter. `received` is stripes.Received(). In backward_data
+// the pad of a box can exceed the window's extent minus 1, by less than a stride.
 std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
                                            std::span<const HaloMessage> received);
 

@@ -22,8 +22,8 @@ namespace json {
 class Object;
 }  // namespace json
 
-// Reports leave out an axis with more parts, because its `owned` and `needed` would list that many
-// ranks.
+// Reports leave out an axis with more parts than this, because the axis's `owned` and `needed` list
+// an interval for each part.
 constexpr size_t kMostAxisParts = 64;
 
 // Intervals of the exchanged tensor along a cut axis: what each part owns, and what it reads.
@@ -37,7 +37,7 @@ struct SplitAxis {
 // The decision about a kernel, as a run reports it.
 struct KernelRecord {
   ConvolutionProblem problem;
-  EngineId asked;                     // engine that the program named; empty offline
+  EngineId asked;                     // engine that the program named; empty in an offline plan
   std::optional<size_t> limit_bytes;  // limit that the kernel was planned under
   size_t workspace_bytes = 0;         // part of the caller's workspace that it uses
   size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that it uses
@@ -59,16 +59,16 @@ std::optional<double> KnownTime(const MicroConfiguration& micro);
 
 struct ReportedKernel : KernelRecord {
   std::vector<std::string> layers;  // names that the program gave to its layers
-  std::string name;                 // name of its layer, or of its layers joined; empty: none
-  int64_t calls = 0;                // none offline
+  std::string name;                 // name of the layer, or of the layers joined; empty: none
+  int64_t calls = 0;                // 0 in an offline plan
   int64_t undivided_calls = 0;  // the part of `calls` that ran undivided although the plan divides
   uint64_t lanes = 0;           // bit i is set if lane i ran the kernel; 0: unknown
-  Division division = Configuration{};  // the configuration, with its tiles; no runs: unknown
+  Division division = Configuration{};  // no runs: unknown
   std::optional<double> plan_ms;        // time of the whole mini-batch; none: not measured
   // Desirable divisions in ascending order of workspace and descending order of time; empty if the
   // file has none.
   std::vector<Division> desirable_set;
-  // For an offline plan: kernels with the same segment share workspace.
+  // Set in an offline plan: kernels with the same segment share workspace.
   std::optional<int64_t> segment;
   int64_t copies = 1;  // copies of the segment: one for each lane
 
@@ -76,8 +76,9 @@ struct ReportedKernel : KernelRecord {
 
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Return the time in milliseconds of `undivided` and of `best_undivided`. In a run, the fastest
-  // undivided engine may be what `configuration` runs.
+  // Return the time of `undivided` and of `best_undivided`, in milliseconds; none if it is unknown.
+  // If a run reports no such engine and `division` is one piece, that piece is the engine, and
+  // plan_ms is its time.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 
@@ -107,8 +108,8 @@ struct ReportedBudget {
   // The part of total_workspace_bytes that is reserved for captured graphs.
   size_t capture_bytes = 0;
   std::string solver;  // empty: nothing was solved, or unknown
-  // Whether the solver has proven that its division is optimal; none: a workspace plan defines the
-  // shares.
+  // True if the solver has proven that its division is optimal; none if a workspace plan defines
+  // the shares.
   std::optional<bool> optimal;
   std::vector<ReportedBudget> other_devices;  // budgets of other devices that hold memory
 
@@ -175,8 +176,8 @@ struct StepEntry {
 
 struct RankEntry {
   int rank = 0;
-  std::string source;     // the file that it was read from
-  std::string device;     // of the file
+  std::string source;     // the file that the entry was read from
+  std::string device;     // the device that the file names
   std::string transport;  // empty: no exchange was opened yet
   std::string library;    // the transport's library and its version; empty if it has none
   int64_t calls = 0;      // split, refused and replicated calls
@@ -198,7 +199,7 @@ struct RefusedEntry {
 
 struct SplitJob {
   SpatialGrid grid;
-  // Rank is -1 if the ranks are threads of one process and the report has all of them.
+  // `rank` is -1 if the ranks are threads of one process, whose report lists all of them.
   int rank = 0, size = 1;
   uint64_t calls = 0;            // split, refused and replicated calls
   uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
@@ -214,14 +215,14 @@ struct RunReport {
   std::string ucudnn;    // version
   int cudnn = 0;         // 0: unknown
   std::string device;
-  std::string mode;                 // for a run
-  std::string policy;               // for an offline plan
+  std::string mode;                 // only in a run
+  std::string policy;               // only in an offline plan
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
-  ReportedBudget budget;  // one for all kernels
-  // Offline only: the driver's version, how much faster another division could be at most (0 if
-  // this one is proven optimal), the time of all kernels, and the limit of a kernel that is not
-  // divided.
+  ReportedBudget budget;  // of all kernels together
+  // The next four members are for offline plans: the driver's version, how much faster another
+  // division could be at most (0 if this division is proven optimal), the time of all kernels, and
+  // the limit of a kernel that is not divided.
   int driver = 0;
   double gap_ms = 0;
   double total_time_ms = 0;

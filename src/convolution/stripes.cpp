@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::array<char, kMaxSpatial> kAxisLetters = {'d', 'h', 'w'};
 
-// Calls visit(a, b, c) for every choice of one element of each list, the last list fastest.
+// Calls visit(a, b, c) for every choice of one element from each list. The element of the last list
+// changes fastest.
 template <typename Lists, typename Visit>
 void ForEachChoice(const Lists& d, const Lists& h, const Lists& w, const Visit& visit) {
   for (const auto& of_d : d) {
@@ -86,8 +87,8 @@ Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> 
                          std::to_string(ranks.size()) + " gave their extents");
   }
   AxisExtents extents;
-  // For each part of each axis, the first rank that has this part; its extent is compared with the
-  // extents of the others.
+  // For each part of each axis, the first rank that has this part. Further ranks with the same part
+  // must have the same extent.
   std::array<std::vector<int>, kMaxSpatial> named_by;
   for (int cell = 0; cell < grid.GroupSize(); ++cell) {
     const auto part = PartsOf(grid, cell);

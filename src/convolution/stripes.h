@@ -3,11 +3,11 @@
 // geometry: plain values and pure functions, thread-compatible, the same on every rank that has the
 // same arguments. Axes are d, h, w; the d of a 2-D convolution is 1 and not cut.
 //
-// Forward, ranks exchange x and compute y. In backward_data and backward_filter they exchange dy,
-// and compute dx and their part of dw. A rank's own rows contribute through the caller's own local
-// call. Each message contributes through further convolutions, without padding, between slices of
-// the message and of the other tensors; their results are added. So no rows of zeros are sent, and
-// nothing is unpacked.
+// In forward, ranks exchange x and compute y. In backward_data and backward_filter they exchange
+// dy, and compute dx and their part of dw. A rank's own rows contribute through the caller's own
+// local call. Each message contributes through further convolutions, without padding, between
+// slices of the message and of the other tensors; their results are added to the result of the
+// local call. So no rows of zeros are sent, and nothing is unpacked.
 #pragma once
 
 #include <array>
@@ -26,19 +26,19 @@ namespace ucudnn {
 using SpatialBox = std::array<Interval, kMaxSpatial>;  // d, h, w
 // One AxisTerm for each of d, h and w; the term is their product.
 using HaloTerm = std::array<AxisTerm, kMaxSpatial>;
-using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // of all parts along each axis
+using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // by axis, for all parts
 
 int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any interval is empty
 SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
 // A box of the exchanged tensor that lies in a message as a tensor of its own, and the terms that
 // it contributes. In a term, positions of the exchanged tensor are counted from the beginning of
-// the box, positions of the other two tensors from the beginning of this rank's own. The term's
-// windows, taps and elements are positions of y, w and the box in forward, of the box, w and dx in
-// backward_data, and of the box, dw and x in backward_filter. Taps are counted as the filter lies
-// in memory, so that a slice of the filter is the filter of the term in the caller's mode. Terms
-// are disjoint; their pads are 0 if the box is a halo, and the caller's if it is this rank's own
-// part.
+// the box, and positions of the other two tensors from the beginning of this rank's own tensors.
+// The term's windows, taps and elements are positions of y, w and the box in forward, of the box, w
+// and dx in backward_data, and of the box, dw and x in backward_filter. Taps are counted as the
+// filter lies in memory, so that a slice of the filter is the filter of the term in the caller's
+// mode. Terms are disjoint. Their pads are 0 if the box is a halo, and the caller's pads if the box
+// is this rank's own part.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -47,13 +47,13 @@ struct HaloBlock {
 };
 
 // The message that one peer sends to this rank, block after block. It has several blocks only if
-// windows skip rows, as those of a filter with both a dilation and a stride can.
+// the windows skip rows, as the windows of a filter with both a dilation and a stride can.
 struct HaloMessage {
   int peer = 0;  // the sender's number in the group
   std::vector<HaloBlock> blocks;
 
   bool operator==(const HaloMessage&) const = default;
-  int64_t ElementsPerImage() const;  // per channel, too
+  int64_t ElementsPerImage() const;  // per image and channel
 };
 
 // The message that this rank sends to one peer: boxes of its own tensor, in the order of the peer's
@@ -78,14 +78,14 @@ struct Stripes {
   std::array<AxisCut, kMaxSpatial> cuts;
 
   // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
-  // are not those of the grid or of `local`, or if a 2-D convolution is to be cut along d. All
-  // ranks then fail alike. REQUIRES: 0 <= cell < grid.GroupSize().
+  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. If it fails, it
+  // fails on all ranks. REQUIRES: 0 <= cell < grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
-  // Messages are in ascending order of peers, at most one for each. The boxes that this rank's
+  // Messages are in ascending order of peers, at most one for each peer. The boxes that this rank's
   // Received() lists from a peer are the boxes that the peer's Sent() lists for this rank, in the
-  // same order. Each halo row is in one message only, and the rank reads all of them.
+  // same order. Each halo row is in one message only, and the rank reads all halo rows.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
@@ -95,7 +95,7 @@ struct Stripes {
   // and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
-  // Returns the SourcesOf each axis, with taps counted as the filter lies in memory.
+  // Returns SourcesOf() of each axis, with taps counted as the filter lies in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
   // Returns the number of the rank that holds part at[axis] of each axis.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;

@@ -61,8 +61,8 @@ Result<std::vector<AxisTile>> CutSpatialAxis(const ConvolutionProblem& whole, si
                       " is not less than the filter's extent of " +
                       std::to_string(window.Extent()));
   }
-  // x may be cut before the first elements of windows `least` to `most`, y before each window but
-  // the first.
+  // Cuts may be at windows `least` to `most`: backward_data cuts x before a window's first element,
+  // the other operations cut y before a window.
   const bool by_elements = whole.operation == Operation::kBackwardData;
   const int64_t extent = by_elements ? whole.x[axis] : outputs[axis];
   const int64_t least =

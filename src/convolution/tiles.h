@@ -1,12 +1,12 @@
-// One convolution as a grid of smaller ones, its tiles: each is a convolution of its own on views
-// of the whole tensors, and together they compute what the whole does. Plain values and pure
-// functions; thread-compatible.
+// One convolution as a grid of smaller ones, its tiles. Each tile is a convolution of its own on
+// views of the whole tensors, and together the tiles compute what the whole convolution computes.
+// Plain values and pure functions; thread-compatible.
 //
 // Forward and backward_filter are cut between windows (rows of y and dy). backward_data is cut
 // between elements (rows of dx), and only before the first element of a window: cut elsewhere, a
 // tile might need negative padding, which cuDNN refuses, or have no window at all. The tiles of
-// backward_filter that have the same filters add to one result, in their order. The axis that one
-// result of forward (c) or backward_data (k) sums over is never cut.
+// backward_filter that have the same filters add to one result, in their order. Forward is never
+// cut along c nor backward_data along k, because each of their results is a sum over that axis.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,24 @@
 
 namespace ucudnn {
 
-// Each tile is a launch of its own in every call, and at least one node of a captured graph.
+// The most tiles of a grid. Each tile is a launch of its own in every call, and at least one node
+// of a captured graph.
 constexpr int kMostTiles = 256;
 // The most elements from the first to the last of a view. cuDNN's engines count them in 32 bits,
 // and cuDNN itself checks only the stride of n.
 constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
-// In bytes. With channels last, cuDNN has no engine without workspace for tensors that are aligned
-// to less.
+// Alignment in bytes. With channels last, cuDNN has no engine without workspace for tensors that
+// are aligned to less.
 constexpr int32_t kChannelsLastAlignment = 16;
 
 // The properties that tiles share if they differ only in their places.
 struct TileKind {
-  // The strides are the strides of the whole tensors, or of a packed copy; if there is a single
-  // image, the stride of n is the span of the view. The alignment is the same for all tiles of the
-  // grid: it divides the offsets of all their views, and is at most that of the whole problem.
+  // The strides are those of the whole tensors, or of a packed copy; if there is a single image,
+  // the stride of n is the span of the view. All tiles of the grid have the same alignment: it
+  // divides the offsets of all their views, and is at most the alignment of the whole problem.
   ConvolutionProblem problem;
-  // The view spans more than engines accept, so the tile has to be computed on a packed copy.
+  // True if the tile's view of the tensor spans more elements than engines accept, so that a packed
+  // copy replaces the view.
   bool packs_x = false;
   bool packs_y = false;
   TileLengths lengths;
@@ -45,26 +47,28 @@ struct TileKind {
   bool operator==(const TileKind&) const = default;
 };
 
-// Workspace for the packed copies of a tile, x before y; multiples of kPartialSumAlignment.
+// Return the bytes of workspace for the packed copies of a tile, in which x comes before y. Both
+// sizes are multiples of kPartialSumAlignment.
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // bytes of both copies
 
-// Returns the tile as a part of tensors that are hardly larger: packed, but with one more place
-// along each axis that is cut; along the axis that is contiguous in memory, as many more places as
-// keep the alignment. A plan of the twin needs as much workspace as a plan of the tile itself,
-// unlike a plan of a packed tensor. Engines are measured on the twin, however large the whole is.
+// Returns the tile's problem as a part of hardly larger tensors: each view has the strides of a
+// packed tensor that is one position longer along each cut axis, or, along the axis that is
+// contiguous in memory, as many positions longer as keep the alignment. A plan of this slack twin
+// needs as much workspace as a plan of the tile itself, unlike a plan of packed tensors. Engines
+// are measured on the twin, however large the whole tensors are.
 ConvolutionProblem SlackTwin(const TileKind& kind);
-// Returns the slack twin with the tile's own views instead of packed copies. Packing is measured
-// and compared by copies from these views and back to them.
+// Returns the slack twin, with views also of the tensors for which the tile has packed copies.
+// Packing is measured and compared by copies from these views and back to them.
 ConvolutionProblem SlackViews(TileKind kind);
 
-// The engine under whose name packing is measured, for the tile's twin and number of images. Its
-// workspace is PackedBytes.
+// Measurements of packing are stored under this engine, for the tile's slack twin and number of
+// images. Their workspace is PackedBytes.
 inline constexpr EngineId::Packing kPacking;
 
 struct Tile {
   size_t kind = 0;  // index in Tiles::kinds
-  Box x, y;         // boxes of the whole tensors; the channels of y are its filters, too
+  Box x, y;         // boxes of the whole tensors; y's channels are also the tile's filters
   // Offsets in elements from the beginnings of the whole tensors. Filters are packed.
   int64_t x_offset = 0, w_offset = 0, y_offset = 0;
   // The index of the first tile with the same result. In a gradient of the filter that tile
@@ -93,10 +97,10 @@ struct Division {
   }
 
   // Fails unless the configuration has as many images as `problem` or, with tiles, one run for each
-  // kind with its lengths, images and number of tiles. The error names the images or the first run
-  // that differs.
+  // kind of tile with the kind's lengths, images and number of tiles. The error names the images or
+  // the first run that differs.
   Status CheckCovers(const ConvolutionProblem& problem) const;
-  // Returns whether a part adds to the result of another one.
+  // Returns whether any piece or tile adds to the result of another one.
   bool AddsUp(const ConvolutionProblem& problem) const;
 
   Configuration configuration;

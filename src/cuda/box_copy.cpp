@@ -13,8 +13,8 @@ constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // axes, the innermost first
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
-// Returns the axes of a box that have more than one element. Axes that are contiguous in both
-// tensors are joined into one; `run_bytes` becomes the number of bytes that are contiguous in both.
+// Returns the axes of a box that have more than one element. Two axes that form one axis in both
+// tensors are joined; `run_bytes` becomes the number of bytes that are contiguous in both tensors.
 std::vector<CopyAxis> JoinedAxes(const BoxExtents& extents, const Strides& from, const Strides& to,
                                  int64_t element_bytes, int64_t& run_bytes) {
   std::vector<CopyAxis> axes;
@@ -88,8 +88,8 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   for (const CopyAxis& axis : outer_) copies_ *= axis.extent;
 }
 
-// Returns whether one driver copy can cover both axes: the driver counts the distance of slices in
-// whole rows.
+// Returns whether one driver copy can cover both axes. The driver counts the distance of slices in
+// whole rows, so the strides of `slices` must be multiples of the strides of `rows`.
 bool BoxCopy::CanStack(const CopyAxis& rows, const CopyAxis& slices) const {
   const auto fits = [&](int64_t row, int64_t slice) {
     return slice % row == 0 && slice / row >= rows.extent;

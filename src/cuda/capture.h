@@ -25,9 +25,9 @@ std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
 // Records which capture a resource belongs to, for resources that the driver cannot release itself
-// because releasing them calls CUDA. A graph may run at any time while it exists, beside any other,
-// so nothing else uses the resource until the hold is over. Then the owner frees the resource, or
-// gives it to another capture.
+// because releasing them calls CUDA. A graph may run at any time while it exists, at the same time
+// as any other graph, so nothing else uses the resource until the hold is over. Then the owner
+// frees the resource, or gives it to another capture.
 class CaptureHold {
  public:
   CaptureHold() = default;  // the resource belongs to no capture
@@ -39,7 +39,7 @@ class CaptureHold {
   bool IsOver() const { return ended_ != nullptr && ended_->load(); }
 
  private:
-  cuuint64_t number_ = 0;  // 0: none
+  cuuint64_t number_ = 0;  // 0: the resource belongs to no capture
   std::shared_ptr<const std::atomic<bool>> ended_;
 };
 

@@ -1,5 +1,6 @@
-// CUDA graphs that hold other graphs in a row: several pieces become one native graph. Thread-safe
-// as far as the driver is: one thread at a time may use a graph.
+// CUDA graphs that hold other graphs as child graphs in a row, each dependent on the previous one:
+// several pieces become one native graph. Thread-safe as far as the driver is: one thread at a time
+// may use a graph.
 #pragma once
 
 #include <cuda.h>
@@ -24,7 +25,7 @@ Result<OwnedGraph> NewGraph();
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 
 // Returns the child graphs that `graph` owns, in their order. Returns none if `graph` holds
-// anything but child graphs in a row.
+// anything but child graphs in a row, or if the driver lacks a function.
 std::vector<CUgraph> ChildrenInARow(CUgraph graph);
 
 }  // namespace ucudnn::cuda

@@ -87,7 +87,7 @@ struct Driver {
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // Has the signature of CUDA 12.0; newer headers declare another one.
+  // Has the signature of CUDA 12.0, because newer headers declare another one.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 
@@ -99,8 +99,8 @@ struct Driver {
   const char* MissingForGraphs() const;
 };
 
-// Returns the table. Returns null, after one warning that says why, if there is no driver or it
-// lacks a function.
+// Returns the table. Returns null, after one warning that says why, if there is no driver or if it
+// lacks a function that the table must have (UCUDNN_DRIVER_FUNCTIONS).
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

@@ -1,6 +1,6 @@
-// Owners of driver objects: context scope, device memory, stream, event. The context of each must
-// be current whenever the object is used, until it is destroyed. Thread-compatible. Errors contain
-// the driver's name of the error.
+// Owners of driver objects: context scope, device memory, stream, event. Whenever an object is used
+// or destroyed, its context must be current. Thread-compatible. Errors contain the driver's name of
+// the error.
 #pragma once
 
 #include <cstddef>
@@ -56,9 +56,9 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-// Memory that is allocated and freed in the order of one stream, so that neither waits for the
-// device. Freed memory returns to the device at the next synchronisation of the stream. The pool
-// must outlive its buffers.
+// Memory that is allocated and freed in the order of one stream, so that neither allocating nor
+// freeing waits for the device. Freed memory returns to the device at the next synchronisation of
+// the stream. The pool must outlive its buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -94,8 +94,8 @@ class DeviceBuffer {
   // Makes the buffer at least `bytes` large. If it is smaller, its memory is freed first, and its
   // content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
-  // Reserves at least `bytes`. If that fails, the buffer gets its old size again, with other
-  // content, or, if that fails too, is empty.
+  // Reserves at least `bytes`. If that fails, the buffer has its old size, without its content, or
+  // is empty if not even the old size can be allocated again.
   Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }
@@ -116,13 +116,14 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   Status Create();
-  // Creates an event that streams can wait for, but that measures no time.
+  // Creates an event that streams can wait for, but whose time cannot be read.
   Status CreateUntimed();
   Status Record(CUstream stream);
   // Makes work that is enqueued on `stream` from now on wait for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns whether the event was recorded and no stream has reached it yet. Returns false, too, if
-  // the event's context is gone or has failed, because then no stream ever will.
+  // Returns whether the event was recorded and its stream has not reached it yet. Also returns
+  // false if the event's context is gone or has failed, because then the stream never reaches the
+  // event.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Returns the milliseconds from `begin` to this event, after waiting for this event.
@@ -133,7 +134,8 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// Returns whether `stream` records a CUDA graph. The legacy default stream cannot be captured.
+// Returns whether `stream` is being captured into a CUDA graph, even if the capture has become
+// invalid. The legacy default stream cannot be captured.
 bool IsCapturing(const Driver& driver, CUstream stream);
 
 // Returns `result` as a Status that names `action`.

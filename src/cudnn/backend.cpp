@@ -5,8 +5,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Returns a copy of the descriptor that `from` holds as attribute `name`: cuDNN fills the
-// descriptor that ucudnn creates.
+// Returns a copy of the descriptor that `from` holds as attribute `name`. ucudnn creates the copy,
+// and cuDNN fills it.
 Result<BackendDescriptor> Part(const Functions& functions, cudnnBackendDescriptor_t from,
                                cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type) {
@@ -29,7 +29,8 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions, functions.cudnnBackendGetAttribute(engine, name, type, kMost, &count, notes),
       "reading an engine's notes"));
-  // The notes beyond kMost are not read, so an engine with more may have any of them.
+  // Only the first kMost notes were read, so nothing is known about the notes of an engine that has
+  // more.
   if (count > kMost) return Status::Error("an engine has unknown notes");
   std::vector<int> numbers;
   for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(notes[i]));

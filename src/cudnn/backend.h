@@ -53,8 +53,8 @@ struct PlanDevice {
 Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
                                     std::string_view json);
 
-// Returns the JSON of a finalized plan, with "payload":{} in place of kernels that the library
-// compiled for the plan: they contain addresses, and serve only the plan's own batch.
+// Returns the JSON of a finalized plan. Kernels that the library compiled for the plan are replaced
+// by "payload":{}, because they contain addresses and serve only the plan's own batch.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 // Returns the workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
@@ -83,8 +83,8 @@ struct PackOperands {
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 
-// Makes a variant pack for `use`, destroys it afterwards, and returns the status of `use`, or of
-// making the pack. ucudnn itself allocates nothing.
+// Makes a variant pack, passes it to `use`, and destroys it afterwards. Returns the status of
+// `use`, or the error if the pack could not be made. ucudnn itself allocates nothing.
 template <typename Use>
 cudnnStatus_t WithPack(const Functions& functions, const PackOperands& operands, Use use) {
   cudnnBackendDescriptor_t pack = nullptr;

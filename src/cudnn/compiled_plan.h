@@ -1,6 +1,6 @@
 // Plans whose kernels the library compiles when the plan is made. Their JSON holds the kernels with
-// the batch in their parameters, so a plan with edited extents would still run the old batch. They
-// are compiled anew from the operations in the JSON, as a program would do it.
+// the batch in their parameters, so a plan with edited extents would still run the old batch. Such
+// plans are compiled anew from the operations in the JSON, as a program would do it.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,8 @@ namespace ucudnn::cudnn {
 Result<BackendDescriptor> GraphOfPlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 
-// Builds the operation graph of GraphOfPlan and the finalized plan of its engine. May take half a
-// second.
+// Builds the operation graph of `json` as GraphOfPlan does, and the finalized plan of the engine
+// that `json` names. May take half a second.
 Result<BackendDescriptor> CompilePlan(const Functions& functions, const PlanDevice& device,
                                       std::string_view json);
 

@@ -1,6 +1,7 @@
 // One convolution with its operands, in one form for all operations: a call of the legacy API, or
-// an execution of a graph plan, which has no descriptors. Also the legacy functions of the real
-// library for such calls. Plain values; the functions are thread-safe as far as cuDNN is.
+// an execution of a graph plan, which has no descriptors. Also functions that make such calls
+// through the legacy API of the real library. Plain values; the functions are thread-safe as far as
+// cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -54,20 +55,20 @@ struct ConvolutionCall {
   const FusedPointers* fused = nullptr;
   // Null unless the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;
-  // Null unless the call is batch normalisation: `training` is the forward call, of x and y,
-  // `gradient` its gradient, of dx (x) and dy (y).
+  // Null unless the call is batch normalisation. `training` is set for the forward call, with its x
+  // and y in `x` and `y`; `gradient` is set for the gradient, with its dx in `x` and its dy in `y`.
   const NormTraining* training = nullptr;
   const NormGradient* gradient = nullptr;
 };
 
-// Returns the value of alpha or beta in host memory, which cuDNN reads as double for double
-// tensors, else as float.
+// Returns the value of `scale`, an alpha or beta in host memory. cuDNN reads it as double for
+// double tensors, otherwise as float.
 inline double ScaleOf(const void* scale, DataType type) {
   return type == DataType::kDouble ? *static_cast<const double*>(scale)
                                    : *static_cast<const float*>(scale);
 }
 
-// Return alpha or beta in static host memory, for tensors of `type`.
+// Return 1 or 0 in static host memory, as an alpha or beta for tensors of `type`.
 inline const void* OneOf(DataType type) {
   static constexpr float kOne = 1;
   static constexpr double kWideOne = 1;
@@ -95,8 +96,8 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 // Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 // Calls the real convolution with these descriptors, algorithm and beta instead of the call's own.
-// z gets the descriptor of y if the call has none for it. `call` is passed by reference: a copy
-// right after its pointers were written would wait until these writes are done.
+// z gets the descriptor of y if the call has no descriptors. `call` is passed by reference, because
+// copying it right after its pointers were written would wait for these writes.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 
@@ -104,7 +105,7 @@ cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
 cudnnStatus_t WorkspaceBytes(const Functions& functions, Operation operation, cudnnHandle_t handle,
                              const Descriptors& descriptors, int algorithm, size_t* bytes);
 
-// One entry of cudnnConvolution*AlgoPerf_t, whatever the operation.
+// One entry of cudnnConvolution*AlgoPerf_t, in the same form for all operations.
 struct AlgorithmPerformance {
   int algorithm = 0;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -119,8 +120,8 @@ cudnnStatus_t RankAlgorithms(const Functions& functions, Operation operation, cu
                              const Descriptors& descriptors,
                              std::vector<AlgorithmPerformance>& ranking);
 
-// Convert from and to the entries of cuDNN's Get and Find functions, whose types differ between
-// operations only in `algo`.
+// FromPerformance and its inverse convert entries of cuDNN's Get and Find functions. The types of
+// these entries differ between operations only in the type of `algo`.
 template <typename Performance>
 AlgorithmPerformance FromPerformance(const Performance& performance) {
   return {static_cast<int>(performance.algo),

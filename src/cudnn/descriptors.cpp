@@ -45,8 +45,8 @@ bool ReadDescriptor(const Functions& functions, cudnnTensorDescriptor_t descript
                                               tensor.strides.data()) == CUDNN_STATUS_SUCCESS;
 }
 
-// Returns the strides in the order n, c, d, h, w. A 2-D tensor has d = 1 and gets height stride
-// times height as the stride of d.
+// Returns the strides in the order n, c, d, h, w. For a 2-D tensor, d = 1, and its stride is the
+// height's stride times the height.
 Strides WidenStrides(const DescribedTensor& tensor) {
   if (tensor.rank == kMaxRank) {
     Strides strides;

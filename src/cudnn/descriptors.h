@@ -27,34 +27,37 @@ cudnnDataType_t CudnnType(DataType type);
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
-// Reads x and y of an operation that treats each channel by itself into `problem`, as far as these
-// tensors determine it, and y's extents into `y_extents`. Returns null on success, else why they
-// are no such tensors (static text).
+// Reads x and y of an operation that computes each channel from the same channel into `problem`, as
+// far as these tensors determine it, and the extents of y into `y_extents`. Returns null on
+// success, else why x and y do not fit such an operation (static text).
 const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t x,
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x, and a y that is x with further rows, equally many on both sides of each axis.
-// `problem` becomes a forward problem in which each channel has a filter that reads exactly these
-// rows. Returns null on success, else why they are no such tensors (static text).
+// Reads a stripe x, and a y that holds x between further rows; on each axis equally many rows come
+// before x and after it. `problem` becomes a forward problem of x in which each channel has a
+// filter whose window covers exactly these rows. Returns null on success, else why x and y are no
+// such tensors (static text).
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 
 // Reads the gradient of a bias as a backward_filter problem: a filter of one tap over an image of
-// ones, with one input channel. Returns null on success, else why they are no such tensors (static
-// text).
+// ones, with one input channel. Returns null on success, else why dy and db are no such tensors
+// (static text).
 const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
                              cudnnTensorDescriptor_t db, ConvolutionProblem& problem);
 
 // Returns whether both have the same type, extents and strides. Allocates nothing.
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
 
-// Creates the descriptor of a tensor with the problem's type, images and channels.
+// Creates the descriptor of a tensor with these extents and strides, and with the type, the images
+// (n) and the input channels (c) of `problem`. The caller destroys `descriptor`.
 Status CreateTensor(const Functions& functions, const ConvolutionProblem& problem,
                     const Spatial& extents, const Strides& strides,
                     cudnnTensorDescriptor_t& descriptor);
 
-// Descriptors that ucudnn owns, of one problem. Movable; destroyed through the real library.
+// The descriptors of one problem, which this object owns. Movable; destroyed through the real
+// library.
 class OwnedDescriptors {
  public:
   explicit OwnedDescriptors(const Functions& functions) : functions_(&functions) {}
@@ -65,7 +68,7 @@ class OwnedDescriptors {
   // Creates all four descriptors of `problem`, whose n is the (micro-)batch. To be called at most
   // once.
   Status Create(const ConvolutionProblem& problem);
-  // Creates the descriptors of x and y alone; those of filter and convolution stay null.
+  // Creates the descriptors of x and y only; the descriptors of filter and convolution stay null.
   Status CreateTensors(const ConvolutionProblem& problem);
 
   const Descriptors& get() const { return descriptors_; }
@@ -75,8 +78,8 @@ class OwnedDescriptors {
   Descriptors descriptors_;
 };
 
-// Returns the bytes that the image, filter or output tensor spans, from its first element to the
-// end of its last.
+// Return the bytes that the image, filter or output tensor spans, from its first element to the end
+// of its last.
 size_t ImageBytes(const ConvolutionProblem& problem);
 size_t FilterBytes(const ConvolutionProblem& problem);
 size_t OutputBytes(const ConvolutionProblem& problem);

@@ -35,7 +35,8 @@ std::string PathOfProgram() {
 int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   auto& objects = *static_cast<std::vector<LoadedObject>*>(data);
   std::string path = objects.empty() ? PathOfProgram() : std::string(info->dlpi_name);
-  // The kernel's vDSO has a name but no file, and the loader does not relocate its dynamic section.
+  // The kernel's vDSO has a name but no file. It is skipped, because the loader does not relocate
+  // its dynamic section.
   if (path.find('/') == std::string::npos && !objects.empty()) return 0;
   DynamicSection dynamic;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -109,8 +110,8 @@ bool ElfInput::ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection&
       !Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) {
     return false;
   }
-  // The entry holds the address of the string table. The segment that is loaded there gives its
-  // offset in the file.
+  // DT_STRTAB holds the address of the string table. The segment that is loaded at this address
+  // tells the table's offset in the file.
   const uint64_t table = ValueOf(entries, DT_STRTAB);
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||

@@ -1,7 +1,7 @@
-// Engines that run a convolution with a given micro-batch and workspace: the interface of cuDNN for
-// planning and tuning. The legacy algorithms (legacy_engines.h) and execution plans of the graph
-// API (graph_engines.h) implement it. An object belongs to one handle and is used by one thread at
-// a time. ucudnn runs convolutions only as pieces.
+// Engines that run a convolution with a given micro-batch and workspace. Planning and tuning use
+// cuDNN through this interface. The legacy algorithms (legacy_engines.h) and execution plans of the
+// graph API (graph_engines.h) implement it. An object belongs to one handle and is used by one
+// thread at a time. ucudnn runs convolutions only as pieces.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ struct EngineChoice {
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   size_t workspace_bytes = 0;
-  // The same algorithm with another math type, if the library says that both run alike, so that one
-  // measurement serves both; empty: none.
+  // The same algorithm with another math type. Set if the library says that both run alike, so that
+  // one measurement serves both; otherwise empty.
   EngineId twin;
 };
 
@@ -39,16 +39,16 @@ struct ListedEngine {
   std::unique_ptr<Piece> piece;
 };
 
-// The problem in each call describes a part: its n is the part's number of images. The pieces
-// outlive this object.
+// The interface of an API's engines. The problem in each call describes a part: its n is the part's
+// number of images. The pieces outlive this object.
 class Engines {
  public:
   virtual ~Engines() = default;
   // Returns all engines that serve the part, each in at most the workspace that its choice states.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
-  // Makes a piece of `engine` for the part, in at most `workspace_bytes`. Fails if a plan needs
-  // more; a legacy engine that needs more fails when it runs. If `scales` are not plain, a plan
-  // runs with its own scales; a legacy engine always uses the call's scales.
+  // Makes a piece that runs `engine` for the part in at most `workspace_bytes`. Fails if an
+  // execution plan needs more; a legacy engine that needs more fails when it runs. If `scales` are
+  // not plain, a plan runs with its own scales, and a legacy engine with the scales of the call.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

@@ -84,8 +84,8 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnConvolutionBackwardBias)             \
   F(cudnnSetTensor)
 
-// Pooling, which ucudnn itself calls only for split calls. cuDNN deprecates it, so a later release
-// may lack it; then the functions are null.
+// Pooling functions, which ucudnn itself calls only for split calls. cuDNN deprecates them, so a
+// later release may lack them; then they are null.
 #define UCUDNN_CUDNN_POOLING_FUNCTIONS(F) \
   F(cudnnCreatePoolingDescriptor)         \
   F(cudnnDestroyPoolingDescriptor)        \
@@ -108,7 +108,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetActivationDescriptor)            \
   F(cudnnSetReduceTensorDescriptor)
 
-// Functions of the graph API that older releases lack; then they are null.
+// Functions of the graph API that older releases lack. If the library lacks one, it is null.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \

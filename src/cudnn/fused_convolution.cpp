@@ -90,8 +90,8 @@ class Reader {
     if (fused && known->operation == Operation::kBackwardFilter) {
       return Status::Error("operations behind a gradient of the filter, whose pieces are sums");
     }
-    // The operations are checked before the convolution's mode, because they give the better reason
-    // for a refusal.
+    // The operations are checked before finalizeMode, because they give the better reason for a
+    // refusal.
     for (size_t i = 1; i < nodes->items.size(); ++i) {
       UCUDNN_RETURN_IF_ERROR(
           Fixed(nodes->items[i], "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
@@ -132,8 +132,8 @@ class Reader {
     return ReadAlignment();
   }
 
-  // Reads the operations behind the convolution. `output` is the index of the convolution's result,
-  // and becomes that of the last operation's result.
+  // Reads the operations behind the convolution. On entry `output` is the index of the
+  // convolution's result; it becomes the index of the last operation's result.
   Status ReadFused(const std::vector<JsonValue>& nodes, int& output) {
     FusedOperations operations(tensors_, output, convolution_.problem.type,
                                convolution_.problem.compute,
@@ -155,8 +155,8 @@ class Reader {
       if (!tensors_[i].is_virtual) alignment = std::max(alignment, tensors_[i].alignment);
     }
     convolution_.problem.alignment = static_cast<int32_t>(alignment);
-    // LegalStep keeps the image and the output aligned at batch boundaries. An operand of a
-    // narrower type may be less aligned than its plan declares.
+    // LegalStep keeps only the image and the output aligned at batch boundaries. An operand of a
+    // narrower type may be less aligned there than its plan declares, so each operand is checked.
     if (convolution_.problem.n == 1) return Status::Ok();  // a single image has no boundary
     const int64_t step = LegalStep(convolution_.problem);
     for (const FusedOperand& operand : convolution_.operands) {
@@ -220,8 +220,8 @@ class Reader {
     return Status::Ok();
   }
 
-  // Reads "pad" if the padding is the same on both sides, else "pad_lower" before and "pad_upper"
-  // behind.
+  // Reads "pad", which holds for both sides, or "pad_lower" (before) and "pad_upper" (behind) if
+  // "pad" is absent.
   Status ReadPads(const JsonValue& node, int rank) {
     ConvolutionProblem& problem = convolution_.problem;
     const bool is_even = node.Find("pad") != nullptr;

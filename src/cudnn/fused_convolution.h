@@ -19,8 +19,8 @@ namespace ucudnn::cudnn {
 // it.
 struct FusedConvolution {
   // x, w and y are the image, filter and final output, or their gradients. `math` is kDefault,
-  // because the engine's name tells its arithmetic. `alignment` is the largest one that is declared
-  // for a batched tensor.
+  // because the engine's name tells its arithmetic. `alignment` is the largest alignment that the
+  // plan declares for a batched tensor.
   ConvolutionProblem problem;
   // The plan's engine. Its knobs are in ascending order of their numbers; knobs at their default
   // are left out; its text ends in FusedOperations::text.
@@ -41,16 +41,16 @@ struct FusedConvolution {
   bool operator==(const FusedConvolution&) const = default;
 };
 
-// Returns the reason for which ReadFusedConvolution would refuse `json`, if a search in the text
-// finds one; null if the text has to be parsed.
+// Searches the text of `json` for what makes ReadFusedConvolution refuse it. Returns the reason
+// (static text), or null if the text has to be parsed.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
 // Returns whether `json`, in any schema, contains a convolution.
 bool HoldsConvolution(std::string_view json);
 
 // Reads a plan. Every member, name and value must be known; the error says which one is not. In a
-// plan of a single image, a tensor with elements for each image looks like one that all images
-// share; `like`, the same plan at another batch, tells which it is (null: none).
+// plan of a single image, a tensor with elements for each image looks like a tensor that all images
+// share; `like`, the same plan at another batch, tells them apart (null: none).
 Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
                                               const FusedConvolution* like = nullptr);
 

@@ -157,14 +157,15 @@ Status FusedOperations::Add(const JsonValue& node) {
   if (precision != compute_) return Unfamiliar("pointwise precision");
   UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
   UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-  // The text names the type of what the operation reads if it is not that of the accumulation.
+  // The text names the type of the previous result, which this operation reads, unless it is the
+  // type of the accumulation.
   const DataType intermediate = tensors_[results_.back()].type;
   if (intermediate != compute_) text_ += std::string(":") + DataTypeName(intermediate);
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));
   if (roles.second != nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const Read second, Operand(node, roles.second));
-    // `swaps` is true if the word stands for an operand and this tensor is the second one: the text
-    // lists the scale of "this" first.
+    // A single word such as "scale" names only the operand besides "this", so the text lists the
+    // scale of "this" first. `swaps` is true if "this" is the second tensor of the operation.
     const bool swaps = Describe(mode->word, first, &second) && first.words != "this";
     if (alpha1 != 1 || alpha2 != 1) {
       text_ += swaps ? ScalesText(alpha2, alpha1) : ScalesText(alpha1, alpha2);

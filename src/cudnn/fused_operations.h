@@ -33,15 +33,15 @@ class FusedOperations {
 
   // Returns the index of the tensor that the latest operation wrote.
   int result() const { return results_.back(); }
-  // used() has a bit for each tensor that the operations read or write, batched() a bit for each
-  // tensor whose leading extent is the mini-batch.
+  // used() has a bit for each tensor that the operations read or write. batched() has a bit for
+  // each tensor whose leading extent is the mini-batch.
   uint64_t used() const { return used_; }
   uint64_t batched() const { return batched_; }
   // Returns the tensors of the program that the operations read. Fails if one of them is laid out
   // differently from the output, which is known only when all operations are read.
   Result<std::vector<FusedOperand>> Operands() const;
-  // The operations as text for an engine's name: "+scale+bias+relu", say. Graphs have different
-  // texts if they differ in more than the tensors' identifiers.
+  // Returns the operations as text for an engine's name, for example "+scale+bias+relu". Graphs
+  // have different texts if they differ in more than the tensors' identifiers.
   const std::string& text() const { return text_; }
 
  private:

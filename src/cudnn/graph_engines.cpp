@@ -39,7 +39,7 @@ class OperandOrder {
   }
 
  private:
-  // What an entry of sources_ means; fused operand i has the number kFused + i.
+  // The meanings of an entry of sources_. Fused operand i has the number kFused + i.
   static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
   // Adds a tensor, unless it is in the list already: a fused operation may read the image or the
@@ -114,7 +114,7 @@ class GraphPiece : public Piece {
   const size_t workspace_bytes_;     // enough for both plans
 };
 
-// Returns the template of a finalized plan, whose JSON and convolution are `text`.
+// Returns the template of a finalized plan. `text` holds the plan's JSON and convolution.
 Result<GraphTemplate> TemplateOf(const Functions& functions, cudnnBackendDescriptor_t plan,
                                  EditedPlan text) {
   GraphTemplate read;
@@ -139,7 +139,8 @@ bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // Only this note promises something, so `engine` must have it, too. All other notes are warnings.
+  // Of all notes, only this one is a promise, so `engine` must have it if `other` does. All other
+  // notes are warnings.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return RoundsNoWorse(engine, other);
@@ -245,8 +246,8 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   const GraphTemplate* const original = Find(engine);
   if (original == nullptr) return Status::Error("'" + engine.Text() + "' is no plan at hand");
   UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Piece> piece, Build(*original, part, scales));
-  // The plan sees only a pointer: one that needs more than the stated size would write beyond the
-  // workspace.
+  // A plan gets only the address of the workspace, so a plan that needs more than `workspace_bytes`
+  // would write beyond its end.
   if (piece->workspace_bytes() > workspace_bytes) {
     return Status::Error(engine.Text() + " needs " + std::to_string(piece->workspace_bytes()) +
                          " bytes for " + std::to_string(part.n) + " images, not " +

@@ -52,7 +52,7 @@ Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevi
                                       const GraphTemplate& original, const EngineId& engine);
 
 // Builds a finalized plan of `original`, changed by `edit`. Fails if the library refuses the edited
-// JSON, or if the plan that it builds differs from it.
+// JSON, or if a plan that is compiled anew does not have the edited JSON.
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
                                     const GraphTemplate& original, const PlanEdit& edit);
 
@@ -67,7 +67,8 @@ class GraphEngines : public Engines {
   // Returns each engine that can be built for the part. The stated workspace is enough whether the
   // piece adds or not.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // If the plan uses the call's beta, a gradient of the filter may add in any case.
+  // A piece for a gradient of the filter may add, even if scales.may_add is false, if it takes its
+  // beta from the call (GraphTemplate::callers_beta, and the scales are not plain).
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

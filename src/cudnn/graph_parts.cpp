@@ -13,7 +13,7 @@ struct OperationAttributes {
   cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
 };
 
-// Indexed by Operation.
+// Indexed by the value of Operation.
 constexpr OperationAttributes kOperations[] = {
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,

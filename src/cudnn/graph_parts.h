@@ -42,7 +42,8 @@ Result<BackendDescriptor> MakeConvolution(const Functions& functions,
 Result<BackendDescriptor> MakeGraph(const Functions& functions, const PlanDevice& device,
                                     std::span<const cudnnBackendDescriptor_t> operations);
 
-// Returns the configuration of an engine of `graph`. The fusion in the engine's name is ignored.
+// Returns the configuration of an engine of `graph`. The names of fused operations in the engine's
+// name are ignored.
 Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const PlanDevice& device,
                                             cudnnBackendDescriptor_t graph,
                                             const EngineId::Graph& engine);

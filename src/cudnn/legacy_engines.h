@@ -12,7 +12,8 @@
 
 namespace ucudnn::cudnn {
 
-// Returns `micro`, an undivided legacy engine, in the form in which cuDNN's queries report it.
+// Returns `micro`, an undivided legacy engine, in the form in which cuDNN's queries report an
+// engine.
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
 
 class LegacyEngines : public Engines {
@@ -35,16 +36,16 @@ class LegacyEngines : public Engines {
   cudnnHandle_t handle_;
 };
 
-// The workspace that cuDNN demands for legacy engines of `problem`, at any mini-batch, when they
-// run.
+// Tells the workspace that cuDNN demands for legacy engines of `problem` when they run, at any
+// mini-batch.
 class LegacyNeeds {
  public:
   // The caller owns `handle` and keeps it alive; its stream is not used.
   LegacyNeeds(const Functions& functions, cudnnHandle_t handle, const ConvolutionProblem& problem)
       : functions_(functions), handle_(handle), problem_(problem) {}
 
-  // Returns the bytes of workspace that the engine needs, kNeverServes if cuDNN says that the
-  // engine does not serve, or none if cuDNN gives no answer.
+  // Returns the bytes of workspace that the engine needs for `images` images, kNeverServes if cuDNN
+  // says that the engine does not serve, or none if cuDNN gives no answer.
   std::optional<size_t> Of(int images, const EngineId& engine);
 
   static constexpr size_t kNeverServes = std::numeric_limits<size_t>::max();

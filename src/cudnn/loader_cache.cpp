@@ -26,8 +26,8 @@ std::string_view TextAt(std::string_view bytes, uint32_t offset) {
   return end == std::string_view::npos ? std::string_view() : bytes.substr(offset, end - offset);
 }
 
-// Returns the part of the file that is in the new format; its string offsets count from the
-// beginning of this part.
+// Returns the part of the file that is in the new format. The string offsets of this format count
+// from the beginning of this part.
 std::string_view NewPart(std::string_view bytes) {
   if (bytes.starts_with(kMagic)) return bytes;
   if (!bytes.starts_with(kOldMagic) || bytes.size() < kOldHeaderBytes) return {};

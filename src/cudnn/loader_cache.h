@@ -8,7 +8,7 @@
 namespace ucudnn::cudnn {
 
 // Returns the paths of the x86-64 libraries called `soname`, in the cache's order. `bytes` is the
-// content of the file, in the format of glibc 2.2 and newer, alone or behind the older format; for
+// content of the file in the format of glibc 2.2 and newer, which may follow the older format; for
 // other content the result is empty. Nothing in the file is trusted. Source: glibc,
 // sysdeps/generic/dl-cache.h.
 std::vector<std::string> FindInLoaderCache(std::string_view bytes, std::string_view soname);

@@ -22,7 +22,8 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // A part that no plan serves has legacy engines only; a part with uneven paddings has plans only.
+  // If one API fails, the other's engines are the answer: no plan may serve the part, and legacy
+  // engines do not serve uneven paddings.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

@@ -49,7 +49,7 @@ struct NormGradient {
   void* dscale = nullptr;
   void* dbias = nullptr;
   double epsilon = 0;
-  // Null together with saved_inverse: both are computed from x again.
+  // Null together with saved_inverse; the library then computes both from x again.
   const void* saved_mean = nullptr;
   const void* saved_inverse = nullptr;
 };
@@ -67,9 +67,9 @@ struct NormSpaces {
   size_t reserve_bytes = 0;
 };
 
-// Reads a call as a problem with one tap for each channel: the problem's x is x of a forward call
-// and dx of a gradient; its y is y and dy. Returns null on success, else why ucudnn passes such a
-// call on unchanged (static text). Allocates nothing.
+// Read a call as a problem with one tap for each channel. The problem's x is the x of a forward
+// call or the dx of a gradient; its y is the y or the dy. Return null on success, else why ucudnn
+// passes such a call on unchanged (static text). Allocate nothing.
 const char* ReadNorm(const Functions& functions, const NormTraining& call,
                      ConvolutionProblem& problem);
 const char* ReadNorm(const Functions& functions, const NormGradient& call,

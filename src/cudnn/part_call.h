@@ -1,4 +1,5 @@
-// A part of a convolution as a call: the whole call with moved pointers. Plain values.
+// A part of a convolution as a call: the call of the whole convolution with moved pointers. Plain
+// values.
 #pragma once
 
 #include <array>
@@ -15,31 +16,32 @@
 
 namespace ucudnn::cudnn {
 
-// Where a part begins: bytes from the beginning of each whole tensor.
+// The beginning of a part, in bytes from the beginning of each whole tensor.
 struct Offsets {
   size_t x = 0, w = 0, y = 0;
   std::array<size_t, kMostFusedOperands> fused = {};  // in the order of the call's operands
 };
 
-// Returns the offsets of image `images` of `problem`, counted from 0, where `fused` are the
-// operands of fused operations. All images share the filter.
+// Returns the offsets of the part that begins after `images` images of `problem`. `fused` are the
+// operands of fused operations. All images share the filter, so its offset is 0.
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
 
-// Returns the offsets of a tile of `whole`. Tensors that the tile packs get their copies' addresses
-// in execution/tile_packing.h.
+// Returns the offsets of a tile of `whole`. For tensors that the tile packs,
+// execution/tile_packing.h replaces the pointers by the addresses of the copies.
 Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
                const Tile& tile);
 
 // Fails if the tiles of `kind` write packed copies of their results and a fused operand is batched:
-// it is laid out like the whole output and is not packed. The error names the first such operand.
+// such an operand is laid out like the whole output and is not packed. The error names the first
+// such operand.
 Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused);
 
-// The call of a part of `whole`, to which it refers. Neither copied nor moved, because the part's
-// call points into this object.
+// The call of a part of `whole`. Keeps a reference to `whole`. Neither copied nor moved, because
+// the part's call points into this object.
 class PartCall {
  public:
-  // The first part begins where the whole does.
+  // At first the part begins where the whole begins.
   explicit PartCall(const ConvolutionCall& whole);
   PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;

@@ -9,11 +9,11 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// At most this many of the heuristics' choices are tried. The number is large because many may
+// The most choices of the heuristics that are tried. The number is large because many of them may
 // round worse than the plan.
 constexpr int64_t kChoicesLookedAt = 16;
 
-// Returns `own` with the engine of `plan`, which is a plan of a part of `own`.
+// Returns `own` with the engine of `plan`, which is a plan of a part of the convolution of `own`.
 Result<GraphTemplate> WithEngineOf(const GraphTemplate& plan, const GraphTemplate& own) {
   GraphTemplate other = own;
   UCUDNN_ASSIGN_OR_RETURN(EditedPlan edited,
@@ -49,7 +49,8 @@ std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanD
     if (!read.ok() || read->convolution.compiled != convolution.compiled) continue;
     auto other = WithEngineOf(*read, own);
     if (!other.ok()) continue;
-    // The plan edited for the part must equal the plan that the library itself built for it.
+    // The engine is listed only if the plan that is edited for the part equals the plan that the
+    // library itself built for the part.
     const auto edited =
         EditPlan(other->json, other->convolution, {part, convolution.alpha, convolution.beta});
     if (!edited.ok()) continue;

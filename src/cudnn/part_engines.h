@@ -1,5 +1,6 @@
-// Engines that serve parts of an execution plan's convolution, but perhaps not the whole, because
-// the library offers them for the operation graph of a part. Thread-safe as far as cuDNN is.
+// Engines that serve parts of an execution plan's convolution, but perhaps not the whole
+// convolution, because the library offers them for the operation graph of a part. Thread-safe as
+// far as cuDNN is.
 #pragma once
 
 #include <cstddef>

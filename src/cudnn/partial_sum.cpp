@@ -69,8 +69,8 @@ void* PartialSum::Partial(void* workspace) const { return Advance(workspace, acc
 
 void* PartialSum::EngineWorkspace(void* workspace) const { return Advance(workspace, bytes_); }
 
-// cudnnOpTensor adds two inputs. Half of the partial twice is exact and keeps infinities; the
-// partial plus 0 times the partial would turn infinities into NaN.
+// cudnnOpTensor adds two inputs, so the partial is passed twice with a scale of 0.5. That is exact
+// and keeps infinities; the scales 1 and 0 would turn infinities into NaN.
 cudnnStatus_t PartialSum::Add(cudnnHandle_t handle, void* workspace, bool first) const {
   const void* const partial = Partial(workspace);
   return functions_.cudnnOpTensor(handle, add_, &kHalf, partial_, partial, &kHalf, partial_,

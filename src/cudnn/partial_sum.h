@@ -20,16 +20,16 @@ class PartialSum {
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // Return addresses in `workspace`, which begins with PartialSumBytes. A piece writes its gradient
-  // to Partial(), with alpha = 1 and beta = 0; its engine may use the memory from EngineWorkspace()
-  // on.
+  // Return addresses in `workspace`, which begins with the PartialSumBytes of the sum and the
+  // partial. A piece writes its gradient to Partial(), with alpha = 1 and beta = 0; its engine may
+  // use the memory from EngineWorkspace() on.
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 
   // Adds the partial to the sum, or, if `first`, sets the sum to the partial.
   cudnnStatus_t Add(cudnnHandle_t handle, void* workspace, bool first) const;
-  // Computes output = alpha sum + beta output in the partials' type. `alpha` and `beta` point to
-  // floats in host memory.
+  // Computes output = alpha * sum + beta * output in the partials' type. `alpha` and `beta` point
+  // to floats in host memory.
   cudnnStatus_t Store(cudnnHandle_t handle, void* workspace, const void* alpha, const void* beta,
                       void* output) const;
 

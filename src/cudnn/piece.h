@@ -14,9 +14,9 @@ namespace ucudnn::cudnn {
 class Piece {
  public:
   virtual ~Piece() = default;
-  // Enqueues the piece on the stream of call.handle. The pointers are the part's own, and the
-  // workspace is the memory that the piece may use. Descriptors that the call lacks are the piece's
-  // own. With `adds` the piece adds to the output, whatever the call's beta is.
+  // Enqueues the piece on the stream of call.handle. The pointers of `call` are those of the part,
+  // and its workspace is the memory that the piece may use. Where `call` has no descriptor, the
+  // piece uses its own. With `adds` the piece adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 
   // Populate makes `graph` hold the work that Run would enqueue; Update replaces its operands. Both

@@ -51,7 +51,7 @@ std::string Text(const NumberList& numbers) {
   return text;
 }
 
-// A text, and replacements for pieces of the text that are given by their positions.
+// Replaces pieces of a text. A piece is given by its positions in the original text.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
@@ -71,12 +71,13 @@ class Splice {
 
  private:
   const std::string_view text_;
-  // The begin of each piece, with its end and its replacement.
+  // By the beginning of each piece: its end and its replacement.
   std::map<size_t, std::pair<size_t, std::string>> pieces_;
 };
 
 // An object of the JSON that contains no objects, such as a tensor or an operation. Members are
-// named with all characters before the value ("\"dim\":["), which is a number or a list of numbers.
+// named with all characters before the value ("\"dim\":["). A value is a number or a list of
+// numbers.
 class FlatObject {
  public:
   FlatObject(std::string_view text, size_t begin)
@@ -115,7 +116,8 @@ class FlatObject {
   const size_t begin_, end_;
 };
 
-// Returns the extents and strides of a tensor of the convolution, as its JSON lists them.
+// Returns the extents and strides of the convolution's image or output, in the order of the plan's
+// JSON.
 plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
   const NumberList extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
@@ -128,7 +130,7 @@ plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   return tensor;
 }
 
-// Returns `whole` with all members that a part may change taken from `part`.
+// Returns `whole`, but with the values of `part` in all members that a part may change.
 ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& part) {
   whole.n = part.n;
   whole.c = part.c;
@@ -163,8 +165,8 @@ class PlanEditor {
     UCUDNN_RETURN_IF_ERROR(EditConvolution());
     std::string edited = splice_.Finish();
     UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected_));
-    // The engine's text contains the extents of tensors that all images share, which the edit may
-    // have changed.
+    // The engine's text contains the extents of fused operands that all images share, which the
+    // edit may have changed.
     if (IsSameEngine(read.engine)) expected_.engine = read.engine;
     if (read != expected_) return Unfamiliar("it does not say what was written");
     return edited;
@@ -247,9 +249,10 @@ class PlanEditor {
     }
   }
 
-  // Returns the alignment of a fused operand. Its elements correspond to those of the output, so
-  // its alignment in elements is that of the output. A value for each channel begins at a multiple
-  // of the part's channels if all parts have equally many.
+  // Returns the alignment of a fused operand. The elements of a batched operand correspond to those
+  // of the output, so its alignment, counted in elements, is that of the output. An operand with a
+  // value for each channel begins at a multiple of the part's channels if all parts have equally
+  // many channels.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -313,7 +316,8 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Replaces the number of groups, or removes the member for a single group as cuDNN does.
+  // Replaces the number of groups. For a single group the member is removed, because cuDNN writes
+  // none then.
   Status SetGroups(const FlatObject& node) {
     if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
     constexpr std::string_view kGroups = ",\"groupCount\":";
@@ -353,7 +357,8 @@ Result<std::string> EditPlan(std::string_view json, const FusedConvolution& conv
                              const PlanEdit& edit) {
   ConvolutionProblem same = WithPart(convolution.problem, edit.problem);
   same.alignment = edit.problem.alignment;
-  same.math = edit.problem.math;  // only the legacy API has a math type, so it need not be the same
+  // Only the legacy API has a math type, so the math types may differ.
+  same.math = edit.problem.math;
   if (same != edit.problem) {
     return Status::Error("a plan of another operation graph: " + Describe(edit.problem));
   }

@@ -12,17 +12,17 @@
 namespace ucudnn::cudnn {
 
 struct PlanEdit {
-  // The problem that the edited plan computes: the convolution's own with other images, channels,
-  // groups, extents, paddings and strides.
+  // The problem that the edited plan computes: the convolution's own problem with other images,
+  // channels, groups, extents, paddings and strides.
   ConvolutionProblem problem;
   double alpha = 1, beta = 0;
 };
 
 // Returns `json`, whose content is `convolution`, edited by `edit`; engine and knobs stay the same.
-// A tensor whose extents change may begin wherever problem.alignment allows, so its declared
-// alignment becomes at most that; other tensors keep theirs. Fused operations read the part of
-// their tensors that belongs to the part of the output. Fails if a tensor has several uses whose
-// parts differ.
+// A tensor whose extents change may begin wherever edit.problem.alignment allows, so its declared
+// alignment becomes at most that; other tensors keep their alignment. Fused operations read the
+// part of their tensors that belongs to the part of the output. Fails if a tensor has several uses
+// whose parts differ.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 

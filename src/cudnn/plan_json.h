@@ -14,8 +14,9 @@
 
 namespace ucudnn::cudnn::plan_json {
 
-// Convolutions in practice have smaller extents. Within these bounds, numbers that are computed in
-// int from shapes fit, such as the extent of a dilated filter, at most 2^14 * 2^14.
+// The largest extents that are accepted; convolutions in practice have smaller ones. Within these
+// bounds, numbers that are computed from shapes fit into int, such as the extent of a dilated
+// filter, which is at most 2^14 * 2^14.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);
@@ -24,7 +25,8 @@ Status Unfamiliar(const std::string& what);
 Status OnlyKnown(const JsonValue& value, const char* what,
                  std::initializer_list<std::string_view> known);
 
-// Returns the member of that name and kind; an integer counts as a real.
+// Return the value of the member `name`; fail if it is missing or of another kind. An integer
+// counts as a real.
 Result<const JsonValue*> Member(const JsonValue& object, const char* name, JsonValue::Kind kind);
 Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name);
 Result<DataType> Type(const JsonValue& object, const char* name);
@@ -47,14 +49,15 @@ Result<Tensor> ReadTensor(const JsonValue& value);
 // Returns the layout in which the filter is packed; fails if it is packed in no layout.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
-// Returns whether the batch has the largest stride, so that images lie one behind the other.
+// Returns whether the batch has the largest stride, so that the images follow one another in
+// memory.
 bool IsBatchLeading(const Tensor& tensor);
 
-// Returns the strides of a tensor of rank 4 or 5 as ConvolutionProblem has them.
+// Returns the strides of a tensor of rank 4 or 5 in the form that ConvolutionProblem uses.
 Strides Widen(const Tensor& tensor);
 
-// Reads the values of one spatial attribute into `to`; in 2-D the first element of `to` stays as it
-// is.
+// Reads the values of one spatial attribute into `to`. In 2-D the first element of `to` keeps its
+// value.
 Status ReadSpatial(const JsonValue& node, const char* name, int rank, int64_t least, int64_t most,
                    Spatial& to);
 

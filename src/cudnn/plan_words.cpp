@@ -28,7 +28,8 @@ std::string Word(std::string_view name, std::string_view prefix, std::string_vie
   return word;
 }
 
-// Returns the tensor that `node` names in the first of `roles` that it has; null if there is none.
+// Returns the tensor that `node` names as one of `roles`, which are tried in order; null if there
+// is none.
 const JsonValue* TensorOf(const JsonValue& tensors, const JsonValue& node,
                           std::initializer_list<const char*> roles) {
   for (const char* role : roles) {

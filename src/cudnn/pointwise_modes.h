@@ -1,5 +1,6 @@
-// The pointwise operations that may follow a convolution in a plan that is divided: each element of
-// the output depends only on the operands' elements at its own position. Pure functions.
+// The pointwise operations that may follow a convolution in a plan that ucudnn divides: each
+// element of the output depends only on the operands' elements at the same position. Pure
+// functions.
 #pragma once
 
 #include <cudnn.h>
@@ -21,7 +22,7 @@ struct PointwiseMode {
 // Returns null if no operation has this name.
 const PointwiseMode* FindPointwiseMode(std::string_view name);
 
-// The tensors that an operation reads and writes, as plan JSON calls them.
+// The roles of the tensors that an operation reads and writes, under their names in plan JSON.
 struct PointwiseRoles {
   const char* first;
   const char* second;  // null if the mode reads one tensor

@@ -42,12 +42,13 @@ const char* ReadPooling(const Functions& functions, Operation operation,
                         const PoolingDescriptors& descriptors, ConvolutionProblem& problem,
                         PoolingKind& kind);
 
-// Calls the real pooling with the handle, scales and tensors of `call`: forward with x and y; the
-// gradient with dx (as x), dy (as y) and `call.pooling`.
+// Calls the real pooling with the handle, scales and tensors of `call`. A forward call reads
+// `call.x` and writes `call.y`; a gradient has its dx in `call.x`, its dy in `call.y`, and reads
+// `call.pooling`.
 cudnnStatus_t Pool(const Functions& functions, const PoolingDescriptors& descriptors,
                    const ConvolutionCall& call);
 
-// Descriptors of a pooling that ucudnn owns. Destroyed through the real library.
+// The descriptors of a pooling, which this object owns. Destroyed through the real library.
 class OwnedPooling {
  public:
   explicit OwnedPooling(const Functions& functions) : functions_(functions) {}

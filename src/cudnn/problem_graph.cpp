@@ -8,7 +8,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// At most this many of the heuristics' choices are tried. Many may have engines that do not serve.
+// The most choices of the heuristics that are tried. Many of them may have engines that do not
+// serve.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 
@@ -48,7 +49,8 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
   switch (static_cast<cudnnBackendNumericalNote_t>(numerical_note)) {
-    // Planning reads these notes as numeric class and determinism, and decides by them.
+    // These notes do not exclude an engine here: planning reads them as numeric class and
+    // determinism, and decides by them.
     case CUDNN_NUMERICAL_NOTE_FFT:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
@@ -98,7 +100,7 @@ Result<GraphTemplate> ProblemGraph::TemplateOf(cudnnBackendDescriptor_t configur
   UCUDNN_ASSIGN_OR_RETURN(const BackendDescriptor plan,
                           MakePlan(*functions_, device_, configuration));
   UCUDNN_ASSIGN_OR_RETURN(GraphTemplate read, ReadTemplate(*functions_, plan.get()));
-  // The graph API has no math type. MayServe has checked the caller's.
+  // The graph API has no math type. MayServe has checked the engine against the caller's math type.
   read.convolution.problem.math = problem_.math;
   if (read.convolution.problem != problem_) {
     return Status::Error("the graph of " + Describe(problem_) + " reads back as " +

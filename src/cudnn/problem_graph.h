@@ -25,8 +25,9 @@ class ProblemGraph {
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // Returns at most `most` of the heuristics' choices that may serve the problem, the best first.
-  // The first one is built in any case, each further one only if `in_time` returns true.
+  // Returns the templates of at most `most` of the heuristics' choices that may serve the problem,
+  // the best first. The first template is built in any case, each further one only if `in_time`
+  // returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
   // Returns the template of an engine of the graph API, which names no fused operations. Fails if

@@ -14,7 +14,7 @@ struct RealLibrary {
   std::optional<SharedLibrary> library;  // none: no real cuDNN 9 was found
 };
 
-// Opens the library at the first call, for whose arguments see FindReal. Later calls return the
+// Opens the library at the first call; FindReal describes the arguments. Later calls return the
 // same library, whatever their arguments are.
 const RealLibrary& OpenReal(const char* configured, const void* self);
 

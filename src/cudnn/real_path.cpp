@@ -22,7 +22,7 @@ namespace ucudnn::cudnn {
 namespace {
 
 constexpr char kSoname[] = "libcudnn.so.9";
-// Needed by ucudnn's drop-in, and by no other library.
+// A library that needs this one is ucudnn's drop-in, because no other library does.
 constexpr char kOwnSoname[] = "libucudnn.so.1";
 constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 
@@ -85,15 +85,15 @@ class Search {
  public:
   Search(const void* self, const AcceptReal& accept) : self_(self), accept_(accept) {}
 
-  // Returns true when the search is over: result_.path is the real library.
+  // Tries one path. Returns true when the search is over; result_.path then is the real library.
   bool Take(const std::string& path) {
     if (!result_.path.empty()) return true;
     if (!seen_.insert(path).second) return false;
     const std::string canonical = CanonicalPath(path);
     if (canonical.empty()) return Refuse(path, "no such file");
-    // The canonical path is tried first, because the loader may know the given name already for
-    // another file. It may fail where each file is a link into a store: only the folder of the
-    // links has all sub-libraries.
+    // The canonical path is tried first, because the loader may already know the given name for
+    // another file. The canonical path may fail if each library is a link into a store, because
+    // only the folder of the links then has all sub-libraries.
     Status status = CheckReal(canonical, self_);
     std::string chosen = canonical;
     if (!status.ok() && path.starts_with('/') && canonical != path && CheckReal(path, self_).ok()) {

@@ -1,6 +1,6 @@
-// Finds the real cuDNN 9 behind the drop-in with the same name: the file that the loader would have
-// found without ucudnn. Never finds a file of ucudnn. Thread-safe. Loads nothing unless `accept`
-// does.
+// Finds the real cuDNN 9, which the drop-in of the same name hides: the file that the loader would
+// have found without ucudnn. Never finds a file of ucudnn. Thread-safe. Loads nothing unless
+// `accept` does.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,11 @@ namespace ucudnn::cudnn {
 struct RealSearch {
   std::string path;                  // absolute; empty: none was found
   std::vector<std::string> tried;    // "PATH: why not", in the order of the search
-  std::vector<std::string> ignored;  // choices of the user that were not taken, with the reason
+  std::vector<std::string> ignored;  // the user's choices that were not taken, with the reason
 };
 
-// Called with a library that looks right; an error refuses it, as loading may.
+// Called with the path of a library that passes CheckReal. An error refuses this library, for
+// example because it cannot be loaded, and the search goes on.
 using AcceptReal = std::function<Status(const std::string& path)>;
 
 // Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
@@ -27,7 +28,7 @@ using AcceptReal = std::function<Status(const std::string& path)>;
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
 // Returns Ok if the file can be the real library: it is a cuDNN 9, it is no drop-in of ucudnn, and
-// its sub-libraries are beside it. Otherwise the error says what it is.
+// its folder has its sub-libraries. Otherwise the error says why not.
 Status CheckReal(const std::string& path, const void* self);
 
 // Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at

@@ -15,8 +15,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// Fails if an engine needs partials that are more aligned than kPartialSumAlignment, by which they
-// are laid out.
+// Fails if an engine needs partials that are more aligned than kPartialSumAlignment, the alignment
+// with which they are laid out in the workspace.
 Status CheckPartialAlignment(size_t needed) {
   if (needed > 0 && kPartialSumAlignment % needed == 0) return Status::Ok();
   return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
@@ -134,8 +134,9 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
                      void* workspace)
     : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  // The caller's descriptors describe the whole. Its descriptors of filter and convolution serve
-  // any number of images, its tensor descriptors do not.
+  // The caller's descriptors describe the whole convolution. The descriptors of filter and
+  // convolution serve any number of images, but the tensor descriptors serve only all images, so
+  // pieces use their own.
   if (schedule.parts_.size() > 1) {
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;
@@ -147,8 +148,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
   }
 }
 
-// Without plain scales, a plan of the graph API has its own beta, which the schedule cannot see,
-// and may keep the output.
+// Without plain scales, a plan of the graph API has its own beta, which the schedule does not know,
+// so a call without beta may keep the output.
 bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
 }
@@ -169,7 +170,7 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// Returns whether the undivided engine may run after pieces have changed the output: only if it
+// Returns whether the undivided engine may run after pieces have changed the output: it may if it
 // neither reads the output nor has inputs that share the output's memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);

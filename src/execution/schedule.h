@@ -21,12 +21,13 @@ namespace ucudnn::execution {
 enum class Outcome {
   kPlanned,    // every step was enqueued
   kUndivided,  // the undivided engine ran instead of the pieces; the status is its status
-  // A piece failed after others had changed the output, which a rerun would read. The status is the
-  // error of the piece.
+  // A piece failed after other pieces had changed the output, and a rerun would read the changed
+  // output. The status is the error of the piece.
   kFailed,
-  // Either the workspace is missing or too small, and nothing was enqueued; the status is success.
-  // Or a piece failed that no undivided engine can replace; the status is its error, and a further
-  // attempt may write all of the output again.
+  // Either nothing was enqueued, because the workspace is missing or too small, or because the
+  // pieces cannot run and there is no undivided engine; the status is success. Or a piece failed,
+  // and there is no undivided engine; the status is the piece's error, and another attempt may
+  // write the whole output again.
   kNotAttempted,
 };
 
@@ -37,8 +38,8 @@ struct Part {
   size_t run = 0;              // index of a run of the configuration
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
-  // The number of the first part with the same output, to which later parts add; the part's own
-  // number if no other part has its output.
+  // The number of the first part that writes the same output, to which later parts add. It is the
+  // part's own number if no other part writes its output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
@@ -56,14 +57,14 @@ struct Step {
   bool adds = false;  // the step adds to the output, or to the sum, instead of replacing it
 };
 
-// What a schedule is made from.
+// The inputs of Schedule::Make.
 struct Ingredients {
   const ConvolutionProblem& problem;
   const Division& division;             // if it has no runs, `undivided` always runs
   const MicroConfiguration& undivided;  // if its engine is empty, nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
   cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may add in any case
-  Copier copier = {};              // must be set if tiles are packed
+  Copier copier = {};              // must be set if tiles have packed copies
 };
 
 class Schedule {
@@ -72,17 +73,17 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Needs the
-  // larger of the workspaces of pieces and undivided engine, and uses no more of the caller's
-  // workspace. Runs the undivided engine instead if Suits() is false or a part cannot read the bias
-  // of a legacy call in place, and also if a piece fails while the output is unchanged or may be
-  // written again. Pieces whose partials are summed do not touch the output until the end.
+  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Does
+  // nothing (kNotAttempted) if the call's workspace is smaller than the pieces need. Runs the
+  // undivided engine instead if Suits() is false or a part cannot read the bias of a legacy call in
+  // place, and also if a piece fails while the output is unchanged or may be written again. Pieces
+  // whose partials are summed do not touch the output until the end.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
   // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
 
-  // Calls visit(step) for each step in order, except that the part `first` comes before all others,
-  // until one call returns false. Returns whether all steps were visited.
+  // Calls visit(step) for each step until a call returns false. Parts come in their order, but the
+  // part `first` comes before all others. Returns whether all steps were visited.
   template <typename Visit>
   bool ForEach(Visit visit, size_t first = 0) const {
     using Kind = Step::Kind;
@@ -146,11 +147,12 @@ class Schedule {
   std::unique_ptr<cudnn::Piece> undivided_;
 };
 
-// One execution of a schedule, on a call of the whole problem. Refers to both.
+// One execution of a schedule for a call of the whole problem. Keeps references to the schedule and
+// the call.
 class Schedule::Work {
  public:
   // `sums` holds PartialSumBytes if partials are summed (convolution/partial_sums.h). `workspace`
-  // is for copies of tiles and engines.
+  // is for the copies of packed tiles and for the engines.
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.

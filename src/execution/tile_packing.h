@@ -1,6 +1,6 @@
 // Packed copies of a tile's tensors, for tiles whose views engines do not accept. The copies are in
-// the workspace, in front of the engine's own. Immutable and thread-safe as far as the driver is; a
-// call allocates nothing.
+// the workspace, before the engine's own workspace. Immutable and thread-safe as far as the driver
+// is; a call allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace ucudnn::execution {
 
-// What enqueues copies: the driver, and cuDNN's functions, which tell a handle's stream. The caller
-// owns both and keeps them alive.
+// The libraries that copies need: the driver, and cuDNN's functions, which tell a handle's stream.
+// The caller owns both and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -24,7 +24,7 @@ struct Copier {
 class TilePacking {
  public:
   TilePacking() = default;  // for tiles that are views
-  // Fails if the driver lacks functions for copies.
+  // Fails if the driver lacks functions that the copies need.
   static Result<TilePacking> Make(const ConvolutionProblem& whole, const TileKind& kind,
                                   const Copier& copier);
 
@@ -32,12 +32,13 @@ class TilePacking {
   bool unpacks() const { return unpack_.copies() > 0; }
 
   // Copies the tensors that the engine reads and, if `keeps_output`, the old content of the output.
-  // `call` is the tile's call with its pointers at its views, whose workspace begins with the
-  // memory for the copies.
+  // `call` is the call of the tile: its pointers point to the tile's views, and its workspace
+  // begins with the memory for the copies.
   cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
   // Copies the packed output back to its view.
   cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;
-  // Replaces the call's pointers by the copies, and moves its workspace behind them.
+  // Replaces the call's pointers by the addresses of the copies, and moves its workspace behind the
+  // copies.
   void MoveToCopies(cudnn::ConvolutionCall& call) const;
 
  private:

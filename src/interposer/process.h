@@ -1,5 +1,5 @@
-// The parts that both APIs share, one object for each process. It owns them and connects them, and
-// decides nothing. shim/ makes it and never destroys it. Thread-safe.
+// The parts that both APIs share. There is one object for each process; it owns and connects the
+// parts, and decides nothing. shim/ makes it and never destroys it. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 namespace ucudnn::interposer {
 
 struct Process {
-  // For the arguments see Interposer's constructor.
+  // Interposer's constructor describes the arguments.
   Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
           planning::MeasurementStore* store, bool hosts_share_store);
 

@@ -13,8 +13,8 @@
 namespace ucudnn {
 namespace {
 
-// The first byte of a datagram is one of these marks; the rank follows in one byte (255: none),
-// then the line.
+// A datagram begins with one of these marks, followed by a byte for the rank (255: none) and by the
+// line.
 constexpr char kFailedMark = 'F', kUnequalMark = 'U';
 constexpr int kNoRank = 255;
 

@@ -1,5 +1,5 @@
-// Notes that a rank sends to the `ucudnn run --ranks` that started it. The launcher then ends the
-// job with exit code 1, because the library itself never ends a process. Thread-safe; never throws,
+// Notes that a rank sends to the `ucudnn run --ranks` that started it, so that this launcher ends
+// the job with exit code 1; the library itself never ends a process. Thread-safe; never throws,
 // never waits.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace ucudnn {
 
-// The variable that `ucudnn run --ranks` sets for its ranks: the name of its abstract socket.
+// The variable that `ucudnn run --ranks` sets for its ranks. Its value is the name of the
+// launcher's abstract socket.
 inline constexpr const char* kLauncherSocketVariable = "UCUDNN_LAUNCHER";
 inline constexpr size_t kLongestLauncherNote = 1024;
 
@@ -18,7 +19,7 @@ enum class LauncherNote {
   kUnequal,  // the job went wrong, but its ranks go on and end by themselves
 };
 
-// Sends a note to the launcher. Does nothing in a process that no `ucudnn run --ranks` started.
+// Sends a note to the launcher. Does nothing unless `ucudnn run --ranks` started this process.
 // `line` is cut to kLongestLauncherNote bytes.
 void TellLauncher(LauncherNote note, std::string_view line) noexcept;
 

@@ -11,13 +11,14 @@
 namespace ucudnn {
 namespace {
 
-// The variables of one launcher. If a field has several names, the first one that is set is used.
+// The variables of one launcher. If a member lists several names, the first one that is set is
+// used.
 struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // The variable for the number of the job's processes on this host (null: the launcher sets none),
-  // and the variables for its number of hosts.
+  // local_size names the variable for the number of the job's processes on this host (null: the
+  // launcher sets none), and `hosts` the variables for the number of the job's hosts.
   const char* local_size;
   std::vector<const char*> hosts;
 };
@@ -50,7 +51,7 @@ const char* FirstSet(const VariableLookup& lookup, const std::vector<const char*
   return names.empty() ? nullptr : names.front();
 }
 
-// Returns -1 if `text` is no number of 0 or more.
+// Returns the number that `text` says; -1 if it is not a whole number of 0 or more.
 int RankNumber(const std::string& text) {
   int number = -1;
   const char* const end = text.data() + text.size();
@@ -75,7 +76,7 @@ std::string FirstOfNodeList(const std::string& list) {
 }
 
 // Returns a port from 20000 to 32000, below the range from which Linux takes ports of outgoing
-// connections (32768 up). It depends on `job` alone, but is never `not_this`.
+// connections (32768 up). It is a hash of `job`, or the next port if the hash gives `not_this`.
 int PortOf(const std::string& job, int not_this) {
   constexpr uint32_t kFirst = 20000, kPorts = 12000;
   uint32_t hash = 2166136261u;  // FNV-1a
@@ -106,16 +107,16 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
 }
 
 // Returns whether this process may be a batch script rather than a task of srun. SLURM starts the
-// script as process 0; srun, or another launcher in the script, tells the script's own processes
-// their ranks. A step of a single task has the same variables and counts as a script, too.
+// script as process 0, and srun or another launcher in the script tells the script's own processes
+// their ranks. An srun step of a single task has the same variables, so it counts as a script, too.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
   const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");
   return tasks.empty() || tasks == "1";
 }
 
-// Describes what is wrong with the launcher's variables; empty if nothing is. `unreadable` is the
-// first rank variable whose value is no number, as "RANK='two'"; empty: none.
+// Describes what is wrong with the launcher's variables; empty if nothing is wrong. `unreadable` is
+// the first rank variable whose value is no number, in the form "RANK='two'"; empty: none.
 std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
                     const std::string& local_rank, const std::string& unreadable) {
   if (!unreadable.empty()) return unreadable + " is no rank: expected a number from 0";

@@ -11,16 +11,19 @@ namespace ucudnn {
 using VariableLookup = std::function<const char*(const char*)>;
 
 struct LauncherRanks {
-  // -1 if no variable gives a rank. All members are from the first launcher whose rank can be read.
+  // -1 if no variable gives a rank. All members are from the first launcher that gives a readable
+  // rank.
   int rank = -1;
   int size = -1;
-  int local_rank = -1;        // number among the job's processes of this host
+  int local_rank = -1;        // number among the job's processes on this host; -1: unknown
   int local_size = 0;         // number of the job's processes on this host; 0: unknown
   std::string rank_variable;  // the variable that gave the rank; empty: none
-  std::string size_variable;  // that launcher's variable for the size, even if it is unset
-  std::string fault;  // why rank, size and local rank contradict each other; empty: they do not
+  std::string size_variable;  // the launcher's variable for the size, even if it is unset
+  // what is wrong with the variables of rank, size and local rank; empty: nothing
+  std::string fault;
   std::string meeting_host;  // rank 0's host, where ranks may meet; empty: unknown
-  // A port of that host: equal on all ranks, and most likely different from other jobs' ports.
+  // A port of meeting_host. It is equal on all ranks, and most likely different from the ports of
+  // other jobs.
   int meeting_port = 0;
 };
 

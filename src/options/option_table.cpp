@@ -14,7 +14,7 @@
 namespace ucudnn {
 namespace {
 
-// Sets `out` to the value at the position of the name that `text` is, in any case.
+// Sets `out` to values[i] if `text` is names[i], in upper or lower case.
 template <typename T, size_t N>
 Status ParseChoice(std::string_view text, const char* const (&names)[N], const T (&values)[N],
                    T& out) {
@@ -192,8 +192,8 @@ Status ApplyRealCudnn(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-// Returns the middle of SpatialGrid::Parse's message, without the value before it and the expected
-// form behind it, because callers add both.
+// Returns the reason from the message of SpatialGrid::Parse, without the value before it and the
+// expected form after it, because callers add both.
 std::string WhyNoGrid(const std::string& message) {
   constexpr std::string_view kBefore = " is not a spatial grid: ", kBehind = "; expected ";
   const size_t before = message.find(kBefore), behind = message.rfind(kBehind);

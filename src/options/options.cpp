@@ -13,8 +13,8 @@
 namespace ucudnn {
 namespace {
 
-// Returns $XDG_CACHE_HOME/ucudnn/measurements.db, else ~/.cache/ucudnn/measurements.db; empty
-// without a home.
+// Returns $XDG_CACHE_HOME/ucudnn/measurements.db or, if the variable is not an absolute path,
+// ~/.cache/ucudnn/measurements.db; empty without a home.
 std::string DefaultStore(const VariableLookup& lookup) {
   const char* cache = lookup("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/ucudnn/measurements.db";
@@ -34,8 +34,8 @@ bool RewritesLines(const char* terminal) {
   return terminal != nullptr && terminal[0] != '\0' && std::string_view(terminal) != "dumb";
 }
 
-// The policy `auto` measures the micro-batches that are best under one limit, but a budget needs
-// measurements for every possible share.
+// Replaces the policy `auto` by powerOfTwo under a budget: `auto` measures the micro-batches that
+// are best under one limit, but a budget needs measurements for every possible share.
 void FitPolicyToBudget(Use use, Options& options) {
   const bool shares = use == Use::kRunning && options.total_workspace;
   if (shares && options.policy == BatchSizePolicy::kAuto) {
@@ -72,8 +72,8 @@ void AddUnreadable(const char* name, const std::string& value, const std::string
   options.spatial.faults.push_back(name + shown + ": " + why + accepted);
 }
 
-// The options of the process, and the ones that they replaced. These are never freed, because
-// callers hold references to them.
+// The options of the process, and the ones that they replaced. Objects are never freed, because
+// callers hold references to their options.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;

@@ -28,13 +28,13 @@ enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
-// When kernels are measured, and how long measuring may take.
+// The time at which kernels are measured, and how long measuring may take.
 struct Tuning {
   bool on = true;
   // If true, a query about a kernel waits until the kernel is measured. If false, the answer is
   // what the real library's heuristics say, and later plans must fit this promise.
   bool before_promising = true;
-  // How many calls of a kernel that the program never asked about run before it is measured.
+  // A kernel that the program never asked about is measured after this number of calls.
   long after_calls = 2;
   double kernel_seconds = 2;
   double process_seconds = 60;
@@ -57,29 +57,32 @@ const char* WorkspaceDivisionName(WorkspaceDivision division);
 struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  bool tiles = true;  // single images may run as tiles
-  // Bytes for each kernel; none: the caller's workspace, or workspace_limit_auto.
+  bool tiles = true;  // single images may be computed in tiles
+  // Bytes for each kernel. None: the limit is the workspace that the caller passes or, if
+  // workspace_limit_auto is set, a part of the free memory.
   std::optional<size_t> workspace_limit;
   bool workspace_limit_auto = false;      // the limit is taken from free memory
-  std::optional<size_t> total_workspace;  // bytes for all kernels together; none: each has its own
+  std::optional<size_t> total_workspace;  // bytes for all kernels; none: no common budget
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   Solver solver = Solver::kExact;
-  bool strict_limit = false;  // a kernel whose workspace would exceed the limit fails
+  bool strict_limit = false;  // a kernel that would exceed the limit is refused
   Tuning tuning;
   bool deterministic = false;
   EngineSet engines = EngineSet::kBoth;
   std::string workspace_plan;  // path of a workspace plan; empty: none
   BenchmarkDevices benchmark_devices;
   bool check = false;  // every call is compared with the undivided engine
-  // The first store is written, the others are only read; empty: no store.
+  // Paths of stores. The first one is written, the others are only read; empty: no store.
   std::vector<std::string> stores;
-  std::string report;  // path of the JSON report, %p is the process id; empty: none
-  // Whether TERM names a terminal that can rewrite lines, in case stderr is one.
+  // Path of the JSON report, in which %p stands for the process id; empty: none.
+  std::string report;
+  // True if TERM names a terminal that can rewrite lines. Matters only if stderr is a terminal.
   bool rewrites_lines = false;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;    // empty: stderr
   std::string real_cudnn;  // path of the real library; empty: it is searched for
-  // The folder for the files, one for each device, that processes of this host lock.
+  // The folder of the lock files. There is one file for each device, which processes of this host
+  // lock.
   std::string lock_folder;
   int rank = -1;  // this process's rank in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;
@@ -88,7 +91,7 @@ struct Options {
   std::string launcher_socket;
 };
 
-// Whether the process runs convolutions, or only plans them.
+// Says whether the process runs convolutions or only plans them.
 enum class Use { kRunning, kPlanning };
 
 // One variable: its names, the command-line option that sets it, and the values that it accepts.
@@ -106,27 +109,27 @@ struct Variable {
 
 std::span<const Variable> Variables();
 
-// Reads all variables through `lookup`. An unreadable value keeps the default and adds a line, with
-// the variable, the value and what is accepted, to `warnings`, or, if the variable is about
-// splitting, to `spatial.faults`, which leads to a refusal.
+// Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
+// `warnings`, with the variable, the value and what is accepted. If the variable is about
+// splitting, the line goes to spatial.faults instead, and all split calls will be refused.
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);
 
-// ParseOptions for this process's environment. A name that looks like a variable of ucudnn but is
-// none also adds a line to `warnings` or `spatial.faults`. With Use::kPlanning the faults are added
-// to `warnings`, too, because there is no split call that could be refused.
+// Does the same as ParseOptions for this process's environment. A name that looks like a variable
+// of ucudnn but is none also adds a line to `warnings` or spatial.faults. With Use::kPlanning the
+// faults are added to `warnings`, too, because there is no split call that could be refused.
 Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 
 // Returns the variable of this name or old name; null if there is none.
 const Variable* FindVariable(std::string_view name);
 
-// Returns this process's options: the environment as it was at the first call, changed by
-// SetProcessOption since. The first call configures the log. A returned reference stays valid, and
-// its values never change.
+// Returns this process's options: the environment as it was at the first call, with the changes
+// that SetProcessOption has made since. The first call configures the log. A returned reference
+// stays valid, and its values never change.
 const Options& ProcessOptions();
 
-// Sets a variable as the environment could have done, for later calls of ProcessOptions.
-// Thread-safe.
+// Sets a variable as if it were in the environment, for later calls of ProcessOptions. The error
+// says why `value` is refused. Thread-safe.
 Status SetProcessOption(const Variable& variable, std::string_view value);
 
 }  // namespace ucudnn

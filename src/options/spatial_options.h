@@ -15,11 +15,12 @@
 
 namespace ucudnn {
 
-// When ranks gather their extents: at a kernel's first execution, or at each execution.
+// The time at which ranks gather their extents: at a kernel's first execution, or at each
+// execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
-// Whether a convolution whose images have extent 1 on every rank is split, or its tensors count as
-// copies, so that each rank runs it alone.
+// The treatment of a convolution whose images have extent 1 on every rank: it is split, or its
+// tensors count as copies, so that each rank runs it alone.
 enum class SpatialOnes { kSplit, kReplicated };
 enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 
@@ -29,10 +30,12 @@ struct SpatialOptions {
   int rank = -1;
   int size = -1;
   int local_rank = -1;
-  // True if no launcher started this process, so that all ranks of the grid are threads of it. With
-  // the transport `peer` a call's device tells its rank, with `loopback` its handle does.
+  // True if no launcher started this process, so that all ranks of the grid are threads of this
+  // process. The rank of a call is then that of the call's device with the transport `peer`, and
+  // that of its handle with `loopback`.
   bool in_process = false;
-  // Where ranks meet, from the user's variable or the launcher's; none: unknown.
+  // The place where ranks meet, from the user's variable or from the launcher's variables; none:
+  // unknown.
   std::optional<RendezvousAddress> rendezvous;
   bool rendezvous_given = false;
   std::string token;  // the job's secret, which is never shown; empty: none
@@ -42,11 +45,11 @@ struct SpatialOptions {
   std::optional<SpatialOnes> ones;
   Transport transport = Transport::kAuto;
 
-  // Why every convolution, pooling and normalisation of this process is refused, in one line;
-  // empty: none is refused.
+  // The reason, in one line, why every convolution, pooling and normalisation of this process is
+  // refused; empty: they are not refused.
   std::string refusal;
-  // True if `refusal` says that no launcher tells this process's rank. Processes that it starts may
-  // be ranks.
+  // True if `refusal` says that no launcher tells this process's rank. Processes that this process
+  // starts may be ranks.
   bool lacks_ranks = false;
 
   LauncherRanks launcher;
@@ -65,8 +68,8 @@ bool IsSpatialVariable(std::string_view name);
 bool IsSecretVariable(std::string_view name);
 
 // Sets the members that follow from the variables: ranks, meeting place, refusal.
-// `leaves_calls_alone` is the value of UCUDNN_MODE if no call is changed in that mode ("off",
-// "observe"), else null.
+// `leaves_calls_alone` is the value of UCUDNN_MODE ("off", "observe") if this mode changes no call,
+// else null.
 void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial);
 
 }  // namespace ucudnn

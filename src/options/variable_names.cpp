@@ -11,15 +11,15 @@ namespace ucudnn {
 namespace {
 
 constexpr std::string_view kPrefix = "UCUDNN_";
-// Names of the tests' variables begin with kTestPrefix. kOfTools are variables of the tools that
+// kTestPrefix begins the names of the tests' variables. kOfTools are variables of the tools that
 // build and test ucudnn.
 constexpr std::string_view kTestPrefix = "UCUDNN_TEST_";
 constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST_HOST",
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_TRACE"};
 constexpr size_t kMostLines = 8;
 
-// Returns the variable whose name, old name or option is nearest to `name`. Prefixes are left out,
-// because they are common to all names.
+// Returns the name of the variable whose name, old name or option is nearest to `name`; empty if
+// none is near. Prefixes are left out, because all names have them.
 std::string NearestVariable(std::string_view name) {
   std::vector<std::string> words;
   std::vector<const char*> meant;

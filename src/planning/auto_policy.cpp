@@ -18,8 +18,8 @@ namespace {
 // worth a measurement.
 constexpr double kDoubt = 0.005;
 // While exploring, an expected time counts as shorter by this share in the middle of a gap that
-// spans a factor of 4 or more, and by less, in proportion, near measured sizes: the true curve may
-// have a valley below the interpolating line.
+// spans a factor of 4 or more. Nearer to measured sizes it counts as shorter by less, in
+// proportion. The true curve may have a valley below the interpolating line.
 constexpr double kHope = 0.05;
 // An expected time counts as longer by this share if the parts are not equal, because equal parts
 // need fewer measurements.
@@ -27,14 +27,15 @@ constexpr double kUnequal = 0.001;
 // A mini-batch of more steps than this is divided into at most this many equal parts, or into
 // pieces that are smaller than such parts.
 constexpr int kEveryPart = 256;
-// No real workspace is larger. Rows of a store may hold any number, because other programs may have
-// written it.
+// A bound on interpolated workspaces; no real workspace is larger. Rows of a store may hold any
+// number, because other programs may have written them.
 constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
 // Returns the sizes that a piece may have: multiples of the step and, for the last piece, multiples
-// plus the rest of n. The value says whether pieces of this size, as equal as possible, make up n.
+// plus the rest of n. The value of a size says whether pieces of about this size divide n as
+// equally as possible.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
   std::map<int, bool> sizes = {{n, true}};
@@ -64,7 +65,8 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// One engine: its measured sizes, and the time and workspace that it is expected to take at others.
+// One engine: its measured sizes, and the time and workspace that it is expected to take at other
+// sizes.
 class Engine {
  public:
   explicit Engine(const Candidate& sample) : sample_(sample) {}
@@ -75,7 +77,8 @@ class Engine {
   }
 
   // Interpolates time and workspace at `size`, which is not in `measured`, the sizes at which some
-  // engine is known to run. Returns none if this engine runs at neither neighbour of `size`.
+  // engine is known to run. Returns none if this engine runs at neither of the two neighbours of
+  // `size` in `measured`.
   std::optional<Candidate> Expect(int size, const Sizes& measured) const {
     const auto above = measured.upper_bound(size);
     const Position high = above != measured.end() ? points_.find(*above) : points_.end();
@@ -134,8 +137,8 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // The first of two rows of equal time wins, so the order of rows must not depend on which
-    // process measured first.
+    // Where two rows take equal time, the first one wins. So the order of rows must not depend on
+    // which process measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
         const MicroConfiguration& micro = row.micro;
@@ -151,8 +154,9 @@ class Knowledge {
   }
 
   enum class Mood { kDoubtful, kHopeful };
-  // Returns the measured rows and expected rows at the sizes of `legal` that were not asked for
-  // yet. Expected times are longer by kDoubt or shorter by up to kHope.
+  // Returns the measured rows, and expected rows at those sizes of `legal` that are not in `asked`.
+  // With kDoubtful, expected times are longer by kDoubt; with kHopeful, they are shorter by up to
+  // kHope.
   std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
                               Mood mood) const {
     std::vector<Candidate> rows = rows_;
@@ -171,7 +175,7 @@ class Knowledge {
   }
 
  private:
-  // Returns the distance to the nearest measured size, in octaves; at most 1.
+  // Returns the distance from `size` to the nearest measured size in octaves, but at most 1.
   double Gap(int size) const {
     double gap = 1;
     const auto above = measured_.upper_bound(size);
@@ -185,8 +189,8 @@ class Knowledge {
   Sizes measured_;
 };
 
-// Adds, for the L2 cache and for half of it, the whole part of n whose workspace with `engine`
-// fits, unless the undivided call's workspace fits, too.
+// Adds, for the L2 cache and for half of it, the size of equal parts of n whose workspace with
+// `engine` fits, unless the workspace of the undivided call fits, too.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
@@ -205,8 +209,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that were not asked for yet, as many as are left of `most` after
-// the sizes in `asked`.
+// Returns the elements of `sizes` that are not in `asked`, but only so many that `asked` and the
+// result have at most `most` elements together.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),
@@ -231,7 +235,8 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
-  // If all sizes of policy powerOfTwo are multiples of the step, this is their number, or one less.
+  // The number of sizes that policy powerOfTwo has if all of them are multiples of the step, or
+  // that number minus 1.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;

@@ -1,12 +1,13 @@
 // The batch-size policy `auto`: chooses which micro-batch sizes to measure next, given the
 // measurements so far. A pure, deterministic search, so that ranks with the same rows ask for the
-// same sizes. The other policies are those of mu-cuDNN (section III-D); this one is new.
+// same sizes. The other policies are those of mu-cuDNN (section III-D); this policy is new.
 //
-// Time and workspace of every engine are interpolated between the measured sizes. The sizes of the
-// fastest division over measured and expected rows are measured next, until that division needs no
-// new one. First (refining), expected times count as a little longer, because a gain below 0.5 % is
-// not worth a measurement. Then (exploring), they count as a little shorter where the gap between
-// measured sizes is wide, because the true curve may have a valley below the interpolating line.
+// Time and workspace of every engine are interpolated between the measured sizes. In each round the
+// search finds the fastest division over measured and expected rows, and asks for those of its
+// sizes that were not measured yet, until there are none. First (refining), expected times count as
+// a little longer, because a gain below 0.5 % is not worth a measurement. Then (exploring), they
+// count as a little shorter where the gap between measured sizes is wide, because the true curve
+// may have a valley below the interpolating line.
 //
 // Parts whose workspace fits the L2 cache, or half of it, are always tried: even without a limit
 // they may be faster than the undivided call. The search asks for at most 1.5 times as many sizes
@@ -23,8 +24,8 @@
 namespace ucudnn::planning {
 
 struct AutoRequest {
-  PromiseRequest promise;  // what the measurements are for
-  size_t l2_bytes = 0;     // of the device; 0: unknown
+  PromiseRequest promise;  // the promise that the measurements are for
+  size_t l2_bytes = 0;     // size of the device's L2 cache; 0: unknown
 };
 
 // Returns the sizes to measure next, ascending; empty when the search is over. `asked` holds the
@@ -34,9 +35,9 @@ struct AutoRequest {
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 
-// Returns sizes that tell, for any policy, whether a kernel can be brought under a limit: n itself,
-// parts of n, and the smallest size of the policy. The sizes are ascending and few, even if the
-// policy has many.
+// Returns sizes whose measurements tell, for any policy, whether a kernel can be brought under a
+// limit: n itself, parts of n, and the smallest size of the policy. The sizes are ascending and
+// few, even if the policy has many.
 std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

@@ -1,5 +1,6 @@
-// Compositions: the fastest ways to make up numbers of images from pieces, which the user admits
-// one after the other. Workspace Reuse and desirable sets are built on them. Thread-compatible.
+// Compositions: the fastest ways to make up numbers of images from pieces, which the caller admits
+// one after the other. Workspace Reuse and desirable sets are built on compositions.
+// Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@ namespace ucudnn::planning {
 
 // Time of a number of images that no pieces add up to.
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-// Time (ms) and number of pieces, compared in this order: of equal times the one with fewer pieces
-// is less.
+// Time (ms) and number of pieces, compared in this order: if two times are equal, the cost with
+// fewer pieces is less.
 using Cost = std::pair<double, int>;
 
 inline Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.second + b.second}; }
@@ -26,8 +27,8 @@ class Compositions {
   Compositions(int n, int step);
 
   // Admits `row` as a piece of its size; sizes may come in any order. The caller owns `row` and
-  // keeps it alive. Returns false if no composition becomes faster. REQUIRES: 1 <= row.micro_batch
-  // <= n, and a finite time >= 0.
+  // keeps it alive. Returns false if the row cannot make a composition of all n images faster.
+  // REQUIRES: 1 <= row.micro_batch <= n, and a finite time >= 0.
   bool Admit(const MicroConfiguration& row);
 
   // Returns the cost of the fastest composition of `images`; its time is infinite if there is none.
@@ -39,14 +40,14 @@ class Compositions {
   Configuration Divide(int images) const;
 
  private:
-  // Returns the cost of the fastest composition of `images`, and the size of its last piece if that
-  // is no multiple of the step, else 0.
+  // Returns the cost of the fastest composition of `images`. The second value is the size of its
+  // last piece if that size is no multiple of the step, otherwise 0.
   std::pair<Cost, int> Best(int images) const;
 
   const int step_;
   std::vector<const MicroConfiguration*> fastest_;  // by size in images
   std::vector<Cost> cost_;                          // by size in steps
-  std::vector<int> piece_;  // one piece of the fastest composition, in steps
+  std::vector<int> piece_;  // by total in steps: a piece of the fastest composition
 };
 
 }  // namespace ucudnn::planning

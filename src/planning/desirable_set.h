@@ -10,16 +10,16 @@
 
 namespace ucudnn::planning {
 
-// Returns for every workspace of at most `limit_bytes` the fastest configuration of `n` images that
-// fits it, by ascending workspace and descending time (ms); no workspace and no time occurs twice.
-// `measured` holds micro-configurations in any order, of any sizes, and of any number of engines
-// for a size. Every micro-batch but the last is a multiple of `step`. Empty if `n` cannot be
-// composed.
+// Returns, for every workspace of at most `limit_bytes`, the fastest configuration of `n` images
+// that fits the workspace. The result is in ascending order of workspace and descending order of
+// time (ms); no workspace and no time occurs twice. `measured` holds micro-configurations in any
+// order, of any sizes, and of any number of engines for a size. Every micro-batch but the last is a
+// multiple of `step`. Empty if `n` cannot be composed.
 //
 // The result is exact: no member is missing, so its last configuration takes as long as Workspace
-// Reuse's optimum within the limit. Of configurations of equal time and workspace it has the one
-// with the fewest pieces, then the one whose engine's text sorts first; the order of `measured`
-// does not matter.
+// Reuse's optimum within the limit. Of several configurations with equal time and workspace it has
+// the one with the fewest pieces, then the one whose engine's text sorts first; the order of
+// `measured` does not matter.
 std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> measured, int n,
                                         int step, size_t limit_bytes);
 

@@ -11,7 +11,7 @@
 
 namespace ucudnn::planning {
 
-// One way to run a kernel.
+// The workspace and the time of one way to run a kernel.
 struct Choice {
   size_t workspace_bytes = 0;
   double time_ms = 0;
@@ -20,8 +20,8 @@ using Choices = std::vector<Choice>;
 
 struct Selection {
   std::vector<size_t> chosen;  // for each kernel, an index into its choices
-  bool optimal = true;         // proven to be the fastest within the budget
-  double gap_ms = 0;           // no selection is faster than this one by more; 0 when optimal
+  bool optimal = true;         // the selection is proven to be the fastest within the budget
+  double gap_ms = 0;           // no selection is faster by more than this; 0 when optimal
 };
 
 class DivisionSolver {
@@ -30,9 +30,9 @@ class DivisionSolver {
 
   virtual const char* Name() const = 0;
 
-  // Selects one choice for each kernel, together of at most `budget_bytes`, with the least total
-  // time. Fails if no selection fits, if a time is negative or not finite, or if the sizes exceed
-  // what the solver can count.
+  // Selects one choice for each kernel, so that the total time is the least that `budget_bytes`
+  // allow for all choices together. Fails if no selection fits, if a time is negative or not
+  // finite, or if the sizes exceed what the solver can count.
   virtual Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) = 0;
 };
 

@@ -23,11 +23,11 @@ struct Item {
   size_t choice;  // index into the kernel's choices
 };
 
-// The kernels' choices that no other choice of the kernel beats, in ascending order of bytes and
-// descending order of ticks.
+// The choices of each kernel that no other choice of the kernel beats, in ascending order of bytes
+// and descending order of ticks.
 struct Kernels {
   std::vector<Item> items;
-  // Index of each kernel's first item, and the number of items at the end.
+  // The index of each kernel's first item, and at the end the number of items.
   std::vector<size_t> first;
 
   size_t count() const { return first.size() - 1; }
@@ -118,15 +118,16 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
   return steps;
 }
 
-// The optimum of the linear relaxation without the fraction of the one step that does not fit
-// whole. `price` is the rate of that step, which would use the `slack` bytes that are left. This
-// bounds every selection: a choice that differs from its kernel's pick by (bytes, ticks) costs
-// ticks + price * bytes >= 0, so no selection saves more ticks than price * slack over the picks.
+// The optimum of the linear relaxation, without the step that is only partly taken there because it
+// does not fit whole. `price` is the rate of that step, which would use the `slack` bytes that are
+// left. The relaxation bounds every selection: a choice that differs from its kernel's pick by
+// (bytes, ticks) costs ticks + price * bytes >= 0, so no selection saves more ticks than price *
+// slack compared with the picks.
 struct Relaxation {
-  std::vector<size_t> pick;  // index of each kernel's item
+  std::vector<size_t> pick;  // index of the item that each kernel has
   int64_t slack = 0;
   Rate price = {0, 1};         // 0 ticks: every kernel has its fastest item
-  std::vector<size_t> greedy;  // the picks after every later step that still fits
+  std::vector<size_t> greedy;  // the picks, changed by every later step that still fits
 };
 
 Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t slack) {
@@ -162,13 +163,14 @@ struct Change {
 
 // A kernel, with the changes of its pick that the optimum may contain.
 struct Core {
-  double distance;  // the least cost of a change at the price, in ticks per byte of the change
+  // The least CostOf() of the changes, each divided by the bytes that the change adds or saves.
+  double distance;
   size_t kernel;
   std::vector<Change> changes;
 };
 
-// Bounds on the kernels that are not searched yet: the most ticks that each further byte saves, and
-// the fewest ticks that each byte less costs.
+// Bounds on what the kernels that are not searched yet can contribute: the most ticks that a
+// further byte saves, and the fewest ticks that giving up a byte costs.
 struct Prospects {
   Rate saves = {0, 1};
   Rate costs = {1, 0};  // infinite: no kernel can use fewer bytes
@@ -176,14 +178,15 @@ struct Prospects {
 
 // A selection in which only kernels that were searched already may differ from their picks.
 struct State {
-  int64_t bytes;  // bytes and ticks beyond those of the picks
+  int64_t bytes;  // bytes and ticks minus those of the picks
   int64_t ticks;
-  size_t made;          // index in made_ of its latest change, without `item`; kNone: none
-  size_t item = kNone;  // the changed item of the kernel that is being searched; kNone: unchanged
+  size_t made;  // index in made_ of the latest change before `item`; kNone: none
+  // The item that replaces the pick of the kernel that is being searched; kNone: the pick stays.
+  size_t item = kNone;
 };
 
 struct Made {
-  size_t before;  // index in made_ of the change before; kNone: none
+  size_t before;  // index in made_ of the previous change; kNone: none
   size_t kernel;
   size_t item;
 };
@@ -203,7 +206,7 @@ class Search {
     }
   }
 
-  // Returns false if there were too many states to finish.
+  // Searches for the optimum. Returns false if this would take more than `most_states` states.
   bool Run(size_t most_states) {
     const std::vector<Core> cores = FindCores();
     const std::vector<Prospects> prospects = FindProspects(cores);
@@ -226,8 +229,8 @@ class Search {
     return items;
   }
 
-  // Returns the time by which the best selection exceeds the relaxation's bound: no selection is
-  // faster than the best one by more.
+  // Returns the time by which the best selection exceeds the relaxation's bound. No selection is
+  // faster than the best one by more than this.
   double GapMs() const {
     const Rate& price = relaxation_.price;
     return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
@@ -237,7 +240,7 @@ class Search {
   }
 
  private:
-  // Returns the cost of a change at the price, in ticks times price.bytes.
+  // Returns the cost of a change, with its bytes valued at the price, in ticks times price.bytes.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
@@ -269,7 +272,7 @@ class Search {
     return cores;
   }
 
-  // Returns, for each position in `cores`, the prospects of the cores from there on.
+  // Returns, for each position in `cores`, the prospects of the cores from that position on.
   static std::vector<Prospects> FindProspects(const std::vector<Core>& cores) {
     std::vector<Prospects> prospects(cores.size() + 1);
     for (size_t at = cores.size(); at-- > 0;) {
@@ -286,8 +289,9 @@ class Search {
     return prospects;
   }
 
-  // Returns whether the kernels that are not searched yet can save `ticks` (negative: can lose at
-  // most that many) with `bytes` more (negative: while giving up that many).
+  // Returns whether the kernels that are not searched yet can save `ticks` by using `bytes` more.
+  // Negative `ticks`: whether they lose at most -ticks; negative `bytes`: while they give up
+  // -bytes.
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;

@@ -1,7 +1,7 @@
 // The built-in solver of Workspace Division. It is exact, and computes in whole numbers only, so
-// that every machine selects the same. The reduction to the core of the linear relaxation, and the
-// expansion of the core by dynamic programming with bounds, are from Pisinger: "A minimal algorithm
-// for the multiple-choice knapsack problem", 1994. The code is new.
+// that every machine selects the same choices. The reduction to the core of the linear relaxation,
+// and the expansion of the core by dynamic programming with bounds, are from Pisinger: "A minimal
+// algorithm for the multiple-choice knapsack problem", 1994. The code is new.
 #pragma once
 
 #include "planning/division_solver.h"
@@ -10,9 +10,9 @@ namespace ucudnn::planning {
 
 class KnapsackSolver : public DivisionSolver {
  public:
-  // After this many states, which take some hundred megabytes and a second, the search stops and
-  // states how far its selection may be from the optimum. That happens if all choices save time in
-  // nearly the same proportion to their bytes.
+  // The search stops before it takes more than this number of states, which take some hundred
+  // megabytes and a second. The solver then states how far its selection may be from the optimum.
+  // That happens if all choices save time in nearly the same proportion to their bytes.
   static constexpr size_t kMostStates = size_t{1} << 23;
 
   explicit KnapsackSolver(size_t most_states = kMostStates) : most_states_(most_states) {}

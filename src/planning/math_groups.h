@@ -9,11 +9,11 @@
 
 namespace ucudnn::planning {
 
-// Candidates of one math type. Only these may share a plan, because the caller sets one math type
-// for all pieces.
+// The candidates of one math type. Only candidates of the same math type may share a plan, because
+// the caller sets one math type for all pieces.
 struct MathGroup {
   MathType math;
-  // Engines are named as in a problem of this math type.
+  // The engines have the names that they have in a problem of this math type.
   std::vector<Candidate> candidates;
 };
 

@@ -1,5 +1,5 @@
 // Keeps measurements for other processes. db/ and tests implement this interface. Implementations
-// are thread-safe and never throw. If a store fails, users warn and go on without it.
+// are thread-safe and never throw. If a store fails, its callers warn and go on without it.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::planning {
 
-// What measurements depend on besides the kernel.
+// The platform on which measurements depend, besides the kernel.
 struct Platform {
   std::string device;  // as the driver names it
   int cudnn = 0;       // cudnnGetVersion(); 0: unknown
@@ -40,16 +40,17 @@ struct KernelMeasurements {
   bool operator==(const KernelMeasurements&) const = default;
 };
 
-// A promise of less workspace than an execution plan of the graph API needs. Frameworks keep an
-// engine and its workspace between processes, so such a promise is given once and never grows. Its
-// key is problem, platform, engine and limit.
+// A promise of less workspace than an execution plan of the graph API needs, or of more. Frameworks
+// keep an engine and its workspace between processes, so such a promise is given once and never
+// grows. Its key is problem, platform, engine and limit.
 struct EnginePromise {
-  ConvolutionProblem problem;  // with its mini-batch
+  ConvolutionProblem problem;  // includes the mini-batch
   Platform platform;
   EngineId engine;
   size_t limit_bytes = 0;      // the ceiling under which it was given
   size_t workspace_bytes = 0;  // at most the ceiling
-  EngineId undivided;  // the engine that keeps the promise in one piece; empty: only pieces keep it
+  // The engine that keeps the promise in one piece; empty: only pieces keep it.
+  EngineId undivided;
   // True if `undivided` may run even where pieces could, because the plan was the first of a
   // heuristics list.
   bool any_engine = false;
@@ -57,7 +58,7 @@ struct EnginePromise {
   bool operator==(const EnginePromise&) const = default;
 };
 
-// Return why no store can hold `promise`, or Ok. CheckPromiseKey checks only the key, which is all
+// Return Ok, or why no store can hold `promise`. CheckPromiseKey checks only the key, which is all
 // that FindPromise uses.
 Status CheckPromise(const EnginePromise& promise);
 Status CheckPromiseKey(const EnginePromise& promise);
@@ -73,7 +74,7 @@ class MeasurementStore {
   // Returns all measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;
-  // Returns what Read returns of each problem.
+  // Returns the results of Read for all problems, in their order.
   virtual Result<std::vector<KernelMeasurements>> ReadAll(
       const std::vector<ConvolutionProblem>& problems, const Platform& platform);
 
@@ -90,8 +91,8 @@ class MeasurementStore {
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
-  // Returns the note that KeepNote stored last under the same arguments; none if there is none. A
-  // store may keep no notes: these functions of the base class do not.
+  // FindNote returns the note that KeepNote stored last under the same arguments; none if there is
+  // none. A store may keep no notes; the base class keeps none.
   virtual Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
                                                       const Platform& platform,
                                                       const std::string& about);
@@ -101,8 +102,8 @@ class MeasurementStore {
   // Returns the promise under the key of `asked`; none if none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
-  // Keeps `promise` and returns it. If a promise is already kept under its key, returns that one
-  // instead. Fails if CheckPromise does.
+  // Keeps `promise` and returns it. If a promise is already kept under its key, returns the kept
+  // promise instead. Fails if CheckPromise fails.
   virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 

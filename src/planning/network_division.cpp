@@ -10,10 +10,10 @@
 namespace ucudnn::planning {
 namespace {
 
-// Kernels that get one size together, on all lanes on which one of them runs.
+// Kernels that share one size. Each lane on which one of the kernels runs gets a slot of that size.
 struct Group {
   std::vector<size_t> kernels;
-  std::vector<int> lanes;  // each once
+  std::vector<int> lanes;  // each lane once
 };
 
 std::vector<Group> OneEach(std::span<const NetworkKernel> kernels) {
@@ -24,7 +24,7 @@ std::vector<Group> OneEach(std::span<const NetworkKernel> kernels) {
   return groups;
 }
 
-// Groups the lanes that have kernels in common; one lane represents each group.
+// Sets of lanes that have kernels in common; one lane represents each set.
 class JoinedLanes {
  public:
   int Find(int lane) {
@@ -99,13 +99,14 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Returns the sizes to choose from for a group, ascending: the smallest, and every larger one
+// Returns the sizes that a group may get, ascending: the smallest size, and every larger size
 // within the budget that makes one of its kernels faster. Bytes are summed over the group's lanes,
 // times over its kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
-  std::vector<std::pair<size_t, double>> savings;  // a size on one lane, and the time that it saves
+  // A size on one lane, and the time that it saves compared with the kernel's next smaller size.
+  std::vector<std::pair<size_t, double>> savings;
   for (const size_t number : group.kernels) {
     const NetworkKernel& kernel = kernels[number];
     double slower_ms = kernel.choices[0].TimeMs();
@@ -199,9 +200,9 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   if (Missing(groups, kernels, budget_bytes) > 0) return by_kernel();
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
-  // A slot for one lane is never larger than the slots of its kernels together. Joined lanes of one
-  // size may need more: a lane has more than its own kernels can use if another lane needs that
-  // size.
+  // A slot for one lane is never larger than the slots of the lane's kernels together. But lanes
+  // that are joined have one size, so they may need more: a lane may get more than its own kernels
+  // can use because another lane needs that size.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

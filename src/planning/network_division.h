@@ -19,13 +19,13 @@ namespace ucudnn::planning {
 struct NetworkKernel {
   // In ascending order of workspace and descending order of time, not empty.
   DesirableConfigurations choices;
-  double calls = 1;        // calls in one iteration, by which its time is multiplied
+  double calls = 1;        // calls in one iteration, which multiply the time of `choices`
   std::vector<int> lanes;  // lanes on which it runs, each once; not empty
 };
 
 // Reserved workspace, for one kernel on one lane or for all kernels of a lane.
 struct Slot {
-  int kernel = 0;  // an index, or kEveryKernel
+  int kernel = 0;  // index of a kernel, or kEveryKernel
   int lane = 0;
   size_t bytes = 0;
 
@@ -37,29 +37,30 @@ struct DividedNetwork {
   std::vector<size_t> share_bytes;  // for each kernel, its share on each lane on which it runs
   std::vector<Slot> slots;          // slots of more than 0 bytes
   bool by_kernel = false;           // true if each slot is for one kernel
-  // Kernels that have the same share on every lane that one of them uses.
+  // Kernels that have the same share. Each of `lanes` lanes has a slot of that size.
   struct Group {
     std::vector<size_t> kernels;
     size_t lanes = 0;
   };
   std::vector<Group> groups;
   size_t total_bytes = 0;    // sum over all slots, since all may be in use at once
-  double total_time_ms = 0;  // of one iteration
+  double total_time_ms = 0;  // time of one iteration
   bool optimal = true;       // proven to be the fastest that `division` allows
-  double gap_ms = 0;         // no allowed division is faster than this one by more
+  double gap_ms = 0;         // no allowed division is faster by more than this
 };
 
-// Returns the missing bytes, and the kernels that need workspace, the largest need first, if the
-// budget is less than all kernels need at least on all their lanes. Returns none if the budget
+// If the budget is less than the kernels need at least on all their lanes, returns the missing
+// bytes and the kernels that need workspace, the largest need first. Returns none if the budget
 // suffices.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 
-// Returns the division with the least time of an iteration whose slots fit the budget. kDisjoint: a
-// slot for each kernel on each lane on which it runs. kShared and kConcurrent: a slot for each
-// lane, large enough for each kernel of the lane, with one size for lanes that have a kernel in
-// common; or the slots of kDisjoint, if that is faster. Besides the solver, this takes time
-// proportional to the number of all choices. Fails if there is a shortage, or if the solver fails.
+// Returns the division whose slots fit the budget and whose iteration takes the least time.
+// kDisjoint: a slot for each kernel on each lane on which it runs. kShared and kConcurrent: a slot
+// for each lane, large enough for each kernel of the lane, with one size for lanes that have a
+// kernel in common; or the slots of kDisjoint, if these are faster. Besides the solver, this takes
+// time proportional to the number of all choices. Fails if a kernel has no choice or no lane, if
+// there is a shortage, or if the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

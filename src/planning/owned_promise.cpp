@@ -12,8 +12,8 @@ namespace {
 using Candidates = std::vector<const Candidate*>;
 enum class Whose { kAny, kNative };
 
-// Returns the fastest candidate that takes the whole mini-batch within `workspace_bytes`; null if
-// no candidate does.
+// Returns the fastest candidate that takes the whole mini-batch within `workspace_bytes`, of the
+// caller's API if `whose` is kNative; null if there is none.
 const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace_bytes,
                               Whose whose) {
   const Candidate* fastest = nullptr;
@@ -53,7 +53,7 @@ std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
   return found;
 }
 
-// Returns the promise of `configuration`, which the request allows; none if no engine of the
+// Returns the promise of `configuration`, which the request must allow; none if no engine of the
 // caller's API runs undivided without workspace.
 std::optional<Promise> OwnedPromiseOf(const Configuration& configuration, const Candidates& allowed,
                                       const PromiseRequest& request) {

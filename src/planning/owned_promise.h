@@ -1,5 +1,5 @@
-// Promises that need nothing of the caller's workspace. ucudnn brings the workspace that the plan
-// needs; if it has none, an engine that needs no workspace runs instead. Pure functions over
+// Promises that need nothing of the caller's workspace. ucudnn provides the workspace that the plan
+// needs; if ucudnn has none, an engine that needs no workspace runs instead. Pure functions over
 // measurements (docs/design.md, invariants 2 and 7).
 #pragma once
 
@@ -13,32 +13,34 @@
 namespace ucudnn::planning {
 
 // Returns the configurations that Workspace Division may choose from, in ascending order of
-// workspace and descending order of time. The first needs no workspace. The others are undivided,
-// or are divisions (of the desirable set or of `tilings`) that are faster by kHysteresis than every
-// undivided configuration in as much workspace. Empty if no engine of the caller's API runs
+// workspace and descending order of time. The first needs no workspace. Each of the others is
+// undivided, or is a division (of the desirable set or of `tilings`) that is faster by kHysteresis
+// than every undivided engine in as much workspace. Empty if no engine of the caller's API runs
 // undivided without workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// Returns the fastest of OwnedChoices as a promise: workspace_bytes is 0, owned_bytes is the
-// workspace of the plan, at most the request's limit. `reported` is the engine without workspace,
-// with the plan's time.
+// Returns the fastest of OwnedChoices as a promise; none if there are no choices. workspace_bytes
+// is 0, and owned_bytes is the workspace of the plan, at most the request's limit. `reported` is
+// the engine without workspace, with the plan's time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// Makes an owned promise for the plan `configuration`, whose pieces are among `measured`.
+// Makes an owned promise for the plan `configuration`, whose pieces are among `measured`. Returns
+// none if the request does not allow it, or if no engine of the caller's API runs undivided without
+// workspace.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// Reduces a promise to its undivided engine, which needs no workspace of ucudnn.
+// Returns `promise` reduced to its undivided engine, which uses no workspace of ucudnn.
 Promise UndividedAlone(Promise promise);
 
-// Reduces a promise to its `alone`, for calls that only the reported algorithm serves. ucudnn
-// brings workspace if `alone` needs more than the promise has of the caller's. REQUIRES: `alone`
-// has runs.
+// Returns `promise` reduced to its `alone`, for calls that only the reported algorithm serves.
+// ucudnn provides the workspace if `alone` needs more than the promised workspace. REQUIRES:
+// `alone` has runs.
 Promise Alone(Promise promise);
 
 }  // namespace ucudnn::planning

@@ -1,4 +1,4 @@
-// The solver that the user prefers, replaced by the exact solver if it is missing or fails.
+// The solver that the user prefers. The exact solver replaces it if it is missing or fails.
 // Thread-compatible.
 #pragma once
 
@@ -22,8 +22,8 @@ class PreferredSolver : public DivisionSolver {
   // is used.
   PreferredSolver(const std::string& plugin, const char* name, std::chrono::milliseconds most_time);
 
-  // Returns the name of the solver that made the latest selection; before the first one, that of
-  // the exact solver.
+  // Returns the name of the solver that made the latest selection. Before the first selection,
+  // returns the name of the exact solver.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
   // Returns why the exact solver replaces the plug-in; empty if it does not.

@@ -43,9 +43,10 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
 }
 
 // Returns the fastest division whose largest piece `may_be_largest` accepts and for which
-// LargestIsLeast holds; none if no such division takes less than `below_ms`. Solves Workspace Reuse
-// once for each numeric class and determinism of the largest piece, with the pieces that are
-// allowed beside it. Of equally fast divisions the more exact one wins, then the deterministic one.
+// LargestIsLeast holds; none if no such division takes less than `below_ms`. For each numeric class
+// and determinism of the largest piece, solves Workspace Reuse once, with the pieces that may be
+// combined with such a largest piece. Of equally fast divisions the more exact one wins, then the
+// deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
                                           double below_ms, MayBeLargest may_be_largest) {
@@ -92,14 +93,14 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 }
 
 // Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
-// is `largest`: the engine must be at least as exact as the plan, and the reported engine must not
-// be more exact than the plan.
+// is `largest`. The engine must be at least as exact as the plan, and the engine that is reported
+// must not be more exact than the plan.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
 
-// Tells whether a plan with a given largest piece can be promised: an undivided engine of the
-// caller's API must be able to replace it.
+// Tells whether a plan with a given largest piece can be promised, because an undivided engine of
+// the caller's API can replace it.
 class Promisable {
  public:
   Promisable(const Candidates& allowed, int n) {
@@ -149,8 +150,9 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
   });
 }
 
-// Returns the candidate that replaces a plan of `plan_bytes`: the fastest undivided engine within
-// these bytes, else the one that exceeds them least. Returns null if `serves` accepts none.
+// Returns the candidate that replaces a plan of `plan_bytes`: the fastest undivided engine of the
+// caller's API within these bytes or, if there is none, the one that exceeds them least. Considers
+// only candidates that `serves` accepts; null if there are none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
@@ -168,10 +170,11 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// Returns the promise of `configuration`, whose largest piece is given. Its workspace is the plan's
-// own or, if no undivided engine fits that, the least one that an undivided engine fits. A
-// deterministic plan is promised as not deterministic if only such an engine can replace it.
-// Returns none if no undivided engine within the limit is as exact as the plan.
+// Returns the promise of `configuration`, whose largest piece is `largest_candidate`. The promised
+// workspace is the plan's own or, if no undivided engine fits that, the least workspace that an
+// undivided engine fits. A deterministic plan is promised as not deterministic if only such an
+// engine can replace it. Returns none if no undivided engine within the limit is as exact as the
+// plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {
@@ -208,8 +211,8 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`,
-// whatever the order of the candidates.
+// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`; null
+// if there is none. The result does not depend on the order of the candidates.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
   const auto costs = [](const MicroConfiguration& micro) {
@@ -264,9 +267,10 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
-  // A division must gain enough over the best undivided engine, and that engine, if the caller's
-  // API lacks it, over the best engine of the API. All three are the best that can be promised, so
-  // that an engine that cannot be promised does not hide the next best.
+  // A division must gain enough over the best undivided engine. If the caller's API lacks that
+  // engine, it must itself gain enough over the best engine of the API. Only engines and divisions
+  // that can be promised are considered, so that one that cannot be promised does not hide the next
+  // best.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;

@@ -13,8 +13,8 @@
 
 namespace ucudnn::planning {
 
-// The undivided engines with which a plan is compared to state its gain: the fastest within the
-// limit. If none is known, its engine is empty.
+// The undivided engines with which a plan is compared to state its gain: the fastest ones within
+// the limit. An engine is empty if none is known.
 struct Baselines {
   MicroConfiguration own_api;  // fastest of the API that the program calls
   MicroConfiguration any_api;  // fastest of any API whose engines may serve the call
@@ -32,9 +32,9 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// Measurements of one grid of tiles, kind by kind. The engines are engines of the kind's own
-// problem; time and workspace are what one tile takes in a row with all others, including the
-// summing of partials.
+// The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
+// kind's own problem. Time and workspace are those of one tile that runs in a row with all other
+// tiles, including the summing of partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -48,11 +48,12 @@ struct Tiling {
   bool operator==(const Tiling&) const = default;
 };
 
-// Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided`
-// does it in one piece, by an engine of the caller's API; it runs where the plan may not, after a
-// fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
-// has the engine of the plan's largest piece or, if the caller's API lacks that engine, of
-// `undivided`. Only promises of PiecesOf have no `undivided`: its engine is empty.
+// Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided` is
+// an engine of the caller's API that computes it in one piece; it runs where the plan may not,
+// after a fault or inside a capture. Both are at least as exact and as deterministic as `reported`,
+// which has the engine of the plan's largest piece or, if the caller's API lacks that engine, of
+// `undivided`. Only promises that pieces keep alone (PiecesOf, Alone) have an `undivided` with an
+// empty engine.
 struct Promise {
   // The engine and determinism that the caller is told, with n images and the plan's time.
   MicroConfiguration reported;
@@ -60,11 +61,11 @@ struct Promise {
   Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
-  // If `undivided` is empty, pieces are compared with `reference`: their own engine on the whole
-  // mini-batch, which does not fit the limit.
+  // The engine with which the pieces are compared if `undivided` is empty: their own engine on the
+  // whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling under which the promise was made
-  // Pieces of only the reported algorithm, which also fit `workspace_bytes`, for calls that no
+  // Pieces of the reported algorithm only, which also fit `workspace_bytes`, for calls that no
   // other engine serves. Has no runs if such calls cannot occur.
   Configuration alone;
   // True if the plan was made before everything was measured. A better plan may replace it later,
@@ -73,35 +74,37 @@ struct Promise {
   // True if the pieces were run and compared in this process. Then a capture may contain them, and
   // if `undivided` is empty they keep the promise alone.
   bool ran_here = false;
-  // True if the plan is from a workspace plan, which no other plan replaces.
+  // True if the plan is from a workspace plan. No other plan replaces it then.
   bool of_workspace_plan = false;
-  // Workspace that ucudnn brings for the plan. If it is not 0, `workspace_bytes` is 0 and
-  // `undivided` needs none. If `undivided` is empty, this much must be assured (AssuredBytes).
+  // Workspace that ucudnn provides for the plan. If it is not 0, `workspace_bytes` is 0 and
+  // `undivided` needs none. If `undivided` is empty, this amount must be assured (AssuredBytes).
   size_t owned_bytes = 0;
 };
 
-// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise: the need of
-// the plan's pieces, or of the pieces of `alone`, if nothing can replace these pieces.
+// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise, because
+// nothing can replace pieces that need them: the pieces of the plan, or those of `alone`.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
   int n = 0;                   // the mini-batch
   int step = 1;                // legal distance of batch boundaries, in images
-  size_t limit_bytes = 0;      // no promise exceeds it
+  size_t limit_bytes = 0;      // limit of every promise
   bool deterministic = false;  // only deterministic engines may serve
-  // If set, the caller chose an engine of this class; then only engines of this class and direct
-  // engines may serve.
+  // If set, the caller chose an engine of this class; then only engines of this class and of
+  // kDirect may serve.
   std::optional<NumericClass> chosen;
 
   bool operator==(const PromiseRequest&) const = default;
 };
 
-// Returns a request for `problem` that any engine within `limit_bytes` may meet.
+// Returns a request for `problem` that every engine within `limit_bytes` may serve, if it is
+// deterministic or `deterministic` is false.
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
 // Returns the candidates that the request allows: within its limit, deterministic if it demands
-// that, and no coarser than the class that the caller chose. The pointers point into `measured`.
+// that, and no coarser than the class that the caller chose. Leaves out candidates without a valid
+// time. The pointers point into `measured`.
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
@@ -117,25 +120,26 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
 // Returns the time of the fastest plan that can be promised, even if its gain over other plans is
-// small. Returns none if MakePromise does. MakePromise's time times (1 - kHysteresis) is at most
-// this time.
+// small. Returns none if MakePromise returns none. (1 - kHysteresis) times the time of
+// MakePromise's plan is at most this time.
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
 // Returns the promise of the plan `configuration`, whose pieces are among `measured`. Returns none
-// if the request does not allow it, or if no undivided engine of the caller's API can replace it.
+// if the request does not allow it, if a piece is less exact or less deterministic than the largest
+// piece, or if no undivided engine of the caller's API can replace it.
 std::optional<Promise> MakePromiseOf(const Configuration& configuration,
                                      std::span<const Candidate> measured,
                                      const PromiseRequest& request);
-// Returns the fastest division into tiles that the request allows; of equally fast ones the one
-// with the fewest tiles. Each kind of tile has the fastest engine that is no coarser than
-// `coarsest`.
+// Returns the fastest division into tiles that the request allows. If several are equally fast,
+// returns the one with the fewest tiles. Each kind of tile has the fastest engine that is no
+// coarser than `coarsest`.
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
 // Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. `promise`
-// is none if neither an undivided engine nor a division of the mini-batch fits. A promise of tiles
-// reports an undivided engine of the caller's API among `measured`, which serves the calls that
-// tiles cannot serve.
+// is none if neither an undivided engine nor a division of the mini-batch fits; then the tiles need
+// not be faster. A promise of tiles reports an undivided engine of the caller's API among
+// `measured`, which serves the calls that tiles cannot serve.
 std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
                                  std::span<const Candidate> measured,
                                  const PromiseRequest& request);
@@ -144,7 +148,7 @@ std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& configuration);
 
-// Returns the fastest division that the request allows, in one piece or several, whose largest
+// Returns the fastest division that the request allows, into one piece or several. Its largest
 // piece is the least exact and the least deterministic of its pieces. Does not apply kHysteresis,
 // and does not require an engine that could replace the division.
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
@@ -155,12 +159,12 @@ std::optional<Configuration> FastestDivision(std::span<const Candidate> measured
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 
-// Returns FastestUndivided of the caller's API, and the fastest undivided engine of any API that
-// can be promised.
+// Returns the result of FastestUndivided, and the fastest undivided engine of any API that can be
+// promised.
 Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request);
 
-// Returns the fastest division into pieces of `engine` alone, as a promise without `undivided`;
-// none if no division fits.
+// Returns a promise of the fastest division into pieces of `engine` alone. The promise has no
+// `undivided`. Returns none if no division fits.
 std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request);
 

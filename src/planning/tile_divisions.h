@@ -11,18 +11,20 @@
 
 namespace ucudnn::planning {
 
-// Returns the rows of the kind `kind` of `tiles` from the measurements of its twin: its engines,
-// each with the kind's lengths. Rows of a gradient that is summed over tiles in fp32 include the
-// summing, rows of packed tiles the copying. Empty if the summing or copying was not measured.
+// Returns the rows of the kind tiles.kinds[kind]: one for each engine in `measured`, with the
+// lengths of the kind. `measured` are the measurements of the kind's twin (SlackTwin). For a
+// gradient that is summed over tiles in fp32, a row's time includes the summing; for packed tiles,
+// its time and workspace include the copies. Returns no rows if `measured` lacks the summing or the
+// copying.
 std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, const Tiles& tiles,
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);
 
-// Returns, for every workspace, the fastest division into `tiles` that fits it: each kind of tile
-// has its fastest engine. `rows` are the measurements of each kind, in the order of tiles->kinds,
-// including all work besides the engine's; the order of a kind's rows does not matter. Divisions
-// are in ascending order of workspace and descending order of time. Empty if a kind has no row.
-// REQUIRES: rows.size() == tiles->kinds.size().
+// Returns, for every workspace, the fastest division into `tiles` that fits it. In a division, each
+// kind of tile runs its fastest engine that fits. `rows` are the measurements of each kind, in the
+// order of tiles->kinds, including all work besides the engine's; the order of a kind's rows does
+// not matter. Divisions are in ascending order of workspace and descending order of time. Empty if
+// a kind has no row. REQUIRES: rows.size() == tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 

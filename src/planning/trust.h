@@ -1,11 +1,12 @@
-// Whether a plan may run, and which proof that takes. Plain values.
+// The proofs that a plan computes the same as the undivided convolution, and the verdict on a plan.
+// Plain values.
 #pragma once
 
 #include <string>
 
 namespace ucudnn::planning {
 
-// Which comparison is required, and whether it may be made now.
+// The comparison that a plan must have passed before it may run, and whether it may be made now.
 enum class Proof {
   kKnown,      // an earlier comparison by any process; no new one may be made
   kKnownHere,  // an earlier comparison in this process; no new one may be made
@@ -26,10 +27,10 @@ struct Trust {
     kTrusted,  // each of the plan's pieces was compared once with the undivided output
     kUnknown,  // not compared, and not possible now: a later call may try again
     kWrong,    // compared and found wrong: the plan's pieces are never used again
-    kSlower,   // equal, but not faster in place than Compare::faster_than
+    kSlower,   // equal, but in place not faster than Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
-  std::string message;  // why the plan is not trusted
+  std::string message;  // why the plan is not trusted; empty for kTrusted
 
   bool operator==(const Trust&) const = default;
 };

@@ -17,16 +17,17 @@
 namespace ucudnn::planning {
 namespace {
 
-// No file of kMostPlanKernels kernels is larger.
+// The most bytes of a file. No file of at most kMostPlanKernels kernels is larger.
 constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
 // The most runs of one plan. Plans that ucudnn composes have fewer.
 constexpr size_t kMostRuns = 64;
 constexpr const char* kFormat = "ucudnn-workspace-plan";
-// Engines with many knobs and fused operations have long texts.
+// The most characters of an engine's text, which is long if the engine has many knobs and fused
+// operations.
 constexpr size_t kLongestEngine = 1000;
 
-// Returns the key of a problem in the file: a call follows the file's kernel whatever alignment its
-// pieces were measured with.
+// Returns the key by which a problem is found in the file. It has alignment 1, because a call
+// follows the file's kernel whatever alignment the kernel's pieces were measured with.
 ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   problem.alignment = 1;
   return problem;
@@ -60,8 +61,9 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem. Its order_after keeps another problem only if all entries
-// of this problem say that they come after all entries of that other problem.
+// Keeps the first entry of each problem and removes the others. The order_after of the kept entry
+// lists a problem only if every entry of its own problem says that it comes after every entry of
+// the listed problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();

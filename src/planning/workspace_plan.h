@@ -30,7 +30,8 @@ struct WorkspacePlanKernel {
   Configuration configuration;  // for n images, or for the tiles of its grid
   // An index into WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  // Number of lanes on which kernels of its segment run, as this entry of the file states it.
+  // The number of lanes on which kernels of this kernel's segment run, as the kernel's entry in the
+  // file says.
   size_t lanes = 1;
   // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
   // program promises that a call of this kernel begins on the device only after the latest calls of
@@ -81,7 +82,7 @@ struct WorkspacePlan {
 
 // Parses a file's text. An error names the place of the wrong value and what was expected. If a
 // problem has several entries, as layers of one shape do, the first one is used, because a call
-// does not tell its layer.
+// does not say to which layer it belongs.
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json);
 // Reads and parses a file, which must be a regular file. Errors begin with its path.
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path);

@@ -9,8 +9,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// T1 of mu-cuDNN's section III-B: the fastest micro-configuration of each size up to `n`; null if a
-// size has none.
+// The fastest micro-configuration of each size up to `n` (T1 in mu-cuDNN, section III-B); null for
+// a size that has none.
 class FastestOfEachSize {
  public:
   explicit FastestOfEachSize(int n) : of_(static_cast<size_t>(n) + 1, nullptr) {}
@@ -46,8 +46,8 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   for (const MicroConfiguration& micro : measured) {
     if (micro.workspace_bytes <= limit_bytes) fastest.Add(micro);
   }
-  // Sizes ascend, so a row that is no faster than smaller pieces together is dropped before larger
-  // compositions are built from it.
+  // AdmitUpTo admits sizes in ascending order, so a row that is no faster than smaller pieces
+  // together is dropped before larger compositions are built from it.
   Compositions compositions(n, step);
   AdmitUpTo(n, n, step, fastest, compositions);
   if (!std::isfinite(compositions.Of(n).first)) return std::nullopt;
@@ -63,8 +63,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
     fastest.Add(*piece.micro);
     if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // When all pieces up to a size are admitted, these are the pieces that may follow a largest piece
-  // of that size.
+  // In the loop, `admitted` has all pieces of at most `size` images: the ones that may follow a
+  // largest piece of that size.
   Compositions admitted(n, step);
   const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};

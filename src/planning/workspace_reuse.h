@@ -18,17 +18,17 @@ namespace ucudnn::planning {
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
 
-// A micro-configuration, and whether it may be the Largest() piece of a division, whose engine is
-// reported to the caller.
+// A micro-configuration. `may_be_largest` says whether it may be the Largest() piece of a division;
+// the engine of that piece is reported to the caller.
 struct Piece {
   const MicroConfiguration* micro = nullptr;
   bool may_be_largest = false;
 };
 
-// Like OptimizeWorkspaceReuse, but the Largest() piece must be one that `may_be_largest`, and there
-// is no limit of workspace. Returns none if no such division takes less than `below_ms`. If a
-// faster piece has the size of the largest one but may not be reported, it may be repeated behind
-// the reported one. The result is exact.
+// Like OptimizeWorkspaceReuse, but the Largest() piece must be one whose `may_be_largest` is true,
+// and workspace is not limited. Returns none if no such division takes less than `below_ms`. The
+// pieces after the Largest() piece may have its size and a faster engine for which `may_be_largest`
+// is false. The result is exact.
 std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
                                                              int step, double below_ms);
 

@@ -37,14 +37,14 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// Returns the name of number `rank` of the group as a rank of the job; `first` is the job's rank
-// that is number 0.
+// Returns the name of the group's rank number `rank`, counted within the job. `first` is the job's
+// rank that is number 0 of the group.
 std::string RankName(size_t rank, int first) {
   return "rank " + std::to_string(static_cast<size_t>(first) + rank);
 }
 
-// Returns "rank 0 has A, rank 2 has B" for the first rank that differs from the group's number 0;
-// empty if none does.
+// Returns "rank 0 has A, rank 2 has B" for the first rank whose `member` differs from that of the
+// group's rank number 0; empty if no rank differs.
 std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;
@@ -123,8 +123,8 @@ std::string NameOf(const CallForm& form) {
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
-  // Leaves out members that depend on the rank's own extents. Strides are left out, too: they
-  // follow from the extents, or are a rank's private matter.
+  // Leaves out members that depend on the rank's own extents. Strides are left out, too, because
+  // they follow from the extents or concern only this rank.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
@@ -256,8 +256,8 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                                  std::optional<SpatialOnes> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // Axes that the problem lacks are skipped here: Stripes::Make refuses a 2-D pooling that is to
-    // be cut along d.
+    // An axis that the problem lacks is skipped here. For a 2-D pooling on a grid that cuts d,
+    // Stripes::Make then fails.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;
     }

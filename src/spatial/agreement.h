@@ -25,24 +25,24 @@ namespace ucudnn::spatial {
 struct OwnWindow {
   Spatial extents = {1, 1, 1};
   Spatial stride = {1, 1, 1};
-  // Layout of the rank's tensors; all ranks exchange them in the first rank's.
+  // Layout of this rank's tensors. All ranks exchange rows in the layout of the group's first rank.
   Layout layout = Layout::kNchw;
 
   bool operator==(const OwnWindow&) const = default;
 };
 
-// What one rank tells the others of a kernel.
+// The properties of a kernel that one rank sends to the others, so that all ranks can agree on it.
 struct Claim {
-  // Ucudnn's version, the grid, and all options that ranks must share, as text.
+  // The version of ucudnn, the grid, and all options that ranks must share, as text.
   std::string options;
-  std::string kernel;           // KernelText
+  std::string kernel;           // as returned by KernelText
   Spatial extents = {1, 1, 1};  // extents of the rank's own x, whatever the operation is
   OwnWindow window;             // set for a pooling
   uint64_t sequence = 0;        // number of the call, from 1
   uint64_t input_hash = 0;      // hash of the exchanged tensor's bits; 0: not computed
   // The ExtentsHash of each set of extents for which the rank has made the kernel already.
   std::vector<uint64_t> prepared;
-  // Why the rank's own call could not run on scratch memory; empty: it could.
+  // The reason why a trial run of the rank's own call failed; empty if it succeeded.
   std::string not_ready;
 };
 
@@ -50,7 +50,8 @@ std::string EncodeClaim(const Claim& claim);
 // Fails if `text` is from another release, or is no claim.
 Result<Claim> DecodeClaim(std::string_view text);
 
-// Returns the name of what a call computes, followed by a colon; empty for a convolution.
+// Returns the name of the operation that the call computes, followed by ": "; empty for a
+// convolution.
 std::string NameOf(const CallForm& form);
 
 // Formats everything that all ranks must have in common: the problem without the extents of x along
@@ -63,11 +64,12 @@ uint64_t HashOf(std::string_view bytes);
 // Returns a hash of all ranks' extents of x and all ranks' windows.
 uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
-// What the ranks have agreed on.
+// The properties of a kernel on which the ranks have agreed.
 struct Agreed {
   std::vector<Spatial> extents;    // extents of each rank's x, by its number in the group
   std::vector<OwnWindow> windows;  // each rank's window, by its number in the group
-  // The reason why all ranks refuse the kernel (they go on with other kernels); empty: they do not.
+  // The reason why all ranks refuse the kernel, after which they go on with other kernels; empty if
+  // they do not refuse it.
   std::string refusal;
   bool is_prepared = false;  // all ranks have made the kernel for these extents already
   // All ranks' inputs have the same bits, so they may be copies instead of stripes.
@@ -82,11 +84,11 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 // Decodes gathered claims and calls Agree.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
-// Encodes what ranks exchange after the claims: a rank's numbers, or the reason why its part of the
-// kernel cannot be made.
+// Encodes the text that each rank sends after the claims: its numbers, or, if `own` is an error,
+// the reason why its part of the kernel cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// Decodes `count` numbers of each rank. If ranks have sent a reason instead, fails with that of the
-// first one.
+// Decodes `count` numbers of each rank. If some ranks have sent a reason instead of numbers, fails
+// with the reason of the first of these ranks.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
@@ -95,15 +97,16 @@ Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::st
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
 // Returns the cut axes along which all ranks have copies instead of stripes, judging by `extents`,
-// the extents of each rank. `declared` is what the user says about extents of 1. Without it either
-// meaning is accepted if it makes no difference; otherwise the error says what differs.
+// the extents of each rank. `declared` says whether the user means stripes or copies where all
+// extents are 1. If it is none, such an axis counts as stripes, but only if copies would give the
+// same result; otherwise the function fails.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// How a pooling treats the cut axes.
+// The cut axes that a pooling treats specially.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
   // True if every rank's window covers its whole stripe and the results are copies: the image is

@@ -7,12 +7,12 @@
 
 namespace ucudnn::spatial {
 
-// What a split call computes. The kinds other than kConvolution are described in the form of a
-// convolution.
+// The operation that a split call computes. The kinds other than kConvolution are described in the
+// form of a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
   kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones
-  kRows,          // computes nothing: the result is the stripe with the rows beside it
+  kRows,          // computes nothing: the result is the stripe with the neighbours' rows
   kPooling,       // forward and backward_data with one window for each channel
   kNorm,          // batch normalisation in training; its gradient counts as backward_data
 };

@@ -1,6 +1,6 @@
 // The record that each rank posts about every split call, and the comparison of all ranks' records.
-// It finds ranks that no longer make the same calls; that may take a while, but no difference is
-// missed. The calls that devices begin have records and numbers of their own.
+// The comparison finds ranks that no longer make the same calls. It may take a while, but it misses
+// no difference. The calls that devices begin have records and numbers of their own.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ucudnn::spatial {
 // Formats extents d, h, w: "1x16x12".
 std::string ExtentsText(const Spatial& extents);
 
-// kBegun marks a record that the device begins a call (device_log.h); the others are kinds of
+// kBegun marks a record that the device begins a call (device_log.h); the other values are kinds of
 // calls.
 enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated, kBegun };
 
@@ -69,11 +69,12 @@ class CallRecords {
   // Allocates the room for records now instead of at the first record.
   void MakeRoom();
 
-  // Adds this rank's next record. `extents` are what each rank must have in its record; null: all
-  // ranks have the extents of `record`. Returns a difference from another rank's record that has
-  // already arrived; none if there is none.
+  // Adds this rank's next record. `extents` are the extents that each rank must have in its record;
+  // null: all ranks have the extents of `record`. Returns the difference from another rank's record
+  // if one that differs has already arrived, else none.
   std::optional<std::string> Add(const CallRecord& record, AllExtents extents);
-  // Adds another rank's next record, which arrived as `bytes`. Returns a difference as Add does.
+  // Adds another rank's next record, which arrived as `bytes`. Returns the difference if it differs
+  // from this rank's record of the same number, else none.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
   // Another rank's record of this rank's next call, if it has already arrived and says that the
@@ -94,8 +95,8 @@ class CallRecords {
   // Returns this rank's record with the number `sequence`, which must be at most most_ahead()
   // numbers before the latest.
   CallRecord Own(uint64_t sequence) const;
-  // Returns the number of the latest record that has arrived from `rank`; for this rank, of its own
-  // latest.
+  // Returns the number of the latest record that has arrived from `rank`. If `rank` is this rank,
+  // returns the number of its own latest record.
   uint64_t last_of(int rank) const;
   // Returns how many calls this rank is ahead of the slowest other rank.
   uint64_t ahead() const;
@@ -114,9 +115,10 @@ class CallRecords {
   const int rank_, ranks_, first_;
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring
-  // For each rank: a ring of records that arrived before this rank made the call (`early`), how
-  // many records have arrived (`met`), and how many were compared.
+  std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
+  // For each rank: a ring buffer of records that arrived before this rank made the call (`early`),
+  // the number of records that have arrived (`met`), and the number that were compared
+  // (`compared`).
   struct Peer {
     std::vector<CallRecord> early;
     uint64_t met = 0, compared = 0;

@@ -16,7 +16,7 @@ namespace ucudnn::spatial {
 
 class CallWatch {
  public:
-  // A rank, and its last call that this rank knows of.
+  // A rank, and the last call of that rank that this rank knows of.
   struct Slowest {
     int rank = 0;
     uint64_t last = 0;
@@ -49,11 +49,12 @@ class CallWatch {
 
   // Judges whether the other ranks make progress towards the call in which this rank waits.
   Patience::Verdict LookAtRanks(Patience::Clock::time_point now);
-  // What the last LookAtRanks saw: the slowest rank, and the call that was awaited.
+  // The slowest rank and the awaited call, as the last LookAtRanks saw them.
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
-  // Judges whether the device makes progress (`moves`), as it must when all ranks have come.
+  // Judges whether the device makes progress, which it must do once all ranks have made the awaited
+  // call. `moves` says that it has advanced since the last look.
   Patience::Verdict LookAtDevice(bool moves, Patience::Clock::time_point now) {
     return device_wait_.Look(!all_came() || moves, now);
   }

@@ -1,7 +1,8 @@
 // The device resources of split calls inside CUDA graph captures. A graph may run at any time while
 // it exists, beside any other call, so each capture has a stream, events and a buffer of its own
-// until none of its graphs can run any more. Then another capture takes them, or they are freed if
-// the limit leaves no room. Not thread-safe: a rank makes one call at a time.
+// until none of its graphs can run any more. Then a later capture reuses these resources, or they
+// are freed when the limit leaves no room for a larger buffer. Not thread-safe: a rank makes one
+// call at a time.
 #pragma once
 
 #include <list>
@@ -15,7 +16,7 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // What a call needs.
+  // The memory that a call needs, and the limits on it.
   struct Need {
     // The kernel of the call, which is kept as long as a graph of the capture may launch its parts.
     std::shared_ptr<const void> kernel;
@@ -24,9 +25,9 @@ class CaptureMemory {
     size_t other_bytes = 0;  // the rank's other memory, including what this call adds
   };
 
-  // Returns the resources for a call on `origin`, which is in `capture`. If an earlier call of the
-  // capture had a smaller buffer, it keeps its own resources, and runs before this one. `outside`
-  // are the resources of calls that are not captured.
+  // Returns the resources for a call on `origin`, which is in `capture`. If the buffer of the
+  // capture's earlier calls is too small, those calls keep it, and this call gets resources of its
+  // own, whose work follows theirs. `outside` are the resources of calls that are not captured.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
   size_t bytes() const;  // of all buffers

@@ -22,8 +22,8 @@ class ChannelNumbers {
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  // Returns the bytes of all channels' numbers, rounded up so that what follows them is aligned for
-  // any kernel of cuDNN.
+  // Returns the bytes of all channels' numbers, rounded up so that the next object in memory is
+  // aligned for any kernel of cuDNN.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;

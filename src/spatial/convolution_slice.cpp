@@ -135,7 +135,7 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& ste
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
                                          const ConvolutionProblem& problem, Places& places,
                                          Step& step) {
-  // An engine is preferred whose workspace is no larger than the received rows.
+  // Prefers engines whose workspace is no larger than the received rows.
   EngineDemand demand = context.demand;
   demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -254,7 +254,7 @@ void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& 
         .push_back({Source::kFused, operand, BoxCopy(extents, strides, packed, element),
                     first * static_cast<int64_t>(element), place});
   };
-  // z of cudnnConvolutionBiasActivationForward
+  // The operand 0 is z of cudnnConvolutionBiasActivationForward.
   if (context.demand.fused_plan == nullptr) return add(0, problem_.type);
   const std::vector<cudnn::FusedOperand>& operands =
       context.demand.fused_plan->convolution.operands;

@@ -1,6 +1,6 @@
 // The plan of a slice of a split convolution, or of a call in the form of one. Received rows are
-// added by small convolutions, or rows at the cuts are computed anew from own and received rows
-// together, or received rows are copied into the result.
+// added by small convolutions; or results at the cuts are computed anew from own and received rows
+// together; or received rows are copied into the result.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,13 @@ namespace ucudnn::spatial {
 // How received rows become part of the result.
 enum class Correction {
   kAdded,       // the rows' contribution is added to the result of the caller's own call
-  kRecomputed,  // results that depend on them are computed anew and overwritten
+  kRecomputed,  // results that depend on the rows are computed anew and overwritten
   kPlaced,      // the rows are copied into the result
 };
 
-// Returns kAdded for linear calls in 32 and 64 bits, and for all filter gradients, which are summed
-// in at least 32 bits.
+// Returns kPlaced for calls that only receive rows, and kAdded for filter gradients, which are
+// summed in at least 32 bits. For all other calls, returns kAdded if the call is linear and its
+// tensors have 32 or 64 bits, otherwise kRecomputed.
 Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
 
 class ConvolutionSlice : public SlicePlan {
@@ -41,12 +42,13 @@ class ConvolutionSlice : public SlicePlan {
     Source source = Source::kReceived;
     size_t operand = 0;  // index of the fused operand, for kFused
     BoxCopy copy;
-    int64_t from = 0;  // bytes into the source
+    int64_t from = 0;  // offset in bytes within the source
     size_t to = 0;
   };
   struct Step {
     std::unique_ptr<SmallConvolution> convolution;
-    // Set to 0 before the fetches, because padding is not fetched.
+    // The range of the buffer that is set to 0 before the fetches, because they do not write the
+    // padding.
     size_t zero_place = 0, zero_bytes = 0;
     std::vector<Fetch> fetches;
     size_t exchanged = 0, image = 0, workspace = 0;  // places of the convolution's operands
@@ -56,7 +58,7 @@ class ConvolutionSlice : public SlicePlan {
     };
     std::vector<Fused> fused;
     bool keeps_fused = false;      // fused operands are in the kept memory
-    std::vector<Fetch> kept;       // what Keep fetches
+    std::vector<Fetch> kept;       // the copies that Keep makes
     std::optional<size_t> filter;  // place of the packed taps; none: the caller's whole filter
     // Place of the result's box, in the buffer or in the kept memory. None if the result is the
     // whole filter gradient in the caller's memory.
@@ -95,7 +97,7 @@ class ConvolutionSlice : public SlicePlan {
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);
-  // A call of a step's convolution, and what the call points to.
+  // A call of a step's convolution, and the structures to which the call points.
   struct StepCall {
     cudnn::ConvolutionCall call;
     cudnn::BiasActivation bias;

@@ -131,8 +131,8 @@ Status ConvolutionSlice::RunStep(const Step& step, const SliceCall& slice) const
   return step.store_result.Enqueue(driver, ResultOf(step, slice), result, slice.stream);
 }
 
-// Runs a term of a 16-bit gradient: its contribution becomes a partial that is 0 for taps of which
-// the term has none.
+// Adds the contribution of a term to the sum of a 16-bit gradient. The contribution is computed as
+// a partial gradient, which is 0 for the taps that the term lacks.
 Status ConvolutionSlice::RunSummed(const Step& step, const SliceCall& slice,
                                    cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;

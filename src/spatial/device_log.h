@@ -1,7 +1,7 @@
 // A log of the split calls that the device begins and ends. A graph that is launched again makes no
 // call of cuDNN, so two host functions around each call, which are captured with it, write the log.
-// Once a rank has captured a split call, its other split calls are logged, too: the log has all of
-// them in one order, which ranks compare.
+// Once a rank has captured a split call, its uncaptured split calls are logged, too, so that the
+// log has all calls in one order, which ranks compare.
 //
 // Thread-safe. Never destroyed, because a graph may be launched as long as it exists.
 #pragma once
@@ -30,16 +30,16 @@ struct DeviceCall {
 
 class DeviceLog {
  public:
-  // The caller keeps `driver` alive as long as the process.
+  // The caller keeps `driver` alive until the process ends.
   static DeviceLog& Make(const cuda::Driver& driver);
   DeviceLog(const DeviceLog&) = delete;
   DeviceLog& operator=(const DeviceLog&) = delete;
 
   // The arguments of the two host functions of a call.
   struct Point;
-  // Enqueue on `stream`, which may be capturing, the host functions for the beginning and the end
-  // of the call. After each successful Begin, End must follow, on a stream that is ordered behind
-  // it, even if the call has failed. Begin allocates if the call is captured.
+  // Begin and End enqueue on `stream`, which may be capturing, the host functions for the beginning
+  // and the end of the call. After each successful Begin, End must follow, on a stream that is
+  // ordered behind `stream`, even if the call has failed. Begin allocates if the call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 

@@ -174,7 +174,7 @@ void ExchangeTimes::Read(RankFigures& figures) {
   if (context_ != nullptr) {
     const cuda::ContextScope scope(driver_, context_);
     CUcontext current = nullptr;
-    // The program may have destroyed its context; then the events cannot be read.
+    // If the program has destroyed the context, the events cannot be read.
     if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_) Collect();
   }
   figures.step = whole_.number != 0 ? whole_ : timed_;

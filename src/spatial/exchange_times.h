@@ -51,23 +51,23 @@ class ExchangeTimes {
   struct PendingCall {
     int kernel = 0;
     size_t count = 0;
-    // An event could not be recorded, or none was left, so the call is dropped.
+    // True if the call is dropped, because an event could not be recorded, or no event was left.
     bool is_lost = false;
     std::array<PendingSpan, kMostSpans> spans;
   };
 
-  // Returns the index of the new span in the open call; none if it cannot be timed.
+  // Returns the index of the new span in the open call; none if the span cannot be timed.
   std::optional<size_t> BeginSpan(Span span, CUstream stream);
   void EndSpan(size_t span, CUstream stream);
 
   void Create() UCUDNN_REQUIRES(mutex_);
-  // Assigns the call to a step. Returns true if the call begins one.
+  // Assigns the call to a step. Returns true if the call begins a step.
   bool Follow(int kernel) UCUDNN_REQUIRES(mutex_);
   void BeginStep(CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Reads the events of the calls whose end the device has reached.
   void Collect() UCUDNN_REQUIRES(mutex_);
-  // Returns whether the device has reached the end of the call. If that cannot be found out any
-  // more, marks the call as lost and returns true.
+  // Returns whether the device has reached the end of the call. If the events can no longer be
+  // queried, marks the call as lost and returns true.
   bool IsOver(PendingCall& call) const UCUDNN_REQUIRES(mutex_);
   void Add(const PendingCall& call) UCUDNN_REQUIRES(mutex_);
   bool Elapsed(size_t begin, size_t end, float& ms) const UCUDNN_REQUIRES(mutex_);
@@ -79,13 +79,13 @@ class ExchangeTimes {
   mutable Mutex mutex_;
   bool is_created_ UCUDNN_GUARDED_BY(mutex_) = false;
   CUcontext context_ UCUDNN_GUARDED_BY(mutex_) = nullptr;
-  // kEvents events that calls use in turn, and behind them one for the beginning of the timed step.
+  // kEvents events that calls use in turn, followed by one for the beginning of the timed step.
   std::deque<cuda::Event> events_ UCUDNN_GUARDED_BY(mutex_);
   size_t next_event_ UCUDNN_GUARDED_BY(mutex_) = 0, free_events_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring
+  std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // True while a call is open; its slot is the one behind the pending calls.
+  // True while a call is open; its slot in pending_ follows those of the pending calls.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   // The kernel whose calls begin a step.
@@ -94,7 +94,7 @@ class ExchangeTimes {
   size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step so far
   bool is_timed_ UCUDNN_GUARDED_BY(mutex_) = false;
   bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // all calls of `timed_` were made
-  // The step that is being timed, and the latest step that was timed completely.
+  // `timed_` is the step that is being timed, `whole_` the latest step that was timed completely.
   StepTimes timed_ UCUDNN_GUARDED_BY(mutex_), whole_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<KernelTimes> times_ UCUDNN_GUARDED_BY(mutex_);  // by kernel
 };

@@ -5,7 +5,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns the extents of a pooling's result: n, c, d, h, w.
+// Returns the extents n, c, d, h, w of a pooling's result.
 BoxExtents ResultExtents(const ConvolutionProblem& problem) {
   const Spatial y = OutputExtents(problem);
   return {problem.n, problem.c, y[0], y[1], y[2]};
@@ -91,7 +91,7 @@ void GlobalPooling::PlanPlaces() {
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
-  // With this factor, the sum of the stripes' averages is the average over all positions.
+  // With this factor, the averages of the stripes add up to the average over all positions.
   const Factor alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own]);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;
@@ -201,7 +201,7 @@ Status GlobalPooling::Try(const KernelCall& call, ExchangeResources& device) {
 KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& device,
                                  transport::Channel& channel) {
   if (!exchanges()) {
-    // Each position gets its share of the gradient of the average over all positions.
+    // Each stripe gets its share of the gradient of the average over all positions.
     const Factor alpha(cudnn::ScaleOf(call.call.alpha, problem_.type) * ranks_.shares[ranks_.own]);
     cudnn::ConvolutionCall own = call.call;
     own.alpha = alpha.Of(problem_.type);

@@ -1,7 +1,7 @@
 // A pooling whose window covers the whole image. Each rank pools its stripe, the ranks exchange the
-// results as a grid, and each rank pools this grid, so all have the same result. An average is
-// weighted by the extents of the stripes. The gradient of an average needs no exchange. The
-// gradient of a maximum is given to the first rank that has the maximum.
+// results, and each rank pools the grid of all results, so all ranks have the same result. An
+// average is weighted by the extents of the stripes. The gradient of an average needs no exchange.
+// The gradient of a maximum is given to the first rank that has the maximum.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace ucudnn::spatial {
 
 class GlobalPooling : public SplitKernel {
  public:
-  // To be called if `group.pooled` is set.
+  // REQUIRES: `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form);
 
@@ -39,7 +39,7 @@ class GlobalPooling : public SplitKernel {
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
   Status TryAll(const KernelCall& call, ExchangeResources& device) const;
-  // Do what remains after the exchange of the stripes' results.
+  // Finish and FinishGradient do what remains after the exchange of the stripes' results.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;
 
@@ -48,7 +48,8 @@ class GlobalPooling : public SplitKernel {
   // The poolings of the stripe and of the grid. Their results are packed.
   cudnn::OwnedPooling stripe_, grid_;
   ConvolutionProblem grid_problem_;
-  // `store_` copies packed results to the caller's y, `fetch_` the caller's y or dy to packed form.
+  // `store_` copies packed results to the caller's y; `fetch_` copies the caller's y or dy to
+  // packed form.
   BoxCopy store_, fetch_;
   std::vector<BoxCopy> assemble_;      // copies of each rank's result into the grid
   std::vector<size_t> assembled_;      // offsets in bytes of these copies within the grid

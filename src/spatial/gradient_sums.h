@@ -1,5 +1,5 @@
-// Who sums the gradients of filters and biases over the ranks of a group: the ranks or the program.
-// The program may choose until the first gradient, for all ranks of its process at once.
+// Records who sums the gradients of filters and biases over the ranks of a group: the ranks or the
+// program. The program may choose until the first gradient, for all ranks of its process at once.
 // Thread-safe; no call waits for another rank's call.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace ucudnn::spatial {
 
 class GradientSums {
  public:
-  // True: the ranks sum. False: the program does. None: ranks sum for the legacy API; gradients of
-  // the graph API are refused.
+  // `sums` is true if the ranks sum, and false if the program does. If it is none, the ranks sum
+  // gradients of the legacy API and refuse gradients of the graph API.
   explicit GradientSums(std::optional<bool> sums) : sums_(sums) {}
 
   Status Set(bool sums) {
@@ -26,14 +26,15 @@ class GradientSums {
     return Status::Ok();
   }
 
-  // To be called when a rank begins to agree on a gradient. Until its End, the returned value does
-  // not change.
+  // To be called when a rank begins to agree on a gradient. The returned value does not change
+  // until that rank calls End.
   std::optional<bool> Begin() {
     MutexLock lock(mutex_);
     ++agreeing_;
     return sums_;
   }
-  // `runs` says that the gradient was not refused; from then on the value never changes.
+  // `runs` says that the gradient was not refused. After an End with `runs`, the value never
+  // changes.
   void End(bool runs) {
     MutexLock lock(mutex_);
     --agreeing_;

@@ -60,7 +60,7 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
-  // Halves the number of images until the memory for a slice, which grows with it, fits.
+  // The memory for a slice grows with its number of images, so the number is halved until it fits.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
@@ -178,7 +178,8 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   ImageCall sliced(own, problem_, image);
-  // The exchange follows the work that computed the rows, and the slice that used this room before.
+  // The exchange waits for the work that computed the rows, and for the slice that used this room
+  // before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   const SpanScope span(call.times, Span::kExchange, stream);
@@ -204,8 +205,8 @@ KernelOutcome HaloKernel::RunOwn(const KernelCall& call, const cudnn::Convolutio
   const bool writes_buffer = full_->kept_bytes() > 0 || gradient_bytes_ > 0;
   if (writes_buffer) outcome.exact = device.read.HoldBack(call.stream);
   if (outcome.exact.ok() && full_->kept_bytes() > 0) outcome.exact = KeepAll(call, own, device);
-  // If results cannot be kept, they cannot be corrected, but the caller still gets the status of
-  // its own call.
+  // If KeepAll fails, results cannot be corrected, but the caller still gets the status of its own
+  // call.
   {
     const SpanScope span(call.times, Span::kOwn, call.stream);
     outcome.status = call.local.Run(own);
@@ -280,7 +281,8 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
 Status HaloKernel::Leave(const KernelCall& call, ExchangeResources& device) const {
   const CUstream exchanges = device.stream.get();
   if (IsDeferred(call)) {
-    // The stream of exchanges follows the caller's, so the events are recorded there.
+    // A deferred call ends with the sum on the stream of exchanges, which waits for the caller's
+    // stream. So the events are recorded on the stream of exchanges.
     UCUDNN_RETURN_IF_ERROR(device.deferred.Record(exchanges));
     return device.read.Record(exchanges);
   }

@@ -14,12 +14,13 @@ namespace ucudnn::spatial {
 
 class HaloKernel : public SplitKernel {
  public:
-  // As SplitKernel::MakeFitting.
+  // Does what SplitKernel::MakeFitting does, for this kind of kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // How many images are exchanged at once, and the plan for them, if it is made already.
+  // The number of images in one exchange, and the plan for a slice of that many images; null if the
+  // plan is not made yet.
   struct Slice {
     int images = 1;
     std::unique_ptr<SlicePlan> plan;
@@ -48,16 +49,17 @@ class HaloKernel : public SplitKernel {
   // Returns the rank's own call. A gradient that must not be computed in the caller's memory is
   // computed in the buffer, with beta = 0.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // Returns the slice that begins at image `image`; `sliced` is the call with its pointers at that
-  // image.
+  // Returns the arguments of the slice that begins at image `image`; `sliced` is the call with its
+  // pointers at that image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // RoomOf returns which room the slice that begins at image `image` uses, PlanAt its plan.
+  // RoomOf returns the number of the room that the slice from image `image` on uses, and PlanAt
+  // returns that slice's plan.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                  ExchangeResources& device);
-  // Runs the rank's own call and, for a 16-bit gradient, adds it to the sum.
+  // Runs the rank's own call. A 16-bit gradient is then added to the sum.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);
   // Corrects all slices. Exchanges the rows of the slices whose exchange is not enqueued yet.
@@ -75,14 +77,15 @@ class HaloKernel : public SplitKernel {
 
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
-  // How many slices have a room in the buffer, and the size of a room. With two rooms, the rows of
-  // the next slice are exchanged while results are corrected with the rows of the present slice.
+  // The number of rooms in the buffer, each of which holds one slice, and the bytes of a room. With
+  // two rooms, the rows of the next slice are exchanged while results are corrected with the rows
+  // of the present slice.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool counts_ = true;                      // this rank's gradient counts in a sum over ranks
   std::unique_ptr<cudnn::PartialSum> sum_;  // set for 16-bit gradients
-  // Places in the buffer: kept results follow the slices' rooms; the gradient, if it is computed in
-  // the buffer, follows them.
+  // Places in the buffer, behind the rooms: first the kept results, then the gradient, if it is
+  // computed in the buffer.
   size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0;
 };
 

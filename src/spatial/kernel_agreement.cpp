@@ -25,8 +25,8 @@ std::string NameOf(const SplitCall& call) {
   return NameOf(form) + Describe(call.problem);
 }
 
-// Returns whether equal inputs of all ranks are no sign of copies: the gradient of a global average
-// is the same at all positions of a channel, and so on all ranks.
+// Returns whether the inputs of all ranks may be equal without being copies. For example, the
+// gradient of a global average is the same at all positions of a channel, and so on all ranks.
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;
@@ -68,7 +68,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  // Never created, so it uses cuMemFree, which waits for the device.
+  // The driver's pool behind `plain` is never created, so `scratch` is freed with cuMemFree, which
+  // waits for the device.
   const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {
@@ -189,8 +190,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   // HearPost compares records that arrive from now on; this call compares the records that have
   // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
-  // The channel is opened before ClaimOf runs the rank's own call: it takes memory, and connecting
-  // takes time.
+  // The channel is opened before ClaimOf runs the rank's own call, because the channel takes
+  // memory, and connecting takes time.
   if (!OpenFirst(turn)) return {};
   const Claim claim = ClaimOf(turn, kernels);
   const auto gathered = ranks_.Gather(EncodeClaim(claim), "agreeing on " + name);
@@ -214,7 +215,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // An earlier kernel is used again only if all ranks still have it, because making one gathers.
+  // A kernel that this rank has made before is used again only if all ranks still have it, because
+  // making a kernel gathers on all ranks.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -339,7 +341,7 @@ std::optional<Result<std::vector<std::vector<uint64_t>>>> KernelAgreement::Gathe
   return std::nullopt;
 }
 
-// Gathers on every rank equally often, whatever happens to this rank's own part.
+// Gathers equally often on every rank, even if this rank's own part fails.
 std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
@@ -369,7 +371,8 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // A call in more slices than this rank asked for may take more memory.
+  // A call may take more memory than this rank has planned for, if another rank has asked for
+  // smaller slices than this rank.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +

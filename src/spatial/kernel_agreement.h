@@ -47,16 +47,16 @@ class KernelAgreement {
   // program may change who sums gradients; then the ranks agree again on gradients that were
   // refused.
   Found KernelOf(const Turn& turn);
-  // Returns the kernels on which the ranks agreed before for such a call. Valid until the next
-  // KernelOf.
+  // Returns the kernels on which the ranks agreed before for calls of this problem and form. Valid
+  // until the next KernelOf.
   std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallForm& form) {
     return kernels_.Find(KernelKey::Of(problem, form));
   }
-  // Returns the limit at the last agreement.
+  // Returns the limit of memory for exchanges, in bytes, as it was at the last agreement.
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
-  // To be called for another rank's record, on the transport's thread. Fails the job if this rank
-  // gathers claims at that call and the other rank does not.
+  // To be called on the transport's thread when a record of another rank has arrived. Fails the job
+  // if this rank gathers claims for the call in the record, and the other rank does not.
   void HearPost(int rank, const CallRecord& theirs);
 
  private:
@@ -71,7 +71,7 @@ class KernelAgreement {
   // Returns a hash of the tensor whose rows are exchanged; 0 if the tensor cannot be read or has
   // one value throughout. Of a large tensor only pieces, spread over all of it, are hashed.
   uint64_t InputHash(const SplitCall& call) const;
-  // Returns a text of all that ranks must have in common in the call.
+  // Returns a text of all properties of the call that ranks must share.
   std::string TextOf(const Turn& turn) const;
   Claim ClaimOf(const Turn& turn, std::span<const AgreedKernel> made);
   std::unique_ptr<SplitKernel> MakeKernel(const Turn& turn, const Agreed& agreed);
@@ -88,13 +88,15 @@ class KernelAgreement {
   // Returns false if all ranks have extent 1 along a cut axis, because such tensors may well be
   // copies.
   bool HoldsStripes(const Agreed& agreed) const;
-  // Both return the stripes of the call as agreed. They fail in the same way on all ranks.
+  // StripesOf and PooledStripesOf return the stripes of the call as agreed. They fail in the same
+  // way on all ranks.
   Result<GroupStripes> StripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                  std::span<const OwnWindow> windows) const;
   Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const Turn& turn) const;
-  // Fails the job because the call's kernel is new on this rank, but not on `rank`.
+  // Fails the job because the call's kernel is new on this rank, but `rank` has agreed on it
+  // before.
   void FailNotNew(int rank, const CallRecord& theirs);
 
   const SplitSettings& settings_;
@@ -107,9 +109,9 @@ class KernelAgreement {
   KernelLog& log_;
   // Number of the call for whose claims this rank waits; 0: none.
   std::atomic<uint64_t> gathering_ = 0;
-  // Extents of x in that call.
+  // The extents of x in the call `gathering_`.
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};
-  std::atomic<uint64_t> gathered_kernel_ = 0;  // hash of that call's common text
+  std::atomic<uint64_t> gathered_kernel_ = 0;  // hash of TextOf for the call `gathering_`
   KernelTable kernels_;
   size_t most_buffer_bytes_ = 0;
   std::optional<bool> sums_gradients_;

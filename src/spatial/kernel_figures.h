@@ -13,11 +13,11 @@ namespace ucudnn::spatial {
 
 enum class Verdict : uint8_t {
   kTransparent,  // all ranks' calls together are the whole call
-  kReplicated,   // declared as replicated: each rank makes its own call
+  kReplicated,   // declared as replicated: each rank makes its own whole call
   kRefused,      // an error on all ranks
 };
 
-// What is known about a kernel on which ranks agreed. Bytes are counted for one call on this rank.
+// The facts about a kernel on which ranks agreed. Bytes are counted for one call on this rank.
 struct KernelFacts {
   const char* kind = "convolution";  // static text
   ConvolutionProblem problem;        // the rank's own problem
@@ -55,7 +55,7 @@ using Span = StepSpan;
 
 struct TimedSpan {
   Span span = Span::kCall;
-  float begin_ms = 0;  // after the step's beginning
+  float begin_ms = 0;  // counted from the step's beginning
   float length_ms = 0;
 };
 
@@ -63,7 +63,8 @@ struct TimedSpan {
 struct StepTimes {
   struct Call {
     int kernel = 0;  // index into RankFigures::kernels
-    size_t end = 0;  // end of its spans, which begin where the spans of the preceding call end
+    // The end of the call's part of `spans`, which begins at the end of the preceding call's part.
+    size_t end = 0;
   };
   uint64_t number = 0;  // number of the step on this rank, from 1; 0: no step was timed
   std::vector<Call> calls;

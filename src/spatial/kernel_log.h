@@ -39,7 +39,7 @@ class KernelLog {
  private:
   mutable Mutex mutex_;
   std::vector<KernelFigures> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  // Numbers of the kernels with each KernelFacts::common.
+  // The numbers of the kernels, by their KernelFacts::common.
   std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t unlisted_calls_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };

@@ -56,8 +56,8 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // One kernel for each set of extents of all ranks. There are several only if ranks agree at every
-  // call.
+  // One kernel for each set of extents of all ranks. There is more than one kernel only if ranks
+  // agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
   // Returns the kernels with this key; empty if nothing was agreed on. Valid until the next Add.

@@ -1,7 +1,8 @@
-// Batch normalisation, with one mean for each channel, of a tensor of which each rank has a slice:
-// what a rank computes before and after an exchange of a few numbers for each channel, so that all
-// slices together become the result for the whole tensor. Made once. A call allocates nothing, and
-// enqueues only functions of cuDNN, on the stream of its handle. Not thread-safe.
+// Batch normalisation, with one mean for each channel, of a tensor that is cut into one slice for
+// each rank. Each rank computes on its slice before and after an exchange of a few numbers for each
+// channel, so that all slices together become the result for the whole tensor. Made once. A call
+// allocates nothing, and enqueues only functions of cuDNN, on the stream of its handle. Not
+// thread-safe.
 //
 // Let slice r have c_r elements of each channel, c = sum c_r, and w_r = c_r / c.
 // - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
@@ -10,18 +11,19 @@
 //   relative to the first slice's mean, so that a common part of all means adds no rounding; a
 //   channel whose mean is infinite becomes NaN.
 // - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
-//   dscale_r and dbias_r, whose sums are those of the whole tensor, and a dx to which
+//   dscale_r and dbias_r, which add up to dscale and dbias of the whole tensor, and a dx to which
 //     scale inverse ((dbias_r / c_r - dbias / c) + normal (dscale_r / c_r - dscale / c)),
 //   with normal = (x - mean) inverse, must be added. For each channel this is a scale and a bias of
 //   x, so inference adds it. A 16-bit dx is rounded once more than an undivided one.
 //
 // A call consists of RunOwn; the exchange, in which each rank sends its message to all others; and
-// Finish. For a gradient without saved statistics RunOwnStatistics, an exchange and
-// FinishStatistics come before. Results that several ranks compute have the same bits on all of
-// them.
+// Finish. For a gradient without saved statistics, RunOwnStatistics, an exchange and
+// FinishStatistics come before RunOwn. Results that several ranks compute have the same bits on all
+// of them.
 //
 // The caller provides the scratch memory, aligned for any kernel of cuDNN. Its content before a
-// call does not matter, but it must not be changed from a call's first part to its last:
+// call does not matter, but it must not be changed from a call's first part to its last. Its
+// layout:
 //   message of slice 0 | ... | message of the last slice | this rank's own numbers
 #pragma once
 
@@ -44,8 +46,8 @@ struct NormSlices {
   int channels = 1;
   std::vector<int64_t> counts;  // elements of each channel in each slice; at least 1
   size_t own = 0;               // index of this rank's slice
-  // Which dscale and dbias a gradient writes: the sums over all slices, this rank's part of them,
-  // or zeros. dx is always that of the whole tensor.
+  // The dscale and dbias that a gradient writes: the sums over all slices, this rank's part of the
+  // sums, or zeros. dx is always that of the whole tensor.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
@@ -56,15 +58,15 @@ class NormStatistics {
                                                       const NormSlices& slices);
 
   size_t scratch_bytes() const { return Place(kNumbers); }
-  // Size of a message, and place of a slice's message, in the scratch memory. RunOwn and
-  // RunOwnStatistics write this rank's message; messages of other ranks are received at their
-  // places. Finish overwrites messages.
+  // The size of a message, and the place of a slice's message in the scratch memory, in bytes.
+  // RunOwn and RunOwnStatistics write this rank's message; messages of other ranks are received at
+  // their places. Finish overwrites messages.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
-  // Runs the rank's own part of a call. If it fails, its status is the program's answer. Of the
-  // program's memory it writes only dx, or y if no later step reads the old y; Finish completes the
-  // results. y may be x; dx may be dy, but not x.
+  // Runs the rank's own part of a call. If it fails, the program gets its status. Of the program's
+  // memory it writes only dx, or y if no later step reads the old y; Finish completes the results.
+  // y may be x; dx may be dy, but not x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   // To be called after the exchange.

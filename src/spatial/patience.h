@@ -14,8 +14,8 @@ class Patience {
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
   enum Verdict { kWait, kWarn, kGiveUp };
-  // Returns what to do now. `moved` is true if what is awaited has advanced since the last look, or
-  // was not awaited; the wait then begins anew.
+  // Returns what the waiting thread should do at time `now`. `moved` is true if the awaited thing
+  // has advanced since the last Look, or nothing was awaited; the wait then begins anew.
   Verdict Look(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;
@@ -27,7 +27,7 @@ class Patience {
     told_ = true;
     return kWarn;
   }
-  // Formats " for 7 s".
+  // Formats the time waited so far: " for 7 s".
   std::string WaitedText() const { return " for " + std::to_string(waited_.count() / 1000) + " s"; }
 
  private:

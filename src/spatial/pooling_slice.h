@@ -20,11 +20,11 @@ class PoolingSlice : public SlicePlan {
   Status Correct(const SliceCall& slice) const override;
 
  private:
-  // Elements that are copied into the buffer, to the place `to`, where a tensor is assembled.
+  // A copy of elements into the buffer, to the place `to` within an assembled tensor.
   struct Fetch {
     enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
     BoxCopy copy;
-    int64_t from = 0;  // bytes into the source
+    int64_t from = 0;  // offset in bytes within the source
     size_t to = 0;
   };
   // An assembled tensor: its place and size, and whether all of its elements are fetched.
@@ -38,12 +38,12 @@ class PoolingSlice : public SlicePlan {
     Assembled x, dy;     // dy is for a gradient
     size_t y = 0;        // for a gradient of maxima: place of the y that is pooled from x
     size_t result = 0;   // place of y, or of dx
-    size_t count = 0;    // elements of the result, of which the caller may not need all
+    size_t count = 0;    // elements of the result; the caller may need only some of them
     size_t wanted = 0;   // place of the first element that the caller needs
     BoxCopy store;       // copies the needed elements to the caller's result
     int64_t stored = 0;  // offset in bytes within the caller's result
-    // If the caller's beta reads the old result: `keep` copies it to place `kept` in packed form,
-    // `put` copies it back.
+    // Used if the caller's beta reads the old result: `keep` copies the old result to place `kept`
+    // in packed form, and `put` copies it to the step's result before the pooling.
     BoxCopy keep, put;
     size_t kept = 0;
     // Places of the arrival numbers of the messages that the step reads.

@@ -1,6 +1,7 @@
-// What a rank has on its device for split calls: resources and a channel, made when the ranks agree
-// on their first kernel, and the resources of captures. Not thread-safe, except for owned_bytes():
-// a rank makes one call at a time. REQUIRES: the device's context is current.
+// The resources that a rank has on its device for split calls: a stream, a buffer and a channel,
+// made when the ranks agree on their first kernel, and the resources of captures. Not thread-safe,
+// except for owned_bytes(): a rank makes one call at a time. REQUIRES: the device's context is
+// current.
 #pragma once
 
 #include <atomic>
@@ -29,22 +30,22 @@ class RankDevice {
 
   // Makes the resources unless they exist.
   Status Prepare();
-  // Opens the channel unless it is open. Gathers, and ends in the same way on all ranks. REQUIRES:
-  // Prepare has succeeded.
+  // Opens the channel unless it is open. Gathers among the ranks of the group, and ends in the same
+  // way on all of them. REQUIRES: Prepare has succeeded.
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }
-  // Returns whether the current context is not the one of the resources.
+  // Returns whether the current context is another one than the context of the resources.
   bool IsAnother() const;
 
   const cudnn::Functions& functions() const { return functions_; }
   const cuda::Driver& driver() const { return driver_; }
-  // REQUIRES: is_prepared(), or is_open().
+  // resources() requires is_prepared(), and channel() requires is_open().
   ExchangeResources& resources() { return *resources_; }
   transport::Channel& channel() const { return *channel_; }
 
-  // Grows the buffer for `made` and tries it. Keeps the buffer's first `kept_bytes`, because the
-  // other ranks will not send them again.
+  // Makes the buffer large enough for `made`, and tries the kernel. Restores the buffer's first
+  // `kept_bytes` afterwards, because the other ranks will not send them again.
   Status GrowAndTry(SplitKernel& made, const KernelCall& call, size_t kept_bytes);
   // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. All memory
   // that the rank owns must stay within `most_bytes`.

@@ -155,7 +155,7 @@ bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen_.finished = call;
   const DeviceLog* const log = device_log();
-  // Graphs may run before the exchange, and calls in them count as progress.
+  // The device may run graphs before the exchange, so the calls in those graphs count as progress.
   const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
   const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
                      counted != seen_.counted;

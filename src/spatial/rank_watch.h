@@ -33,21 +33,21 @@ class RankWatch {
 
   CallWatch& calls() { return calls_; }
   const CallWatch& calls() const { return calls_; }
-  // The calls that devices have begun since CountOnDevice.
+  // The watch over the calls that devices have begun since CountOnDevice.
   CallWatch& begun() { return begun_; }
   // Notes that all calls up to `call` are enqueued.
   void NoteEnqueued(uint64_t call) { enqueued_.store(call, std::memory_order_release); }
-  // Fails the job if a rank of the group has left before this rank's last call that needs it.
-  // Returns whether that is so.
+  // Fails the job if a rank of the group has left before this rank's last call that needs other
+  // ranks. Returns whether it did so.
   bool FailIfLeftBehind();
 
   // Returns null before CountOnDevice.
   DeviceLog* device_log() const { return device_log_.load(std::memory_order_acquire); }
   // Logs all later calls on the device. Called at the first call in a capture.
   void CountOnDevice(const cuda::Driver& driver);
-  uint64_t calls_begun() const;  // by the device; 0 if they are not logged
-  // Posts what the device has begun, after a limited wait for the call that the device is in.
-  // Called when the rank ends.
+  uint64_t calls_begun() const;  // calls that the device has begun; 0 if they are not logged
+  // Posts the records of the calls that the device has begun, after a limited wait for the end of
+  // the call in which the device is. Called when the rank ends.
   void FinishBegun();
 
  private:
@@ -64,7 +64,8 @@ class RankWatch {
   // progress with them since the last look. A rank's own work before an exchange may take long; in
   // the meantime other exchanges count as progress.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
-  // Posts what the device has begun, as far as this rank may be ahead of the others.
+  // Posts the records of the calls that the device has begun, but gets no further ahead of the
+  // slowest other rank than most_ahead() permits.
   void PostAllBegun();
   void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
 
@@ -76,7 +77,7 @@ class RankWatch {
   std::atomic<DeviceLog*> device_log_ = nullptr;
   Mutex begun_mutex_;
 
-  // What the thread saw at its last look; only the thread uses it.
+  // The device's state at the thread's last look; only the thread uses it.
   struct OnDevice {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached

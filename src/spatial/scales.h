@@ -23,7 +23,8 @@ inline void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(add
 using cudnn::OneOf;
 using cudnn::ZeroOf;
 
-// A factor in host memory, as float and as double, of which cuDNN reads one.
+// A factor in host memory, kept as float and as double, because cuDNN reads it as a double for fp64
+// tensors and as a float for all others.
 class Factor {
  public:
   explicit Factor(double value) : narrow_(static_cast<float>(value)), wide_(value) {}

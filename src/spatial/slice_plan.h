@@ -1,10 +1,11 @@
-// The steps of one rank for a slice of images of one split kernel, besides its own call: which rows
-// it packs, sends and receives, and how received rows become part of the result. Made once, when
-// ranks agree. Running it allocates nothing. Not thread-safe: a rank makes one call at a time.
+// The plan by which one rank of a split kernel exchanges and corrects one slice of images, besides
+// its own call: which rows the rank packs, sends and receives, and how received rows become part of
+// the result. Made once, when ranks agree. Running it allocates nothing. Not thread-safe: a rank
+// makes one call at a time.
 //
-// All memory is in one buffer of the rank, which is laid out here:
+// All memory is in one buffer of the rank. This class lays out the part for a slice:
 //   received rows | rows to send, and later the operands of small calls
-// Behind it are results that are kept for later, for all slices at once.
+// Behind the parts for slices, the buffer has the kept results of all slices.
 #pragma once
 
 #include <cuda.h>
@@ -35,7 +36,7 @@ using cuda::Fill;
 using cuda::kNanByte;
 using cuda::PackedStrides;
 
-// What all plans of a rank share.
+// The values that all plans of a rank share.
 struct PlanContext {
   const cudnn::Functions& functions;
   const cuda::Driver& driver;
@@ -68,34 +69,35 @@ class SlicePlan {
   // Bytes of kept results for each slice, outside of buffer_bytes().
   size_t kept_bytes() const { return kept_bytes_; }
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
-  // Return the bytes that this rank receives and sends in one exchange.
+  // received_bytes and sent_bytes return the bytes that this rank receives and sends in one
+  // exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
   // Received rows are the buffer's bytes before this place.
   size_t received_end() const { return received_end_; }
 
-  // Return the messages to exchange, with addresses in the buffer at `buffer`. Valid until the next
-  // call.
+  // Sends and Receives return the messages to exchange, with addresses in the buffer at `buffer`.
+  // Valid until the next call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
   // Enqueues on `stream`: packs the rows to send, and fills the received rows with NaN. If a fused
-  // operation may hide NaN, a message ends with an arrival number. It is -0, which changes no
-  // number to which it is added; if the message never arrives, it stays NaN and makes all results
-  // NaN that depend on the message.
+  // operation may hide NaN, a message ends with an arrival number. The sender writes -0, which
+  // changes no number to which it is added. If the message never arrives, the receiver's arrival
+  // number stays NaN and makes all results NaN that depend on the message.
   Status Pack(const SliceCall& slice, CUstream stream) const;
   // Keeps the old results that a correction reads and the caller's own call overwrites. To be
   // called before that call.
   virtual Status Keep(const SliceCall& slice) const = 0;
-  // Makes every small call once, on zeros, with its result in the buffer, or with 0 added to the
-  // gradient. Fails if the library refuses one of them.
+  // Makes every small call once, on a buffer of zeros, and writes its result into the buffer, or
+  // adds 0 to the gradient. Fails if the library refuses one of the calls.
   virtual Status Try(const SliceCall& slice) const = 0;
   // Corrects the result on the caller's stream, after the exchange and the caller's own call.
   // Gradients of filters are added to `call.w`, or in 16 bits to the sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // Which tensor of a call has the rows that are exchanged.
+  // The tensor of a call from which rows are exchanged.
   enum class Exchange { kImage, kOutput };  // x of the forward call; y or dy
   // One box of a message.
   struct Block {
@@ -110,7 +112,7 @@ class SlicePlan {
     size_t place = 0, bytes = 0;
     std::optional<size_t> arrival;  // place of the message's arrival number
   };
-  // A box of one of the tensors, counted from the beginning of the rank's own.
+  // A box of one of the tensors, counted from the first element of the rank's own stripe.
   struct OwnBox {
     Exchange tensor = Exchange::kImage;
     SpatialBox box;
@@ -123,10 +125,11 @@ class SlicePlan {
         layout_(group.layout),
         functions_(&context.functions),
         driver_(&context.driver) {}
-  // Plans a message: its boxes, each packed, one behind the other, and then the arrival number. The
-  // message begins at `end`, which moves behind it.
+  // Plans a message: its boxes, packed one behind the other, and then the arrival number if one is
+  // needed. The message begins at `end`, which is moved to the message's end.
   Packet MakePacket(int peer, std::span<const OwnBox> boxes, size_t& end) const;
-  // Takes over the planned messages. Received rows end at `received_end`, rows to send at `end`.
+  // Takes over the planned messages. Received rows end at place `received_end`, and rows to send at
+  // place `end`.
   void TakePackets(std::vector<Packet> receives, std::vector<Packet> sends, size_t received_end,
                    size_t end);
   const Strides& StridesOf(Exchange tensor) const {

@@ -24,9 +24,9 @@ class SlotExchange {
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
   // Enqueues the exchange: sends the message that the caller's stream has written to this rank's
-  // slot, and makes that stream wait until the messages of all others are in their slots. A message
-  // that never arrives is NaN. If `has_own` is false, because this rank could not make its message,
-  // it sends NaN.
+  // slot, and makes that stream wait until the messages of all other ranks are in their slots. A
+  // message that never arrives is NaN. If `has_own` is false, because this rank could not make its
+  // message, this rank sends NaN.
   Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 

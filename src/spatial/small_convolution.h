@@ -13,11 +13,11 @@
 
 namespace ucudnn::spatial {
 
-// What an engine must have to replace the caller's own.
+// The properties that the engine of a small convolution must have.
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
-  size_t preferred_workspace_bytes = 0;  // engines that need more are used only if all do
+  size_t preferred_workspace_bytes = 0;  // engines that need no more come first
   // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves it with
   // any activation, and is the only algorithm that serves the identity.
   bool is_fused = false;
@@ -30,8 +30,8 @@ struct EngineDemand {
 class SmallConvolution {
  public:
   // `problem` has packed tensors. In the legacy API, the engine is the first in the library's
-  // ranking that sums directly, in the problem's math type, within the demand. For a fused plan it
-  // is the plan's own engine, or one that is as exact. Fails if no engine serves.
+  // ranking that sums directly, computes in the problem's math type and meets `demand`. For a fused
+  // plan it is the plan's own engine, or one that is as exact. Fails if no engine serves.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,

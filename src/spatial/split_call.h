@@ -31,12 +31,12 @@ struct SplitSettings {
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
   bool waits_for_records = false;  // each call waits until all ranks have posted its record
-  bool times_exchanges = false;    // for the report
+  bool times_exchanges = false;    // the report contains the times of exchanges
   std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported to the user
   std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all ranks
 };
 
-// What the program declares about its calls, in the same way on all ranks.
+// The program's declarations about its calls, which are the same on all ranks.
 struct Declared {
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
   // This call and the next are the data gradient and the filter gradient of one convolution and
@@ -56,7 +56,7 @@ struct SplitCall {
   bool is_captured = false;
   // The plan of the graph API that the call executes; null for a call of the legacy API.
   const cudnn::GraphTemplate* plan = nullptr;
-  // What `problem` and `call` contain for each kind of work:
+  // The kind of work, which decides what `problem` and `call` contain:
   //  - kBiasGradient: the problem has one input channel, and the call has no image.
   //  - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
   //    problem has a filter of 2 pad + 1 taps for each channel.
@@ -67,10 +67,11 @@ struct SplitCall {
   Declared declared;
 };
 
-// Returns the extents of y in a kRows call: x with the rows beside it.
+// Returns the extents of y in a kRows call: x with pad rows on both sides along each axis.
 Spatial WithRowsBeside(const ConvolutionProblem& problem);
 
-// Returns the text of what is fused behind a plan's convolution; empty if nothing is.
+// Returns a text of the operations that are fused behind a plan's convolution; empty if there are
+// none.
 std::string_view FusionOf(const SplitCall& call);
 
 // Returns the form of the call.

@@ -39,7 +39,7 @@ DeviceBox OutputOf(const SplitCall& call) {
   return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
-// What a rank tells the others when it ends.
+// The numbers of calls that a rank sends to the others when it ends.
 struct Farewell {
   uint64_t calls = 0;
   uint64_t begun = 0;  // calls that its device has begun, if they are logged
@@ -53,8 +53,9 @@ struct Farewell {
   }
 };
 
-// Returns how the ranks of a group ended differently, or none if they did not. `ended` has none for
-// a rank that did not tell; `first` is the job's rank that is number 0 of the group.
+// Returns a text that says how the ranks of a group ended differently, or none if they did not. An
+// entry of `ended` is none if that rank sent no Farewell; `first` is the job's rank that is number
+// 0 of the group.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {
@@ -230,7 +231,7 @@ bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
   }
-  // x of one call is dx of the other, so their strides may differ.
+  // x of one call is dx of the other call, so their strides may differ.
   ConvolutionProblem other = received_.problem;
   other.operation = call.problem.operation;
   other.x_strides = call.problem.x_strides;
@@ -278,8 +279,9 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  // Returns a number that no later thread gets. std::thread::id may be used again, on one rank but
-  // not on another. A thread that calls for several ranks gets a new number at each change of rank.
+  // A number is given to one thread only, while a std::thread::id may be used again, on one rank
+  // but not on another. A thread that calls for several ranks gets a new number at each change of
+  // rank.
   thread_local uint64_t numbered_by = 0;
   thread_local int number = 0;
   if (numbered_by != identity_) {

@@ -33,7 +33,7 @@
 
 namespace ucudnn::spatial {
 
-// What a rank has done so far.
+// The totals of a rank up to now.
 struct SplitFigures {
   uint64_t calls = 0;
   uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
@@ -56,8 +56,8 @@ class SplitCalls {
   Status Await(CUcontext context, CUstream stream);
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
   void Forget(cudnnHandle_t handle);
-  // Counts a call that every rank refuses by itself because it cannot be read. Ranks compare only
-  // that it took place.
+  // Counts a call that every rank refuses without an agreement, because the call cannot be read.
+  // Ranks compare only that such a call took place.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
   // Makes all later calls of all ranks fail, because of `why` on this rank.
   void Fail(const std::string& why);
@@ -72,13 +72,13 @@ class SplitCalls {
   // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
   // split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  // Returns why a call of one of the kernels `agreed` is an error in a capture on all ranks, before
-  // a kernel among them is looked at; empty if it is not.
+  // Returns why no rank can capture a call whose kernels are `agreed`; empty if ranks can. The
+  // reason does not depend on a single kernel.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // Begin and end the log of a call if calls are logged on the device. BeginOnDevice returns null
-  // if they are not.
+  // BeginOnDevice and EndOnDevice log the beginning and the end of a call, if calls are logged on
+  // the device. BeginOnDevice returns null if they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
                                           bool is_captured, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
@@ -98,8 +98,9 @@ class SplitCalls {
     CallKind kind = CallKind::kExchanged;
     bool has_rows = false, is_captured = false;
   };
-  // Posts the record of a call. `extents` are the extents of each rank's x in it; null: all ranks
-  // have this rank's. Of a refused call without a known kernel, only number and kind are compared.
+  // Posts the record of a call. `extents` are the extents of x that each rank must have in its
+  // record; null: all ranks have this rank's extents. If the call is refused and its kernel is not
+  // known, ranks compare only the number and the kind of the call.
   void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
             const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
@@ -116,7 +117,8 @@ class SplitCalls {
   // Called on the transport's thread.
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
-  // Fills the result with NaN and returns an error. Every call ends so after the ranks have failed.
+  // Fills the result with NaN and returns an error. Once the ranks have failed, every call ends
+  // with this.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
 
@@ -135,8 +137,8 @@ class SplitCalls {
   Mutex in_call_;  // held during a call; if a second thread makes a call meanwhile, all ranks fail
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // The last call that was the first of a pair. What it received stays in the buffer until the next
-  // call.
+  // The last call that was declared as the first of a pair. The rows that it received stay in the
+  // buffer until the next call.
   struct ReceivedGradient {
     uint64_t sequence = 0;  // 0: there is none
     const void* dy = nullptr;

@@ -63,7 +63,8 @@ Status ExchangeResources::Create(CUcontext current) {
 
 Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
-  // The pool was not created, so the allocation follows no stream.
+  // The resources of a capture have no pool, so the buffer is allocated without following any
+  // stream.
   return buffer.Reserve(bytes);
 }
 
@@ -73,7 +74,8 @@ Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(ori
 
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
-  // The stream of exchanges is ordered behind the last reader of the buffer.
+  // The stream of exchanges waits for the last reader of the buffer, so this waits for all work
+  // that uses it.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
   Status grown = buffer.Grow(bytes);
   const Status waited = stream.Synchronize();

@@ -21,7 +21,7 @@
 
 namespace ucudnn::spatial {
 
-// What all kernels of a rank share on its device. REQUIRES: the device's context is current.
+// The device resources that all kernels of a rank share. REQUIRES: the device's context is current.
 struct ExchangeResources {
   ExchangeResources(const cuda::Driver& driver, const cudnn::Functions& functions);
   ~ExchangeResources();
@@ -66,7 +66,8 @@ class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Does, for the agreement, what Run does, without effects that must occur only once.
+  // Does the same as Run while ranks agree on a kernel, but without effects that must occur only
+  // once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -80,7 +81,7 @@ struct KernelCall {
   ExchangeTimes* times = nullptr;  // null: the call is not timed
 };
 
-// The outcome of a call.
+// The status of the library's calls, and whether the ranks together computed the right result.
 struct KernelOutcome {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of the rank's own call, or of the correction
   // Why the ranks' results are not the parts of the whole convolution's result; Ok if they are.
@@ -102,8 +103,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // Makes the same kernel with `slice_images` images in each exchange, on which the ranks have
-  // agreed: the smallest number of any rank.
+  // Makes the same kernel with `slice_images` images in each exchange. The ranks have agreed on
+  // this number: the smallest one that MakeFitting chose on any rank.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
@@ -146,8 +147,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Makes once, besides the rank's own call, all library calls that do not change the program's
-  // memory. Fails if the library refuses one.
+  // Makes once all library calls that do not change the program's memory, except the rank's own
+  // call. Fails if the library refuses one of them.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;

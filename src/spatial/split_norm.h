@@ -1,6 +1,6 @@
-// Batch normalisation in training, forward and backward, of an image that is cut. Ranks exchange
-// their statistics, or the sums of their gradients, and each computes its part of the whole result
-// (norm_statistics.h).
+// Batch normalisation in training, forward and backward, of an image that is cut into stripes.
+// Ranks exchange their statistics, or the sums of their gradients, and each computes its part of
+// the whole result (norm_statistics.h).
 #pragma once
 
 #include <memory>
@@ -31,14 +31,14 @@ class SplitNorm : public SplitKernel {
   cudnnStatus_t RunAlone(const KernelCall& call) const;
   cudnnStatus_t RunOwn(const KernelCall& call, CUdeviceptr buffer) const;
   Status Finish(const KernelCall& call, CUdeviceptr buffer) const;
-  // Computes the statistics of the whole image, for a gradient that is given none.
+  // Computes the statistics of the whole image, for a gradient without saved statistics.
   KernelOutcome FindStatistics(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel);
 
   std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part of the image
   std::optional<SlotExchange> slots_;
-  // False: this copy's gradients of scale and bias become 0, because the program will sum over
-  // ranks.
+  // False: this copy adds 0 to the gradients of scale and bias, because the program will sum them
+  // over ranks.
   bool counts_ = true;
 };
 

@@ -1,6 +1,6 @@
 // Wakes a thread that waits in poll or in Wait. Thread-safe. An alarm that is raised before a wait
-// ends that wait at once. Of several waiting threads only one may wake, so each waits in short
-// turns.
+// ends that wait at once. If several threads wait, an alarm may wake only one of them, so each must
+// wait in short turns.
 #pragma once
 
 #include <poll.h>

@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // An abort is tested before `flag`, because no exchange may begin after it. Leaving is tested
-    // after `flag`, because what a rank said before it left still holds.
+    // An abort is tested before `flag`, because no exchange may begin after an abort. Leaving is
+    // tested after `flag`, because a flag that a rank set before it left still counts.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {
@@ -150,8 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort no exchange begins, so a message that was taken without the sender waiting
-    // needs no event.
+    // After an abort a sender waits for `taken` only while it is settling, so another message that
+    // was taken needs no event.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;
@@ -163,7 +163,7 @@ void Board::Leave(int rank, Deadline deadline) {
   member.left = true;
   changed_.NotifyAll();
   while (OwesEvents(rank)) {
-    // The events then exist until the board is destroyed.
+    // At the deadline the events are kept until the board is destroyed.
     if (!changed_.WaitUntil(mutex_, deadline)) return;
   }
   member.ready.reset();

@@ -40,10 +40,10 @@ class Board {
   // Returns null before the rank has entered.
   CUcontext ContextOf(int rank) const;
 
-  // Returns the event after which the messages of the rank are ready: its stream records it before
-  // each LayOut.
+  // Returns the event that the rank's stream records before each LayOut. The rank's messages are
+  // ready once it is reached.
   cuda::Event& ReadyOf(int rank) { return *members_[rank].ready; }
-  // Returns the event after which the receiver's stream has copied the sender's message.
+  // Returns the event that the receiver's stream records behind its copy of the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
   // Called by the sender: puts a message on its lane. REQUIRES: the receiver has taken the previous
@@ -87,7 +87,7 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
-  // Returns whether another rank uses an event of `rank`, or still will.
+  // Returns whether another rank uses an event of `rank`, or will still use one.
   bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
   // Waits until `flag` is true. Fails if the board is aborted, `other` has left, or the deadline

@@ -54,8 +54,8 @@ inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 
 
 // A reduction is done in pieces of at most this many bytes, for which a channel has device memory.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
-// Returns the device memory that Reserve allocates for reductions of up to `bytes`, apart from
-// alignment.
+// Returns the device memory in bytes that Reserve allocates for reductions of up to `bytes`, apart
+// from alignment.
 inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
@@ -77,13 +77,13 @@ class Channel {
   virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                           CUstream stream) = 0;
 
-  // Enqueues the in-place sum over all ranks of the `count` numbers at `data`. If it fails, also
-  // after the call, `data` is filled with NaN.
+  // Enqueues the in-place sum over all ranks of the `count` numbers at `data`. If the sum fails,
+  // even after AllReduce has returned, `data` is filled with NaN.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
-  // Returns Ok, or why calls cannot be captured; then calls in a capture fail. The result is the
-  // same on all ranks, so that all can refuse before anything is enqueued. Any thread may call
-  // this.
+  // Returns Ok, or an error that says why calls cannot be captured; calls in a capture then fail.
+  // The result is the same on all ranks, so that all can refuse before anything is enqueued. Any
+  // thread may call this.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
   // Prepares for messages and reductions of up to these numbers of bytes; sizes never shrink.
@@ -91,12 +91,13 @@ class Channel {
   // the same numbers. If it fails, it fails on all ranks and leaves the channel unchanged.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
-  // Returns the bytes of device memory that the channel owns. Captured reductions have memory of
-  // their own from the first one on, which is kept when a later one needs more.
+  // Returns the bytes of device memory that the channel owns. The first captured reduction
+  // allocates memory for captured reductions. A later one that needs more allocates further memory,
+  // and the earlier memory is kept.
   virtual size_t device_bytes() const = 0;
 
   // Returns an error that occurred after a call had returned, on this rank or, if this rank can see
-  // it, on another.
+  // it, on another rank; Ok if there was none.
   virtual Status Check() = 0;
 
   // Returns the device's progress with uncaptured calls. A lack of progress is no error of the

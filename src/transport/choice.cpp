@@ -37,7 +37,7 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   return std::nullopt;
 }
 
-// For each property that decides, a pair of ranks that has it, to be named in messages.
+// For each property that decides, the first two ranks that have it, to be named in messages.
 struct Pairs {
   explicit Pairs(std::span<const RankFacts> ranks) {
     const auto same_process = [](const RankFacts& a, const RankFacts& b) {
@@ -77,7 +77,8 @@ Status CheckPeer(const Pairs& pairs) {
 }
 
 // Ranks with one context must not use loopback: freeing memory waits for all streams of the
-// context, and so for streams of another rank that wait for words.
+// context, and so for another rank's streams, which may be waiting for words in shared memory
+// (lanes.h).
 Status CheckLoopback(const Pairs& pairs) {
   if (pairs.on_hosts) {
     return Status::Error(pairs.on_hosts->Ranks() +

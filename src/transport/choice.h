@@ -13,7 +13,8 @@
 
 namespace ucudnn::transport {
 
-// What a rank tells the others about itself. Equal texts mean the same host, process or device.
+// The facts that a rank sends to the others about itself. Equal texts mean the same host, process
+// or device.
 struct RankFacts {
   std::string host;     // the machine, or container, in which processes can share memory
   std::string process;  // unique within the host

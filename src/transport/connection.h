@@ -41,8 +41,8 @@ inline constexpr size_t kLargestGreeting = 16384;
 // Appends a frame to `bytes`.
 void AppendFrame(std::vector<char>& bytes, const Frame& frame);
 
-// Removes the first frame from `bytes`, which AppendFrame has filled, and returns it in `frame`;
-// returns false if there is none.
+// Removes the first frame from `bytes`, which AppendFrame has filled, and returns it in `frame`.
+// Returns false if `bytes` has no complete frame.
 bool CutFrame(std::string_view& bytes, Frame& frame);
 
 class Connection {

@@ -60,8 +60,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // If this job has a second rank 0, both learn of it here. The rank 0 of another job has another
-    // token, so it ignores this attempt.
+    // If this job has a second rank 0, both ranks learn of it from this greeting. The rank 0 of
+    // another job has another token, so it ignores the greeting.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }

@@ -128,7 +128,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   return doors;
 }
 
-// Asks at every address and returns the answer that says most (Answer::Kind).
+// Asks at every address and returns the answer that says most about the job (the least
+// Answer::Kind).
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {
@@ -176,7 +177,7 @@ Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting) {
       answer.text =
           "the job there has another token: it is another job, or "
           "UCUDNN_RENDEZVOUS_TOKEN is not the same on all ranks";
-      // The file may be left from a dead job, and rank 0 of this job may still replace it.
+      // A dead job may have left the file, which rank 0 of this job may still replace.
       if (!meeting.place.in_file()) return refused(answer.text);
     }
     if (answer.kind == Answer::kNobody || meeting.place.in_file()) reached = now;

@@ -12,13 +12,13 @@
 
 namespace ucudnn::transport {
 
-// The result of one attempt.
+// The result of one attempt to enter the job.
 struct Answer {
   enum Kind {  // a smaller value says more about the job
     kAccepted,
     kRefused,      // `text` is the line of the job's failure
-    kOtherToken,   // what listens belongs to another job
-    kNoHub,        // what listens is no rank 0, or does not answer
+    kOtherToken,   // the listening process belongs to another job
+    kNoHub,        // the listening process is no rank 0, or does not answer
     kNobody,       // nobody listens at the address (yet)
     kUnreachable,  // `text` says why
   };

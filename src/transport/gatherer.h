@@ -1,5 +1,5 @@
-// The interface through which the ranks of a group tell each other what they need to open a
-// channel. Channels need nothing else of the control plane, so tests can replace it.
+// The interface through which the ranks of a group exchange the texts that they need to open a
+// channel. Channels use nothing else of the control plane, so tests can replace it.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Returns the `mine` (any bytes) of every rank, by group rank, once all ranks have called it. All
-  // ranks of the group call it in the same order; `doing` is its purpose, for messages. Fails if a
-  // rank is gone or does not come in time.
+  // Waits until all ranks of the group have called it, and returns the `mine` (any bytes) of every
+  // rank, by group rank. All ranks of the group make their calls in the same order; `doing` says in
+  // messages what the call is for. Fails if a rank is gone or does not come in time.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,
                                                   std::string_view doing) = 0;
 };
@@ -26,7 +26,7 @@ Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::st
                                            std::string_view doing);
 
 // Returns Ok if `own` is Ok on all ranks. Otherwise every rank returns the error of the first rank
-// that has one, with its number.
+// that has one, with that rank's number.
 Status GatherVerdict(Gatherer& gatherer, int size, const Status& own, std::string_view doing);
 
 }  // namespace ucudnn::transport

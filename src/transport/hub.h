@@ -19,8 +19,8 @@ namespace ucudnn::transport {
 
 class Hub final : public Link {
  public:
-  // Listens at the place of `meeting`, which is rank 0's. No rank is admitted before Serve is
-  // called.
+  // Listens at the place of `meeting`, which must be the meeting of rank 0. No rank is admitted
+  // before Serve is called.
   static Result<std::unique_ptr<Hub>> Open(const Meeting& meeting);
   ~Hub() override;
   // To be called once, before all other functions. The caller owns `sink`, which outlives this
@@ -30,8 +30,8 @@ class Hub final : public Link {
   bool Takes() const override;
   void Send(FrameKind kind, std::string_view body) override;
   void Flush() override;
-  // True when all messages are sent and the other ranks have closed their connections: rank 0
-  // closes last, so that no rank misses another's messages.
+  // Returns true when all messages are sent and the other ranks have closed their connections. So
+  // rank 0 closes last, and no rank misses another's messages.
   bool Finished() const override;
   void Watch(std::vector<pollfd>& wait) override;
   void Serve(std::span<const pollfd> ready) override;
@@ -39,7 +39,7 @@ class Hub final : public Link {
 
   // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty when all have come.
   std::string Missing() const;
-  // Returns the time when a rank of another group than rank 0's last posted, gathered or left. Any
+  // Returns the time of the last post, gather or leave by a rank that is not in rank 0's group. Any
   // thread may call it.
   Clock::time_point others_acted() const { return others_acted_; }
   // Returns whether every rank has come and was told of the failure.

@@ -1,5 +1,5 @@
-// How the service thread of a rank reaches the other ranks: rank 0 is the hub itself (hub.h), the
-// other ranks are connected to the hub (spoke.h). One thread uses a link.
+// The interface through which the service thread of a rank reaches the other ranks. Rank 0 is the
+// hub itself (hub.h); the other ranks are connected to the hub (spoke.h). One thread uses a link.
 #pragma once
 
 #include <poll.h>
@@ -31,7 +31,7 @@ class Sink {
 class Link {
  public:
   virtual ~Link() = default;
-  // Returns whether Send may be called now: not while receivers are too far behind.
+  // Returns whether Send may be called now. It may not while receivers are too far behind.
   virtual bool Takes() const = 0;
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
@@ -52,11 +52,12 @@ class Link {
 std::string DeathLine(int rank, const std::string& how, const std::string& doing);
 std::string SilenceLine(int rank, Milliseconds silence, const std::string& doing);
 
-// Judges which ranks are silent. After this thread was itself late, it judges nobody.
+// Judges which ranks are silent. It judges no rank if this thread itself was late, because data may
+// have arrived meanwhile.
 class Hearing {
  public:
   explicit Hearing(Milliseconds silence) : silence_(silence) {}
-  // To be called before data that has arrived is read. Returns true if so much time has passed
+  // To be called before reading the data that has arrived. Returns true if so much time has passed
   // since the last call that the times of all ranks must start anew.
   bool LooksLate(Clock::time_point now) {
     const bool late = now - last_look_ > silence_ / 2;

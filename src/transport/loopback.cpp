@@ -22,9 +22,9 @@ class LoopbackChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
-    // This waits so that shared memory is freed while the context certainly exists. If streams
-    // still use it at the deadline, it is freed when they are done. Graphs may be let pass for
-    // kLeavingTime.
+    // Waits until no thread uses the state, so that its shared memory is freed while the context
+    // certainly exists. That can take more than kLeavingTime, because after an abort graphs are let
+    // pass for that long. At the deadline the memory is left to the thread that still uses it.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -105,8 +105,9 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
   return state;
 }
 
-// Ends a call, even one that failed: its work is on the stream, and the next call must follow it.
-// An abort during the call may have let only earlier work pass, so it fails this call.
+// Ends a call, even one that failed, because the next call must follow the work that is already on
+// the stream. Fails if an abort came during the call, because the abort may have let only earlier
+// work pass.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;

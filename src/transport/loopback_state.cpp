@@ -164,7 +164,8 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const Taking& taking) {
-  // Read before `aborted`: if an abort has raised this word, `aborted` was set before.
+  // This word is read before `aborted`: if an abort has raised the word, the abort has set
+  // `aborted` before.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
   if (good && told != SizeWord(taking.bytes)) {
@@ -182,7 +183,8 @@ void LoopbackState::Take(const Taking& taking) {
   }
   if (!good) {
     std::memset(taking.landing, 0xff, taking.bytes);
-    // A program that only launches graphs makes no call that would notice the abort.
+    // The streams are released here, because a program that only launches graphs makes no call that
+    // would notice the abort.
     StartReleasing();
   }
   *taking.told = 0;

@@ -1,6 +1,6 @@
 // The state of one rank of a loopback channel: shared memory, the device's addresses of it, and the
-// host's part of receiving. It exists until its streams are done with it, and memory whose address
-// a graph holds stays in place just as long.
+// host's part of receiving. The state exists until its streams are done with it. Memory that a
+// graph may use stays in place as long as the state exists.
 #pragma once
 
 #include <array>
@@ -47,8 +47,8 @@ class RegisteredMemory {
 };
 
 // The memory for the data. Each rank has a segment of its own, with kSlots slots for each other
-// rank and, behind these, two landings, into which it copies what it receives: graphs may run
-// beside uncaptured calls, so each kind has a landing.
+// rank, followed by two landings. The rank copies what it receives into a landing. Graphs may run
+// beside uncaptured calls, so captured and uncaptured messages have different landings.
 inline constexpr size_t kLandings = 2;  // one for uncaptured messages, one for captured ones
 struct Slots {
   explicit Slots(const cuda::Driver& driver) : registered(driver) {}
@@ -76,12 +76,14 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // landing for messages of the call that has begun.
   char* SlotOf(int sender, int receiver, uint32_t slot) const;
   char* Landing() const;
-  // Return the slot of the next message to or from `peer` in the call that has begun.
+  // NextSlotTo and NextSlotFrom return the slot of the next message to or from `peer` in the call
+  // that has begun.
   uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
-  // Begin and End a call in `order`, and mark that a captured call runs while it does. Calls may be
-  // nested. REQUIRES: End follows each Begin, even one that failed.
+  // Begin and End call the same functions of `order`. Around a captured call they also enqueue
+  // writes of 1 and 0 to the word `replaying` of this rank. Calls may be nested. REQUIRES: End
+  // follows each Begin, even one that failed.
   Status Begin(CUstream stream);
   Status End(CUstream stream);
 
@@ -121,9 +123,9 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   OrderedReduction reduction;  // of uncaptured calls
 
  private:
-  // The arguments of the host function of one message. Uncaptured messages use kTakings of them in
-  // turn, so many that only a host far ahead of its stream waits for a free one. Each captured
-  // message has arguments of its own, which its graph owns.
+  // The arguments of the host function that takes one message. Uncaptured messages use kTakings
+  // objects in turn. There are so many that only a host far ahead of its stream waits for a free
+  // one. Each captured message has an object of its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;

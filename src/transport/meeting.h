@@ -1,5 +1,5 @@
-// What a rank needs to meet the other ranks. Plain values, which the caller has read from the
-// environment or got from a launcher.
+// The values that a rank needs to meet the other ranks. Plain values, which the caller has read
+// from the environment or got from a launcher.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@ namespace ucudnn::transport {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// A rank's place in the job, and in its group: the ranks that gather and post among each other.
+// A rank's place in the job and in its group. The ranks of a group gather with each other and post
+// to each other.
 struct Membership {
   int rank = 0, size = 1;
   int group = 0;
@@ -45,7 +46,7 @@ struct Meeting {
   // so it keeps strangers out, but not those who can read the network's traffic.
   std::string token;
   int local_size = 0;       // ranks on this host; 0: unknown
-  std::string version;      // ucudnn's
+  std::string version;      // ucudnn's version
   std::vector<Term> terms;  // in the same order on all ranks
   Times times;
 };

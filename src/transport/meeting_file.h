@@ -1,6 +1,6 @@
 // The file of a rendezvous file:PATH. Rank 0 writes its address and the job's token into it; the
-// other ranks read them. Who can read the file can join the job, so only its owner can (mode 0600).
-// Thread-compatible.
+// other ranks read them. Anyone who can read the file can join the job, so only its owner can read
+// it (mode 0600). Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ Result<std::optional<MeetingFile>> ReadMeetingFile(const std::string& path);
 // Writes the file in one step: a reader sees either the old file or the complete new one.
 Status WriteMeetingFile(const std::string& path, const MeetingFile& file);
 
-// Removes the file if it holds `token`, so not if another job has replaced it.
+// Removes the file if it holds `token`, which is not so if another job has replaced the file.
 void RemoveMeetingFile(const std::string& path, const std::string& token);
 
 // Returns 32 random hexadecimal digits.

@@ -19,7 +19,8 @@ struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
       : order(driver), plain(driver), scratch(plain, driver) {}
   CallOrder order;
-  // Never created, so buffers use cuMemAlloc, which follows no stream.
+  // The driver's pool is never created, so buffers are allocated with cuMemAlloc, which follows no
+  // stream.
   const cuda::MemoryPool plain;
   cuda::DeviceBuffer scratch;  // for uncaptured reductions, which run one at a time
   // Buffers for captured reductions. Graphs hold their addresses and may run beside uncaptured
@@ -96,7 +97,7 @@ class NcclChannel final : public Channel {
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:
-  // Returns the scratch for a reduction of `bytes` in the call that has begun.
+  // Returns the scratch memory for a reduction of `bytes` in the call that has begun.
   Result<const cuda::DeviceBuffer*> Scratch(size_t bytes) {
     if (!owned_->order.is_captured()) return &owned_->scratch;
     std::deque<cuda::DeviceBuffer>& captured = owned_->captured_scratch;
@@ -128,8 +129,8 @@ class NcclChannel final : public Channel {
     return Status::Ok();
   }
 
-  // Reduces from a copy, with `data` set to NaN: if an abort ends a reduction in place, this rank's
-  // own numbers would be left and look like the sum.
+  // Reduces from a copy, with `data` set to NaN. Without the copy, an abort that ends the reduction
+  // would leave this rank's own numbers in `data`, where they would look like the sum.
   Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
                      CUstream stream) {
     const size_t bytes = count * SizeOf(element);
@@ -155,8 +156,8 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// Returns what a rank tells the others: NCCL's version and, on rank 0, the ids from which
-// communicators are made.
+// Returns the text that a rank sends to the others: NCCL's version and, on rank 0, the ids from
+// which communicators are made.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
   if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);

@@ -11,8 +11,8 @@
 namespace ucudnn::transport::nccl {
 namespace {
 
-// The most blocks (CTAs) of a kernel. An exchange of halos needs few, and each one is taken from
-// the convolution that runs beside it.
+// The most blocks (CTAs) of a kernel. An exchange of halos needs few blocks, and each one is taken
+// from the convolution that runs beside it.
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
@@ -84,7 +84,7 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
                           "making a communicator", nullptr));
   *communicator = made;
   if (!ended_) return Status::Ok();
-  // The caller gave up while this thread was connecting.
+  // The caller has given up while this thread was connecting.
   AbortOne(exchanges_);
   AbortOne(reductions_);
   return Status::Error("the exchange was aborted");
@@ -132,7 +132,7 @@ Status Communicators::Exchange(std::span<const Message> sends, std::span<const M
   Communicator* const communicator = exchanges_;
   UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
   const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
-  // GroupEnd is needed in any case. Of two errors the first is the cause.
+  // GroupEnd is called even after an error. If both fail, the first error is the cause.
   const Status ended =
       CallWaiting([this] { return functions_.GroupEnd(); }, "an exchange", communicator);
   return enqueued.ok() ? ended : enqueued;
@@ -189,9 +189,9 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  // Aborting a communicator returns only when no graph holds it any more. Each has a thread of its
-  // own, because graphs that wait in one communicator may have to be ended before the other one is
-  // free.
+  // Aborting a communicator returns only when no graph holds the communicator any more. Each
+  // communicator is aborted on a thread of its own, because the graphs that hold one of them may
+  // have to wait until the other one is aborted.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
@@ -200,8 +200,8 @@ void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
 }
 
 // Waits until no other thread uses the communicator: a call that has begun either ends, or waits in
-// CallWaiting, where it does not touch the communicator any more; no new call begins. TryLock in a
-// loop is beyond the thread-safety analysis.
+// CallWaiting, where it does not touch the communicator any more; no new call begins. The
+// thread-safety analysis cannot follow TryLock in a loop.
 void Communicators::AbortOne(std::atomic<Communicator*>& slot)
     UCUDNN_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   constexpr std::chrono::milliseconds kPause{1};
@@ -217,7 +217,8 @@ void Communicators::AbortOne(std::atomic<Communicator*>& slot)
   if (communicator != nullptr) functions_.CommAbort(communicator);
 }
 
-// Bounded, because ranks may have to destroy communicators together, and some ranks may be gone.
+// The time is bounded, because ranks may have to destroy communicators together, and some ranks may
+// be gone.
 void Communicators::Destroy(const std::shared_ptr<Communicators>& communicators) {
   const auto work = [communicators] {
     if (communicators->ended_.exchange(true)) return;

@@ -19,8 +19,8 @@ class Communicators {
  public:
   explicit Communicators(Functions functions) : functions_(std::move(functions)) {}
 
-  // Makes both communicators and connects all ranks. If that fails, takes too long or is given up,
-  // destroys what was made.
+  // Makes both communicators and connects all ranks. If that fails, takes longer than setup.timeout
+  // or is given up, destroys the communicators that were made.
   static Result<std::shared_ptr<Communicators>> Make(const ChannelSetup& setup,
                                                      const Functions& functions,
                                                      const UniqueIds& ids);
@@ -30,10 +30,11 @@ class Communicators {
                   CUstream stream);
   Status AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, Element element,
                    CUstream stream);
-  // Returns an error that NCCL found after a call had returned, or that of an abort. Returns Ok
-  // while another thread's call is in progress.
+  // Returns an error that NCCL found after a call had returned, or an error if there was an abort.
+  // Returns Ok while another thread's call is in progress.
   Status Check();
-  // Ends kernels that wait for peers. Works on threads of its own, so it returns at once.
+  // Ends kernels that wait for peers. Threads of its own do the work, so it returns at once unless
+  // the system has no thread left.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
   // To be called after the last call, when the device has finished all work.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);
@@ -45,15 +46,16 @@ class Communicators {
   Status WarmUp(const ChannelSetup& setup);
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
-  // Makes a call that may wait for other ranks. `communicator` is not used after an abort, which
-  // frees it while the call still waits.
+  // Makes a call that may wait for other ranks. An abort frees `communicator` while the call still
+  // waits, so after an abort `communicator` is not used.
   template <class Call>
   Status CallWaiting(Call call, const char* doing, Communicator* communicator)
       UCUDNN_REQUIRES(mutex_);
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
-  // Held during calls of NCCL with a communicator, except in AbortOne, which must not wait for it.
+  // Held during calls of NCCL with a communicator, except in AbortOne, which must not wait for such
+  // a call.
   Mutex mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting

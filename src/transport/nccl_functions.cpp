@@ -15,8 +15,8 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// Returns what to open, in this order. Wheels have cuDNN in nvidia/cudnn/lib and NCCL in
-// nvidia/nccl/lib.
+// Returns the files of NCCL to try, in this order. Wheels have cuDNN in nvidia/cudnn/lib and NCCL
+// in nvidia/nccl/lib.
 std::vector<std::string> Candidates(const std::string& cudnn_file) {
   std::vector<std::string> candidates;
   const std::string folder = FolderOf(cudnn_file);

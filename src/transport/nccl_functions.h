@@ -30,7 +30,8 @@ inline constexpr int kOldestVersion = 21800;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  // The version of this structure. A later release gives members that it added their defaults.
+  // The version of this structure. A later release gives default values to the members that it
+  // added.
   unsigned version = kOldestVersion;
   int blocking = 1;
   int cga_cluster_size = kUndefined;
@@ -69,9 +70,9 @@ struct Functions {
 // Formats a version as ncclGetVersion returns it: "2.18.3".
 std::string VersionText(int version);
 
-// Returns the process's own NCCL if it has one, else the one of the wheels beside `cudnn_file`
-// (empty: unknown), one in that file's folder, or the system's. The error is that of the last
-// attempt, or names the version if it is too old.
+// Returns the NCCL that the process has loaded already; or else the one of the wheels beside
+// `cudnn_file` (empty: unknown), the one in that file's folder, or the system's. The error is that
+// of the last attempt, or names the version if it is too old.
 Result<Functions> Load(const std::string& cudnn_file);
 
 }  // namespace ucudnn::transport::nccl

@@ -11,13 +11,13 @@ namespace ucudnn::transport {
 
 struct OpenedChannel {
   std::unique_ptr<Channel> channel;
-  Choice choice;        // one rank shows its note to the user
+  Choice choice;        // one rank of the group shows choice.note to the user
   std::string library;  // NCCL's version and file; empty for other transports
 };
 
-// All ranks of the group call it; setup.context need not be current. If it fails, it fails on all
-// ranks, but a rank that cannot gather reports its own reason. `cudnn_file` is the path of the
-// program's cuDNN (empty: unknown), beside which its NCCL may be.
+// Opens the channel. All ranks of the group call it; setup.context need not be current. If it
+// fails, it fails on all ranks, but a rank that cannot gather reports its own reason. `cudnn_file`
+// is the path of the program's cuDNN (empty: unknown), because NCCL may be found beside it.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

@@ -7,7 +7,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// In bytes. Parts begin at multiples of this, so that the operands of additions are aligned.
+// In bytes. Parts begin at multiples of this number, so that the operands of additions are aligned.
 constexpr size_t kPartAlignment = 512;
 
 size_t PartBytes(size_t piece_bytes, int size) {
@@ -108,7 +108,8 @@ Status OrderedReduction::Collect(Channel& channel, CUdeviceptr data, size_t byte
 }
 
 Status OrderedReduction::Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream) {
-  // `data` may be overwritten: the exchange of Collect precedes this on the stream.
+  // `data` may be overwritten, because the exchange of Collect, which reads it, precedes this work
+  // on the stream.
   UCUDNN_RETURN_IF_ERROR(FillWithNan(data, bytes, stream));
   const Part mine = PartOf(rank_, bytes);
   sends_.clear();

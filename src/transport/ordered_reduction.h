@@ -18,8 +18,8 @@ class OrderedReduction {
   // Allocates scratch for reductions of up to `bytes`. The context must be current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
-  // Returns the largest piece for which Reserve has made scratch. A larger reduction is made in
-  // pieces of at most kReductionPieceBytes.
+  // Returns the bytes of the largest piece for which Reserve has made scratch. Larger reductions
+  // are made in pieces of at most kReductionPieceBytes.
   size_t room() const { return piece_bytes_; }
   bool HasRoomFor(size_t bytes) const {
     return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
@@ -39,8 +39,8 @@ class OrderedReduction {
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);
-  // Steps for a piece at `data`: Collect exchanges the ranks' numbers for each part, Spread
-  // exchanges the parts' sums.
+  // The two exchanges for a piece at `data`: Collect exchanges the ranks' numbers of each part, and
+  // Spread exchanges the sums of the parts.
   Status Collect(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status FillWithNan(CUdeviceptr data, size_t bytes, CUstream stream) const;
@@ -49,11 +49,12 @@ class OrderedReduction {
   const cuda::Driver& driver_;
   const int rank_, size_;
   const AddInto add_;
-  // Never created, so buffers use cuMemAlloc, which follows no stream.
+  // The driver's pool is never created, so buffers are allocated with cuMemAlloc, which follows no
+  // stream.
   const cuda::MemoryPool plain_;
   cuda::DeviceBuffer scratch_;
   size_t piece_bytes_ = 0;
-  // Members, so that calls in steady state allocate nothing.
+  // These are members, so that only the first calls allocate memory.
   std::vector<Message> sends_, receives_;
 };
 

@@ -80,7 +80,8 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
-  // Exchange waits on the host for the other ranks' hosts, which a launch of a graph cannot do.
+  // Captured calls are refused: Exchange waits on the host for the other ranks' hosts, which a
+  // launch of a graph cannot do.
   Status CanBeCaptured() const override {
     return Status::Error(
         "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
@@ -129,7 +130,7 @@ void PeerChannel::ReachOtherDevices() const {
       continue;
     }
     const cuda::ContextScope scope(driver_, setup_.context);
-    // Fails, with no harm, if the program has enabled access before.
+    // If the program has enabled access before, this fails and does no harm.
     driver_.cuCtxEnablePeerAccess(context, 0);
   }
 }
@@ -156,8 +157,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// Aborts. Later work on `stream` may rewrite the sent memory, so the stream waits for the ranks
-// that have begun to copy it.
+// Aborts. Later work on `stream` may rewrite the sent memory, so the stream waits for the copies
+// that other ranks have begun.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =
@@ -173,8 +174,8 @@ void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
 
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
   if (sends.empty()) return Status::Ok();
-  // The messages of the previous exchange were taken, so no rank still waits for the event's last
-  // record.
+  // The event may be recorded again: the messages of the previous exchange were taken, so no rank
+  // still waits for the previous record.
   cuda::Event& ready = board_->ReadyOf(setup_.rank);
   UCUDNN_RETURN_IF_ERROR(ready.Record(stream));
   for (const Message& message : sends) {

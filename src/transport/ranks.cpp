@@ -44,7 +44,7 @@ bool Ranks::OnServiceThread() const { return service_.load() == std::this_thread
 bool Ranks::Tell(FrameKind kind, std::string_view body) {
   using Haste = Outbox::Haste;
   Haste haste = kind == FrameKind::kPost ? Haste::kLater : Haste::kNow;
-  // The service thread must not wait for room, which only it makes.
+  // The service thread must not wait for room, because no other thread makes room.
   if (kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread()) {
     haste = Haste::kUrgent;
   }
@@ -141,7 +141,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // doing_told_ = false: the next heartbeat tells what this rank does now
+    if (complete) {  // doing_told_ = false: the next heartbeat says what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }

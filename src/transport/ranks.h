@@ -1,11 +1,11 @@
 // The control plane of a job: its ranks meet, gather texts, post records to each other, and fail
-// together. The texts have no meaning to it. Thread-safe.
+// together. The control plane does not interpret these texts. Thread-safe.
 //
 // An object of this class is a rank: usually one for a process, several if threads are ranks. Each
 // has a service thread of its own, which Join starts and which runs the callbacks. Every wait is
 // bounded. No signal is raised. A forked child is no part of the job: its calls fail or do nothing.
-// The sockets that it holds hide neither its parent's death (heartbeats end) nor its parent's
-// leaving (connections are shut down, not only closed).
+// Although the child holds the sockets, the other ranks notice when its parent dies (heartbeats
+// end) or leaves (connections are shut down, not only closed).
 #pragma once
 
 #include <atomic>
@@ -73,33 +73,34 @@ class Ranks final : public Gatherer, private Sink {
   void Fail(std::string line);
   std::optional<std::string> Failure() const;  // only an atomic load while there is no failure
 
-  // Callbacks run on the service thread, one at a time, and must be quick, because this rank's
+  // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
   // heartbeats wait for them, and on rank 0 the heartbeats of all ranks. A callback may call Post,
-  // Doing, Fail and Failure. The thread that sets one holds no lock that a callback takes. Setting
-  // null removes a callback, which no longer runs when the call returns. Records that arrive before
-  // the first call of OnPost are kept; that call delivers them on the calling thread, so OnGather
-  // must be set before OnPost.
+  // Doing, Fail and Failure. A thread that sets a callback must not hold a lock that a callback
+  // takes. Setting null removes a callback, which does not run any more once the setting call has
+  // returned. Records that arrive before the first call of OnPost are kept; that call delivers them
+  // on the calling thread, so OnGather must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
-  // Called when another rank of the group has come to its gather `number` (from 1), in order with
-  // that rank's posts. So a rank that gathers while others post, or the reverse, is noticed.
+  // Called when another rank of the group has come to its gather with this `number` (from 1), in
+  // order with that rank's posts. So this rank notices when one rank gathers while another one
+  // posts.
   void OnGather(std::function<void(int group_rank, uint64_t number)> heard);
   // Called when a rank of the job has left, with its last text. Ranks that do not wait for that
   // rank go on.
   void OnLeave(std::function<void(int rank, std::string_view last)> heard);
-  // Called once when the job has failed, with its final line; at once if the job has failed
-  // already.
+  // Called once when the job has failed, with its final line. If the job has failed already, it is
+  // called at once.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
   // Tells the other ranks that this rank leaves, with `last` (the rank's last numbers), and waits
-  // until all ranks of the job have left, but at most for times.leaving. Rank 0 waits longer, as
-  // long as ranks of other groups, whose messages it passes on, have acted within times.timeout.
-  // From now on a closed connection is no failure, but a gather that still waits for this rank is.
-  // Returns the last text of each rank, or none for a rank that has not left. The caller holds no
-  // lock that a callback takes. Later calls only return the texts.
+  // until all ranks of the job have left, but at most for times.leaving. Rank 0 passes on the
+  // messages of other groups, so it waits longer while their ranks have acted within times.timeout.
+  // From now on a closed connection is no failure, but a gather that still waits for this rank
+  // fails. Returns the last text of each rank, or none for a rank that has not left. The caller
+  // must not hold a lock that a callback takes. Later calls only return the texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
-  // What this rank knows of another rank.
+  // The facts that this rank knows about another rank.
   struct Peer {
     Membership place;
     std::string doing;
@@ -114,16 +115,17 @@ class Ranks final : public Gatherer, private Sink {
   Status Meet();
   Status FailToMeet(const std::string& line);
 
-  // Returns whether this rank may post `bytes` bytes now. Fails the job if they are more than
+  // Returns whether this rank may post `bytes` bytes now. Fails the job if `bytes` is more than
   // `most`.
   bool MayPost(size_t bytes, size_t most);
-  // Puts a frame into the outbox, in bounded time. Returns false if the job fails meanwhile.
+  // Puts a frame into the outbox, and waits for room for a limited time. Returns false if the job
+  // fails meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
   // Returns the job's line as soon as rank 0 has sent it, or, after kVerdict, this rank's own line.
   std::string Verdict() const;
-  // Returns what ends this rank's gather: all contributions, or an error. Returns none if it must
-  // wait longer.
+  // Returns the result with which this rank's gather ends: all contributions, or an error. Returns
+  // none if the gather must wait longer.
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
   std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);
@@ -132,12 +134,13 @@ class Ranks final : public Gatherer, private Sink {
   bool AllHaveLeft() const;
   // Names, on rank 0, the ranks of other groups that have not left; empty if there are none.
   std::string ServedGroups() const;
-  // Returns, on rank 0, which left at `since`, whether the ranks of other groups have not acted for
-  // times.timeout.
+  // To be called on rank 0, which called Leave at the time `since`. Returns whether the ranks of
+  // other groups have not acted for times.timeout.
   bool OthersStandStill(Clock::time_point since) const;
   Status HasLeft(std::string_view doing) const;
 
-  // Run by the service thread; before that thread exists, Join calls ServeOnce.
+  // The following functions run on the service thread, except that Join calls ServeOnce before that
+  // thread exists.
   void Serve();
   void ServeOnce();
   Milliseconds IdleTime();
@@ -164,17 +167,17 @@ class Ranks final : public Gatherer, private Sink {
   bool failure_is_the_jobs_ UCUDNN_GUARDED_BY(mutex_) = false;
   std::string doing_ UCUDNN_GUARDED_BY(mutex_);
   bool doing_told_ UCUDNN_GUARDED_BY(mutex_) = false;
-  // This rank waits in a gather, whose purpose it has sent.
+  // This rank waits in a gather, and has sent the gather's purpose.
   bool in_gather_ UCUDNN_GUARDED_BY(mutex_) = false;
   bool unreachable_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   Listeners listeners_;
 
-  // Used by the service thread alone.
+  // The members from here to group_ranks_ are used by the service thread alone.
   std::unique_ptr<Link> link_;
   Hub* hub_ = nullptr;  // the link_ of rank 0; null on other ranks
   std::vector<char> outgoing_;
-  size_t sent_ = 0;  // bytes of outgoing_
+  size_t sent_ = 0;  // bytes of outgoing_ that were sent
   std::vector<pollfd> wait_;
   std::string beat_;
   Clock::time_point last_beat_;

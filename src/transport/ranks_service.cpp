@@ -1,5 +1,4 @@
-// The functions of Ranks with which a rank meets the others, and the functions of its service
-// thread.
+// The functions of Ranks by which a rank meets the others, and the functions of its service thread.
 #include <pthread.h>
 #include <signal.h>
 
@@ -84,8 +83,8 @@ Status Ranks::Meet() {
 
 Status Ranks::FailToMeet(const std::string& line) {
   Fail(line);
-  // Rank 0 goes on telling the other ranks, including late ones. Another rank makes sure that rank
-  // 0 gets its line.
+  // Rank 0 goes on sending the line to the other ranks, including late ones. Any other rank goes on
+  // until rank 0 has got its line and answered with the job's.
   const Milliseconds most = hub_ != nullptr ? meeting_.times.refusing : Milliseconds(1000);
   const Clock::time_point deadline = Clock::now() + most;
   const auto done = [this] {
@@ -125,13 +124,13 @@ void Ranks::ServeNoMore(const std::string& line) {
     link_->Send(FrameKind::kFail, line);
     link_->Flush();
     listeners_.Failure(line);
-  } catch (...) {  // the connection ends, which tells the other ranks
+  } catch (...) {  // the connection ends, from which the other ranks learn of the failure
   }
 }
 
 // Returns how long the service thread may wait for messages of other ranks before it looks into the
-// outbox. If posts have come lately, more are expected, so it looks at short intervals and no post
-// has to wake it.
+// outbox. If this rank has sent frames lately, more are expected. Then the thread looks at short
+// intervals, so that no frame has to wake it.
 Milliseconds Ranks::IdleTime() {
   constexpr Milliseconds kLately{50}, kLook{1};
   const Clock::time_point now = Clock::now();
@@ -179,7 +178,7 @@ void Ranks::SendOutbox() {
       if (!unreachable) {
         link_->Send(frame.kind, frame.body);
       } else if (frame.kind == FrameKind::kFail) {
-        Receive(frame);  // this rank cannot send any more, so it tells only itself
+        Receive(frame);  // this rank cannot send any more, so only this rank fails
       }
     }
     sent_ = outgoing_.size() - rest.size();
@@ -273,8 +272,8 @@ void Ranks::ReceiveContribution(const Frame& frame) {
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[static_cast<size_t>(frame.from)];
-    // Another rank can be one gather ahead: it has come to the next one before this rank has taken
-    // all contributions to the previous one.
+    // Another rank can be one gather ahead: it may have come to the next gather before this rank
+    // has taken all contributions to the present one.
     sane = sane && number == peer.gathers + 1 && peer.contributions.size() < 2;
     if (sane) {
       peer.gathers = number;

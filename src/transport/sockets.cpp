@@ -55,8 +55,8 @@ ListeningSocket ListenAt(const SocketAddress& address) {
   Descriptor socket(::socket(address.storage.ss_family, kSocketKind, 0));
   const int on = 1, off = 0;
   const bool bound = socket &&
-                     // With SO_REUSEADDR, ports of connections that a dead job has closed are free
-                     // at once; the port of a living listener is not.
+                     // With SO_REUSEADDR, the ports of a dead job's closed connections are free at
+                     // once; the port of a living listener is not.
                      setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
                      (address.storage.ss_family != AF_INET6 ||
                       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
@@ -86,7 +86,8 @@ bool SocketAddress::IsLoopback() const {
 
 bool SocketAddress::IsOfThisHost() const {
   SocketAddress other = *this;  // the same address with any free port
-  // The system lets sockets bind to multicast and broadcast addresses, too.
+  // A multicast or broadcast address is no address of this host, although the system lets sockets
+  // bind to it.
   if (other.storage.ss_family == AF_INET6) {
     auto* const six = reinterpret_cast<sockaddr_in6*>(&other.storage);
     if (IN6_IS_ADDR_MULTICAST(&six->sin6_addr)) return false;
@@ -177,7 +178,7 @@ ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadli
     getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &connected.error, &size);
     if (connected.error != 0) return connected;
   }
-  // A connection to a free port of this host may have been connected to itself.
+  // A connection to a free port of this host may be connected to its own socket.
   sockaddr_storage here = {}, there = {};
   socklen_t here_size = sizeof here, there_size = sizeof there;
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&here), &here_size);

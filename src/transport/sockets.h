@@ -22,7 +22,8 @@ struct SocketAddress {
   bool IsOfThisHost() const;
 };
 
-// Returns what the system's resolver says, which may take seconds for an unknown name.
+// Returns the addresses that the system's resolver finds, which may take seconds for an unknown
+// name.
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
@@ -39,8 +40,8 @@ struct ListeningSocket {
 };
 // Listens at `port`, or at a free port if `port` is 0.
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
-// Accepts the next connection. Returns none if none is waiting (errno is EAGAIN) or if there is no
-// descriptor for it.
+// Accepts the next connection. Returns none if no connection is waiting (errno is EAGAIN), or if
+// the system has no descriptor left for it.
 Descriptor AcceptFrom(const Descriptor& listening);
 
 // Returns the address of the other side, as "10.0.0.7:51000".
@@ -52,7 +53,8 @@ struct ConnectedSocket {
 };
 ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadline);
 
-// Return this host's name, and the numeric addresses of its interfaces other than loopback.
+// HostName returns this host's name, and InterfaceAddresses the numeric addresses of its interfaces
+// other than loopback.
 std::string HostName();
 std::vector<std::string> InterfaceAddresses();
 

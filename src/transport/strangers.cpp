@@ -49,8 +49,7 @@ void Strangers::Accept() {
     Descriptor socket = AcceptFrom(listening_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        // The ranks' own connections need descriptors, so a waiting stranger is dropped to make
-        // room.
+        // The connections of ranks need descriptors, so a waiting stranger is dropped to make room.
         if (!waiting_.empty()) waiting_.pop_front();
         accepting_from_ = Clock::now() + kPauseWithoutRoom;
       }
@@ -67,11 +66,11 @@ bool Strangers::Hear(Stranger& stranger, std::vector<Arrival>& arrivals) {
   Connection& connection = *stranger.connection;
   connection.Flush();
   connection.Receive();
-  if (stranger.answered) {  // whatever else it sends is ignored
+  if (stranger.answered) {  // further data of the stranger is ignored
     Frame ignored;
     while (connection.TakeFrame(ignored) == Connection::Next::kFrame) {
     }
-    return !connection.broken();  // malformed data has broken it, too
+    return !connection.broken();  // malformed data has broken the connection, too
   }
   Frame frame;
   const Connection::Next next = connection.TakeFrame(frame);

@@ -37,8 +37,8 @@ class Strangers {
   void SeeOff(std::unique_ptr<Connection> connection);
   // Closes the listening socket, so that its port is free again.
   void Close();
-  // Connections that greeted as ranks do, but with another token. The user is told of them when a
-  // rank is missing.
+  // The connections that greeted as a rank does, but with another token. The user is told of them
+  // when a rank is missing.
   struct OtherTokens {
     int count = 0;
     Clock::time_point first;
@@ -61,7 +61,8 @@ class Strangers {
   std::string token_, version_;
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
-  // After the system had no descriptor for a connection, none is accepted before this time.
+  // If the system has no descriptor left for a connection, no connection is accepted before this
+  // time.
   Clock::time_point accepting_from_;
   OtherTokens other_tokens_;
 };

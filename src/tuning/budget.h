@@ -1,4 +1,4 @@
-// Bounds of measuring: seconds for each kernel and for the process, and bytes of device memory.
+// The bounds of measuring: seconds for each kernel and for the process, and bytes of device memory.
 // Thread-safe.
 #pragma once
 
@@ -15,22 +15,22 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
-// What time is spent on. Comparing a plan costs one run of the plan and one of the undivided
-// engine; no plan runs before it was compared.
+// The uses on which time is spent. Comparing a plan costs one run of the plan and one run of the
+// undivided engine; no plan runs before it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
  public:
   using Seconds = std::chrono::duration<double>;
-  // The share of the process's time that measuring leaves to comparing. Comparing may take all that
-  // is left.
+  // The share of the process's time that measuring must leave for comparing. Comparing may take all
+  // of the remaining time.
   static constexpr double kComparingShare = 0.25;
 
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // Returns until when a kernel may be measured or compared on which `spent` was spent so far; a
-  // time in the past means that no time is left.
+  // Returns the time until which a kernel may be measured or compared if `spent` was spent on it so
+  // far. A time in the past means that no time is left.
   Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
     const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
@@ -41,8 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // Returns the end of the turn of a kernel whose measuring begins now, and which has
-  // `multiply_adds` multiply-adds.
+  // Returns the end of the turn of a kernel with `multiply_adds` multiply-adds if its measuring
+  // begins now.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -81,7 +81,7 @@ class Budget {
   }
 
   const std::optional<Tuning> bounds_;
-  std::atomic<Clock::rep> spent_ = 0;      // on both uses
+  std::atomic<Clock::rep> spent_ = 0;      // time spent on both uses
   std::atomic<Clock::rep> measuring_ = 0;  // the part of spent_ that measuring took
   std::atomic<double> largest_ = 0;        // multiply-adds of the largest kernel so far
 };

@@ -11,7 +11,7 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{16} << 20;
-// How many elements SameAndFinite compares at once.
+// The number of elements that SameAndFinite compares at once.
 constexpr int64_t kBlock = 1024;
 
 struct Half {
@@ -21,10 +21,11 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-// Infinities become NaN, because neither agrees with any number.
+// Returns NaN for infinities, because neither NaN nor infinity agrees with any number.
 inline float Value(Half half) {
   const uint32_t magnitude = uint32_t{half.bits} & 0x7fffu;
-  // Changes the bias of the exponent from 15 to 127, which also serves subnormal numbers.
+  // The product changes the bias of the exponent from 15 to 127, and also converts subnormal
+  // numbers.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   const float finite = magnitude >= 0x7c00u ? std::numeric_limits<float>::quiet_NaN() : value;
   return (half.bits & 0x8000u) != 0 ? -finite : finite;
@@ -33,7 +34,7 @@ inline float Value(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.
 inline float Value(float value) { return value; }
 inline double Value(double value) { return value; }
 
-// Calls body with a value of the element type that `type` names.
+// Calls `body` with a value of the element type that `type` names.
 template <typename Body>
 void WithElement(DataType type, const Body& body) {
   switch (type) {
@@ -48,8 +49,8 @@ void WithElement(DataType type, const Body& body) {
   }
 }
 
-// The unsigned type of an element's bits, and the mask of its exponent. In NaN and infinity all
-// bits of the exponent are set.
+// The unsigned integer type that holds an element's bits, and the mask of the exponent. In NaN and
+// infinity all bits of the exponent are set.
 template <typename Element>
 struct Encoding {
   using Bits = uint32_t;
@@ -71,8 +72,8 @@ struct Encoding<Bfloat16> {
   static constexpr Bits kExponent = 0x7f80u;
 };
 
-// Returns whether all bits are equal and all values finite: the usual case, which this tests at the
-// speed of memory.
+// Returns whether all elements are equal bit by bit and all values are finite. This is the usual
+// case, which is tested at the speed of memory.
 template <typename Element>
 bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   using Bits = typename Encoding<Element>::Bits;
@@ -82,14 +83,14 @@ bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const auto a = std::bit_cast<Bits>(got[i]);
     different |= static_cast<Bits>(a ^ std::bit_cast<Bits>(expected[i]));
-    // Adding this carries into the sign bit if and only if all bits of the exponent are set.
+    // The addition carries into the sign bit if and only if all bits of the exponent are set.
     special |= static_cast<Bits>((a & static_cast<Bits>(~kSign)) + (kSign - kExponent));
   }
   return different == 0 && (special & kSign) == 0;
 }
 
-// Returns false for NaN, with which every comparison is false, and for infinity, whose distance
-// from any value is infinite or NaN.
+// Returns false for NaN, because every comparison with NaN is false, and for infinity, because its
+// distance from any value is infinite or NaN.
 template <typename Real>
 inline bool Agree(Real a, Real b, Real absolute, Real relative) {
   const Real limit = absolute + relative * std::max(std::abs(a), std::abs(b));
@@ -104,7 +105,7 @@ inline bool Agree(Real a, Real b, const Tolerance& tolerance) {
                static_cast<Real>(tolerance.relative));
 }
 
-// Elements at equal distances in a tensor's memory.
+// A row of elements at equal distances in a tensor's memory.
 struct ElementRun {
   int64_t offset;  // of the first element
   int64_t count;
@@ -123,7 +124,7 @@ void CompareRun(const Element* got, const Element* expected, const ElementRun& r
     for (int64_t i = begin; i < end; ++i) {
       const Real a = Value(got[i * run.stride]), b = Value(expected[i * run.stride]);
       if (Agree(a, b, tolerance)) continue;
-      // NaN counts as the largest distance; of several, the first one is kept.
+      // NaN counts as the largest distance. Of equally large distances, the first one is kept.
       const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
       if (differences.count++ == 0 || apart > farthest() ||
           (std::isnan(apart) && !std::isnan(farthest()))) {
@@ -162,8 +163,8 @@ void CompareTyped(const Comparison& comparison, int64_t begin, std::span<std::by
     }
   });
   if (!untouched || differences.gap) return;
-  // The elements were overwritten, so every byte must now be `untouched`. That holds if the first
-  // byte is, and each byte equals the next.
+  // The elements were overwritten with `untouched`, so every byte must have this value now. That is
+  // so if the first byte has it and each byte equals the next one.
   if (got_bytes.empty() ||
       (got_bytes[0] == *untouched &&
        std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {

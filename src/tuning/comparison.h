@@ -17,20 +17,20 @@ namespace ucudnn::tuning {
 
 struct Differences {
   int64_t count = 0;   // elements beyond the tolerance
-  int64_t offset = 0;  // offset in elements of the one that is farthest off
+  int64_t offset = 0;  // offset of the element that is farthest off, in elements
   double got = 0;
   double expected = 0;
-  // Offset of the first byte between elements that was written; none: no such byte was found or
-  // looked for.
+  // Offset in bytes of the first byte between elements that was written. None if no such byte was
+  // found, or if none was looked for.
   std::optional<int64_t> gap;
 };
 
 // Returns a sentence such as "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5,
-// tolerance 0". `whose` follows the element's position.
+// tolerance 0". `whose` is inserted after the element's position.
 std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
                  const std::string& whose = "");
 
-// What is compared, and how strictly.
+// The layout of the tensors to compare, and how strictly they are compared.
 struct Comparison {
   const Tensor& tensor;  // layout of both results; must be nested (Tensor::IsNested)
   Tolerance tolerance;
@@ -38,8 +38,9 @@ struct Comparison {
   std::optional<std::byte> untouched;
 };
 
-// Compares the elements from `begin` on of a tensor's memory; both spans hold the same ones. If
-// `untouched` is set, overwrites the elements of `got`.
+// Compares the elements of a tensor's memory from the element `begin` on. Both spans hold the same
+// elements, of the checked and the expected result. If comparison.untouched is set, overwrites the
+// elements of `got`.
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 

@@ -55,7 +55,7 @@ bool TryLock(int file) {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file, F_SETLK, &lock) == 0) return true;
-  // On a file system without locks nobody is excluded, and the lock counts as taken.
+  // If the file system has no locks, nobody is excluded, and the lock counts as taken.
   return errno != EACCES && errno != EAGAIN && errno != EINTR;
 }
 
@@ -78,7 +78,7 @@ std::optional<DeviceLock> DeviceLock::Acquire(const std::string& folder, const s
     return holder != nullptr && holder->mutex.TryLock();
   });
   if (!mine) return std::nullopt;
-  // Made before any allocation that may throw, so that its destructor unlocks the mutex.
+  // `lock` is made before any allocation that may throw, so that its destructor unlocks the mutex.
   DeviceLock lock(holder, -1);
   lock.file_ = OpenFile(folder, device);
   if (lock.file_ >= 0 && !Until(deadline, [&] { return TryLock(lock.file_); })) {

@@ -1,6 +1,6 @@
-// A lock with which one thread of this host at a time measures on a device, in whichever process:
-// two measurements would disturb each other's times. Thread-safe. Never waits beyond a deadline,
-// not even in a child that was forked while its parent measured.
+// A lock that ensures that only one thread of this host at a time, in whichever process, measures
+// on a device: two measurements would disturb each other's times. Thread-safe. Never waits beyond a
+// deadline, not even in a child that was forked while its parent measured.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace ucudnn::tuning {
 
 class DeviceLock {
  public:
-  // Locks `device`, a text that names it among the host's devices. Returns none if others hold the
-  // lock until `deadline`. Processes exclude each other by a file in `folder`; if the file cannot
-  // be opened, only threads of this process exclude each other.
+  // Locks the device that the text `device` names among the host's devices. Returns none if others
+  // hold the lock until `deadline`. Processes exclude each other by a file in `folder`; if the file
+  // cannot be opened, only threads of this process exclude each other.
   static std::optional<DeviceLock> Acquire(const std::string& folder, const std::string& device,
                                            Clock::time_point deadline);
 

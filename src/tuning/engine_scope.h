@@ -1,5 +1,5 @@
-// Which engines are measured or compared: all legacy algorithms, one engine of the graph API, or
-// the engines of one plan. Plain values; thread-compatible.
+// The sets of engines that are measured or compared: all legacy algorithms, one engine of the graph
+// API, or the engines of one plan. Plain values; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,16 @@ struct LegacyScope {};
 // One engine of the graph API. `make` also makes the engines that may replace it.
 struct GraphScope {
   EngineId engine;
-  // The coarsest class among the engines that `make` makes.
+  // The coarsest numeric class among the engines that `make` makes.
   NumericClass numeric = NumericClass::kDirect;
   FusedOperands fused;
   EngineMaker make;
 };
 
-// The legacy algorithms and the graph engines of one plan. Plans of such a scope are compared; they
-// are never measured as a whole.
+// The legacy algorithms and the graph engines of one plan. Plans of such a scope are compared with
+// the undivided engine; the scope's engines are never all measured.
 struct MixedScope {
-  // The coarsest class among the engines that `make` makes.
+  // The coarsest numeric class among the engines that `make` makes.
   NumericClass numeric = NumericClass::kDirect;
   EngineMaker make;
 };
@@ -50,7 +50,7 @@ std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
                                             const cudnn::Functions& functions,
                                             cudnnHandle_t handle);
 FusedOperands FusedIn(const EngineScope& scope);
-// Returns the coarsest class among the scope's engines that `runs` name.
+// Returns the coarsest numeric class among the scope's engines that `runs` name.
 Result<NumericClass> CoarsestIn(const EngineScope& scope, Operation operation,
                                 std::span<const Run> runs);
 

@@ -35,9 +35,10 @@ const TileKind& LargestOf(const Tiles& tiles) {
                            });
 }
 
-// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both: the choice
-// whose largest tile has the fewest elements; of equal ones, that along the outer axis. With
-// `one_axis`, never both. Returns none if the axes have too few places to cut.
+// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both. It chooses
+// the grid whose largest tile has the fewest elements, and of equal ones the one that cuts an outer
+// axis more often. With `one_axis` it never cuts both. Returns none if the axes have too few places
+// to cut.
 std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
                                   bool one_axis) {
   std::optional<TileGrid> best;
@@ -56,7 +57,7 @@ std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid gr
   return best;
 }
 
-// Returns the scales with which pieces of `tiles` run.
+// Returns the scales with which the pieces of `tiles` are called.
 cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tiles) {
   return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
@@ -92,8 +93,8 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
     if (!found) break;
     grids.push_back(*found);
   }
-  // w is cut when the places along d and h run out; groups and k are cut only if no spatial axis
-  // can be.
+  // w is cut once d and h have no more places to cut; groups and k are cut only if no spatial axis
+  // can be cut.
   if (!grids.empty()) grid = grids.back();
   for (int* const parts : {&grid.spatial[2], &grid.groups, &grid.k}) {
     if (!grids.empty() && (one_axis || parts != &grid.spatial[2])) break;
@@ -160,18 +161,18 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
 
 namespace {
 
-// The workspace of an engine is estimated as affine in the elements of a tile; it may differ from
-// the estimate by this share.
+// The law: the workspace of an engine is an affine function of the elements of a tile. A workspace
+// may differ from the law by this share of itself, plus kSmall bytes.
 constexpr double kLawError = 0.02;
-// With fewer grids, an estimate from two of them saves hardly any plan.
+// The law needs the plans of two grids. With fewer grids than this it saves hardly any plans.
 constexpr size_t kFewestForLaw = 4;
 
-// One engine on grids with ascending numbers of tiles. Making plans takes long, so a grid's plans
-// are made at most once, and not at all if the estimate from two other grids says that the grid
-// does not fit.
+// One engine on grids with ascending numbers of tiles. Making plans takes long, so the plans of a
+// grid are made at most once. They are not made at all if the law, which is estimated from two
+// other grids, says that the grid does not fit.
 class GridSearch {
  public:
-  // `why` becomes what prevented the grid that was refused last.
+  // `why` is set to the reason why the last refused grid was refused.
   GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
              const GridLimits& limits, std::span<const cudnn::FusedOperand> fused, std::string& why)
       : engines_(engines),
@@ -186,7 +187,8 @@ class GridSearch {
   }
 
   size_t size() const { return grids_.size(); }
-  // Returns the first grid from `begin` on that needs at most `bytes`; none if there is none.
+  // Returns the first grid from `begin` on that needs at most `bytes` of workspace; none if no grid
+  // does.
   std::optional<size_t> First(size_t begin, size_t bytes) {
     for (size_t i = begin; i < grids_.size(); ++i) {
       const double estimate = estimates_.empty() ? 0 : estimates_[i];
@@ -200,7 +202,7 @@ class GridSearch {
     }
     return std::nullopt;
   }
-  // Returns the smallest need of a grid; 0 if the engine serves no grid.
+  // Returns the smallest workspace of a grid in bytes; 0 if the engine serves no grid.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {
@@ -220,7 +222,7 @@ class GridSearch {
   Division Take(size_t i) { return std::move(**divisions_[i]); }
 
  private:
-  // Estimates the needs of all grids by an affine law through the largest tiles of the first and
+  // Estimates the workspaces of all grids by an affine law, from the largest tiles of the first and
   // the last grid.
   void FindLaw() {
     if (grids_.size() < kFewestForLaw) return;
@@ -250,7 +252,8 @@ class GridSearch {
                            point.beside);
     }
   }
-  // Returns whether the need of grid `i` confirms its estimate. If not, drops all estimates.
+  // Returns whether `need`, the workspace of grid `i`, agrees with its estimate. If not, drops all
+  // estimates.
   bool Confirms(size_t i, size_t need) {
     const double actual = static_cast<double>(need);
     if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;
@@ -272,7 +275,7 @@ class GridSearch {
     return std::nullopt;
   }
 
-  // Bytes by which a need may differ from the law in addition.
+  // The bytes by which a workspace may differ from the law in addition to kLawError.
   static constexpr double kSmall = 4096;
 
   cudnn::Engines& engines_;
@@ -281,8 +284,8 @@ class GridSearch {
   const std::span<const cudnn::FusedOperand> fused_;
   const std::vector<TileGrid> grids_;
   const Clock::time_point deadline_;
-  std::vector<std::optional<Result<Division>>> divisions_;  // made so far
-  std::vector<double> estimates_;  // estimated need of each grid in bytes; empty: unknown
+  std::vector<std::optional<Result<Division>>> divisions_;  // the divisions made so far, by grid
+  std::vector<double> estimates_;  // estimated workspace of each grid in bytes; empty: unknown
   std::string& why_;
 };
 

@@ -45,7 +45,7 @@ struct GridLimits {
   size_t workspace_bytes = 0;
   size_t cache_bytes = 0;  // bytes of the device's L2 cache; 0: unknown
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  // After this time no plan is made, and grids that were not tried yet are left out.
+  // After this time no more plans are made, and the grids that were not tried yet are left out.
   Clock::time_point deadline = Clock::time_point::max();
 };
 
@@ -54,9 +54,9 @@ struct FoundGrids {
   // tiles that fit, twice as many, the fewest whose workspace is at most the cache, and the fewest
   // whose workspace is at most half of the cache.
   std::vector<Division> fitting;
-  // If no grid fits: the smallest workspace of a grid; 0: the engine serves none.
+  // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine serves no grid.
   size_t least_bytes = 0;
-  std::string why;  // if the engine serves no grid: what prevents the last one
+  std::string why;  // if the engine serves no grid: why it does not serve the last one
 };
 // Finds grids of GridsOf for `engine`, where fused operations read `fused`. The workspaces of two
 // grids give an affine estimate for all others. Plans are made only for grids that fit by this

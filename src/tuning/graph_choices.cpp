@@ -7,7 +7,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Few, because each choice is measured at several micro-batch sizes.
+// The number is small, because each choice is measured at several micro-batch sizes.
 constexpr size_t kMostChoices = 3;
 
 }  // namespace

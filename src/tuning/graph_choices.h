@@ -23,14 +23,15 @@ class GraphChoices {
 
   explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
 
-  // Returns an engine of the graph API, without fused operations, for a legacy kernel; null if it
-  // may not serve. `handle` is a handle of the platform; if it is null, only engines that were
-  // built before are returned.
+  // Returns an engine of the graph API, without fused operations, for a legacy kernel; null if the
+  // engine may not serve the kernel. `handle` is a handle of the platform; if it is null, only
+  // engines that were built before are returned.
   Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // Returns the heuristics' first choices, which are asked for only once. If `in_time` returns
-  // false while they are built, there are fewer, and the next call asks again.
+  // Returns the heuristics' first choices. The heuristics are asked only once, unless `in_time` has
+  // returned false while the choices were built: then there are fewer choices, and the next call
+  // asks again.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
@@ -51,7 +52,7 @@ class GraphChoices {
     }
   };
   struct Known {
-    std::map<EngineId, Template> engines;  // null: the engine may not serve
+    std::map<EngineId, Template> engines;  // null: the engine may not serve the kernel
     std::optional<std::vector<Template>> heuristics;
   };
 

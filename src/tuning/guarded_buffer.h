@@ -1,5 +1,6 @@
-// Device memory between two zones that hold a pattern, which shows writes before its beginning and
-// beyond its end. Thread-compatible. Its context must be current from construction to destruction.
+// Device memory between two guard zones. The zones hold a pattern, which shows writes before the
+// beginning and beyond the end of the memory. Thread-compatible. The context must be current from
+// construction to destruction.
 #pragma once
 
 #include <array>
@@ -19,15 +20,15 @@ class GuardedBuffer {
       : driver_(driver), memory_(pool, driver) {}
 
   Status Allocate(size_t bytes);
-  // Returns how much device memory a buffer of `bytes` takes.
+  // Returns the bytes of device memory that a buffer of `bytes` bytes takes with its zones.
   static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
 
   // Writes the pattern to both zones; the second one begins behind the first `bytes` of the buffer.
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 
-  // Returns null if both zones are as Guard has left them; otherwise returns which one is not, as
-  // "before the beginning of". Waits for the stream.
+  // Returns null if both zones are as Guard has left them. Otherwise returns which zone was
+  // written: "before the beginning of" or "behind the end of". Waits for the stream.
   Result<const char*> Damage(CUstream stream);
 
   CUdeviceptr address() const { return memory_.address() + kGuardBytes; }

@@ -1,5 +1,5 @@
-// Devices of this host that measure besides the caller's current one, or in its place, each in its
-// primary context. Thread-safe. No thread's current context changes.
+// Devices of this host on which ucudnn measures besides the caller's current device, or instead of
+// it. Each is used in its primary context. Thread-safe. No thread's current context changes.
 #pragma once
 
 #include <memory>
@@ -42,15 +42,15 @@ class HeldDevice {
 };
 
 struct HeldDevices {
-  // All of one model and driver.
+  // All devices have one model and driver.
   std::vector<std::unique_ptr<HeldDevice>> devices;
   // One line, with the reason, for each device that is left out.
   std::vector<std::string> refused;
 };
 
-// Opens the devices that `wanted` names, or all devices, or the first one if it names none. Leaves
-// out devices whose model and driver are not those of `like` (null: of the first device), because
-// measurements of one model do not hold for another. Fails if no device is left.
+// Opens the devices that `wanted` names, or all devices; if it names none, opens the first device.
+// Leaves out devices whose model or driver is not that of `like` (null: of the first device),
+// because measurements of one model do not hold for another. Fails if no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

@@ -17,22 +17,22 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered: the fastest ones when this or another process
-// measured them.
+// The most graph engines that are considered for a kernel. Of those that this or another process
+// has measured, the fastest ones are taken.
 constexpr size_t kMostGraphEngines = 3;
-// The most engines for the tiles of a kernel: all that were chosen for one kind of tile, and the
-// first one for another kind.
+// The most engines for the tiles of a kernel. All that were chosen for one kind of tile are taken,
+// and the first one that was chosen for another kind.
 constexpr size_t kMostTileEngines = 4;
 // A graph engine is not measured at smaller sizes if on the whole mini-batch it is slower by this
 // factor than the engine that it could replace.
 constexpr double kHopeless = 1.25;
-// The share of the time that its kernel has left that a graph engine may take. The legacy
-// algorithms are measured after up to kMostGraphEngines = 3 of them, so they keep at least 0.9^3 =
-// 73 %.
+// The share of the kernel's remaining time that a graph engine may take. The legacy algorithms are
+// measured after up to kMostGraphEngines = 3 of them, so at least 0.9^3 = 73 % of the time is left
+// for the legacy algorithms.
 constexpr double kTimeShare = 0.1;
 
-// Removes engines that serve pieces but not all `images`: a program to which such an engine is
-// reported would ask the library for the workspace of the whole.
+// Removes engines that serve pieces but not all `images`. If such an engine were reported to a
+// program, the program would ask the library for the engine's workspace for the whole mini-batch.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
@@ -85,12 +85,13 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
   if (any_graph && kernel.may_measure) {
     Question known = question;
     known.may_measure = false;
-    // Graph engines are measured before the legacy algorithms, so a process that has measured these
-    // has measured everything. Measurements that `ucudnn bench` or an earlier release made without
-    // graph engines are enough, too.
+    // `whole_tried` says that the legacy algorithms were tried on the whole mini-batch. Graph
+    // engines are measured before them, so if it is true, graph engines need not be measured again.
+    // Measurements that `ucudnn bench` or an earlier release made without graph engines are enough,
+    // too.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first call that graph engines may serve then measures only them.
+      // The first call that graph engines may serve then measures only the graph engines.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {
@@ -184,8 +185,8 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKe
   std::vector<ConvolutionProblem> asked = TypicalTiles(kernel.problem, options_.policy);
   asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
-    // A tile at an edge may lack engines that inner tiles have, and the whole may have engines that
-    // also serve tiles, so each problem adds some.
+    // A tile at an edge may lack engines that inner tiles have, and the whole convolution may have
+    // engines that also serve tiles. So each of these problems may add engines.
     const size_t most = engines.empty() ? kMostGraphEngines : 1;
     const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {
@@ -235,8 +236,8 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
   task.candidates = [&](const ConvolutionProblem& tile,
                         const std::vector<MicroConfiguration>& rows) {
     std::vector<Candidate> candidates;
-    // Legacy algorithms may rely on the alignment of the whole, so they serve only tiles with the
-    // same alignment.
+    // Legacy algorithms may rely on the alignment of the whole tensors, so they serve only tiles
+    // with the same alignment.
     const bool legacy =
         options_.engines != EngineSet::kGraph && tile.alignment == kernel.problem.alignment;
     if (legacy) candidates = planning::OwnMathCandidates(tile, rows);
@@ -285,7 +286,7 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
     const EngineId& named = configuration.runs[run].micro.engine;
     if (!named.of_graph_api()) continue;
     auto engine = choices_.Named(kernel.platform, kernel.problem, named, kernel.handle);
-    // A tile's graph may have an engine that the graph of the whole lacks.
+    // The graph of a tile may have an engine that the graph of the whole convolution lacks.
     if (engine == nullptr && tiles.ok() && tiles->tiles != nullptr) {
       engine =
           choices_.Named(kernel.platform, tiles->tiles->kinds[run].problem, named, kernel.handle);

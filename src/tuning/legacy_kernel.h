@@ -15,7 +15,7 @@
 
 namespace ucudnn::tuning {
 
-// The kernel that a caller asks about.
+// The kernel for which a caller wants measurements.
 struct LegacyKernel {
   Device device;
   ConvolutionProblem problem;
@@ -41,8 +41,8 @@ struct LegacyRows : MeasuredRows {
   std::vector<GraphRows> graph;
 };
 
-// Groups returns the candidates that may share a plan, by the math type that the caller will set;
-// OwnCandidates returns the candidates of the problem's own math type.
+// Groups returns the candidates in groups that may share a plan: one group for each math type that
+// the caller may set. OwnCandidates returns the candidates of the problem's own math type.
 std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
                                         const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
@@ -55,8 +55,8 @@ class LegacyKernels {
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Returns measurements at the policy's micro-batch sizes for `request`. If there is none of the
-  // undivided kernel, returns no rows, and a status that says why.
+  // Returns measurements at the policy's micro-batch sizes for `request`. If the undivided kernel
+  // has no measurement, returns no rows, and a status that says why.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
@@ -65,7 +65,8 @@ class LegacyKernels {
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Returns `tilings` without the grids that OrInTiles would choose for `request` but that are
-  // slower in place (Compare::faster_than), as far as `proof` allows to find that out.
+  // slower in place (Compare::faster_than). Grids whose speed cannot be found out under `proof` are
+  // kept.
   planning::Tilings WithoutSlower(const LegacyKernel& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,
@@ -76,10 +77,11 @@ class LegacyKernels {
                                                 const Configuration& configuration);
   // Returns a scope of the legacy algorithms and `engines`.
   MixedScope ScopeOf(cudnn::MixedEngines::Templates engines) const;
-  // Returns the coarsest class among the engines of `configuration` and `undivided`.
+  // Returns the coarsest numeric class among the engines of `configuration` and `undivided`.
   Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
-  // As MeasuredKernels::Verify, for a legacy kernel, which is compared with a legacy algorithm.
+  // Does what MeasuredKernels::Verify does, for a legacy kernel. The undivided engine is a legacy
+  // algorithm.
   Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
 
  private:
@@ -92,8 +94,8 @@ class LegacyKernels {
   // Returns the graph engines that tiles of the kernel may run. If `kernel.handle` is null, no plan
   // can be made, and only known engines are returned.
   std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
-  // Returns the kernel's own algorithms that undivided need more than `limit_bytes`, the fastest
-  // first.
+  // Returns the fastest of the kernel's own algorithms that need more than `limit_bytes` for the
+  // undivided kernel: at most kMostGraphEngines, the fastest first.
   std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
   // Adds, at the policy's micro-batch sizes, rows of the graph engines that were measured on the
   // whole mini-batch.

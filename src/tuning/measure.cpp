@@ -24,11 +24,12 @@ namespace {
 using planning::Measurement;
 
 constexpr int kSamples = 5;
-// In a sample, a kernel that is shorter than this runs several times, back to back, as pieces do.
+// In milliseconds. If one run is shorter than this, a sample consists of several runs, back to
+// back, as pieces run.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
-// An engine that is slower than the best so far by this factor gets a single sample, because it is
-// hardly ever chosen.
+// An engine that is slower by this factor than the best one so far gets a single sample, because it
+// is hardly ever chosen.
 constexpr double kHopelessOnce = 2;
 // Operands are filled with this byte: repeated, it is a small positive normal number in every type.
 constexpr unsigned char kOperandByte = 0x3c;
@@ -62,7 +63,7 @@ class Measurer {
         begin_(driver_),
         end_(driver_) {}
 
-  // Allocates operands for `largest`, the problem at its largest micro-batch.
+  // Allocates the operands for `largest`, the problem with the largest of the micro-batches.
   Status Allocate(const ConvolutionProblem& largest) {
     UCUDNN_RETURN_IF_ERROR(begin_.Create());
     UCUDNN_RETURN_IF_ERROR(end_.Create());
@@ -77,7 +78,7 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  // Adds the cost of a partial of `problem` besides its engine to `all`, if it is not known yet.
+  // Adds the measurement of summing partials of `problem` to `all`, if it is not known yet.
   Status MeasureSum(const ConvolutionProblem& problem, EngineMeasurements& all) {
     if (is_known_(kPartialSum, kPartialSumBatch)) return Status::Ok();
     all.sum_late = Clock::now() >= limits_.deadline;
@@ -105,8 +106,8 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds the cost of a packed tile's copies to `all`. They are copied from and to tensors that are
-  // hardly larger than the tile.
+  // Adds the measurement of a packed tile's copies to `all`. The copies are made from and to
+  // tensors that are hardly larger than the tile.
   Status MeasurePacking(EngineMeasurements& all) {
     if (packed_ == nullptr) return Status::Ok();
     if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
@@ -146,7 +147,7 @@ class Measurer {
     return handle_.stream().Synchronize();
   }
 
-  // Adds the measurements at problem.n images to `all`.
+  // Adds the measurements of all engines at problem.n images to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
     // Listing compiles kernels of some engines, which takes seconds.
     if (Clock::now() >= limits_.deadline) {
@@ -175,7 +176,8 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds the measurements at all `sizes`, and the measurement of summing partials, to `all`.
+  // Adds the measurements of all engines at all `sizes` to `all`, and the measurements of a packed
+  // tile's copies and of summing partials if they are needed.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
     UCUDNN_RETURN_IF_ERROR(MeasurePacking(all));
@@ -200,17 +202,17 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures what MeasureLimits::fit_bytes asks for. The whole is measured only if `sizes`, for
-  // which there is memory, contain it.
+  // Measures the engines that MeasureLimits::fit_bytes asks for, at `sizes`, for which there is
+  // memory. The undivided kernel is measured only if `sizes` contains its number of images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
-    // Without the cost of its copies a packed tile cannot be planned.
+    // A packed tile cannot be planned without the cost of its copies.
     if (const Status packing = MeasurePacking(all); !packing.ok()) {
       Log(LogLevel::kInfo, Describe(problem) + " is not measured: " + packing.message());
       return;
     }
-    // Without the cost of summing, partials cannot be planned.
+    // Partials cannot be planned without the cost of summing them.
     const bool sums = SumsPartials(problem);
     if (are_partials_ && sums && !MeasureSum(problem, all).ok()) return;
     const bool tries_whole = std::find(sizes.begin(), sizes.end(), problem.n) != sizes.end();
@@ -242,7 +244,7 @@ class Measurer {
     step_.engines = pieces.size();
     for (const Unit& unit : pieces) {
       ++step_.engine;
-      // best_ms is of one size, because times of different sizes cannot be compared.
+      // The times of two sizes cannot be compared, so each unit begins without a best time.
       best_ms = std::numeric_limits<double>::infinity();
       if (Try(unit, best_ms, all) == Tried::kLate) return;
     }
@@ -250,15 +252,15 @@ class Measurer {
   }
 
  private:
-  // One engine at one size, ready to run.
+  // One engine at one micro-batch size, ready to run.
   struct Unit {
     ConvolutionProblem problem;
     cudnn::ListedEngine engine;
   };
   enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
 
-  // Returns the engines that run `size` images of `problem` within `fit_bytes`; none if the library
-  // gives no list.
+  // Returns the engines that run `size` images of `problem` within `fit_bytes`. Returns none if the
+  // library cannot list engines.
   std::vector<Unit> Fitting(const ConvolutionProblem& problem, int size, size_t fit_bytes) {
     ConvolutionProblem part = problem;
     part.n = size;
@@ -280,8 +282,8 @@ class Measurer {
     return units;
   }
 
-  // Adds the measurement of `unit` to `all` unless it is known or something prevents it. `best_ms`
-  // is the least time of its size so far.
+  // Adds the measurement of `unit` to `all`, unless it is known, or time or memory is short, or the
+  // engine fails. `best_ms` is the least time at the unit's size so far.
   Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
     const cudnn::EngineChoice& choice = unit.engine.choice;
     const int size = unit.problem.n;
@@ -361,7 +363,7 @@ class Measurer {
   }
 
   Status MeasureOne(const std::function<Status()>& run, double best_ms, Measurement& measurement) {
-    // The first run loads code and warms caches. The second one tells how many runs a sample needs.
+    // The first run loads code and warms caches. The second run shows how many runs a sample needs.
     UCUDNN_RETURN_IF_ERROR(Sample(run, 1).status());
     UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(run, 1));
     const int repeats =
@@ -387,7 +389,7 @@ class Measurer {
   const bool are_partials_;
   const TileKind* const packed_;
   MeasuringProgress& progress_;
-  MeasuringStep step_;  // what is measured now
+  MeasuringStep step_;  // the step of measuring that is in progress
   const FusedOperands fused_;
   TuningHandle& handle_;
   const std::unique_ptr<cudnn::Engines> engines_;

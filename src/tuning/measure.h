@@ -20,8 +20,8 @@
 
 namespace ucudnn::tuning {
 
-// Where to measure. The caller owns what the pointers point to. Thread-safe as far as the driver
-// and cuDNN are.
+// The device on which to measure, with its libraries and context. The caller owns the objects to
+// which the pointers point. Thread-safe as far as the driver and cuDNN are.
 struct Device {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -43,14 +43,15 @@ Result<std::string> DeviceName(const Device& device);
 // Returns the bytes of the device's L2 cache; 0 if the driver does not say.
 size_t L2Bytes(const Device& device);
 
-// Bounds of one measurement. They may be exceeded by one run of one engine, or by preparing the
-// engines of one size.
+// The bounds of one measurement. One run of one engine, or preparing the engines of one size, may
+// exceed them.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
-  // If set, only engines are measured that bring the kernel under a workspace of this many bytes:
-  // first engines that run all its images within it, then smaller pieces of the other engines, both
-  // in ascending order of workspace. Sizes are then reported neither as complete nor as late.
+  // If set, only engines and pieces are measured with which the kernel fits a workspace of this
+  // many bytes. First come engines that run all of its images within this workspace, then smaller
+  // pieces of the other engines, both in ascending order of workspace. Sizes are then reported
+  // neither as complete nor as late.
   std::optional<size_t> fit_bytes;
 };
 
@@ -58,23 +59,24 @@ struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
   // Sizes at which every existing engine was measured, now or before.
   std::vector<int> complete_sizes;
-  // Sizes at which an engine found no memory and was left out. It may be the fastest, and may be
-  // measured at another time or in another process.
+  // Sizes at which an engine was left out because there was not enough memory. The engine may be
+  // the fastest one, and may be measured at another time or in another process.
   std::vector<int> scarce_sizes;
   bool engine_failed = false;  // an engine was left out for another reason
   // Sizes at which an engine was left out because the deadline had passed.
   std::vector<int> late_sizes;
-  Status failure;            // why engines failed, if only the summing of partials was measured
-  bool sum_late = false;     // the deadline had passed before the summing of partials was measured
-  int twins = 0;             // measurements that also count for another engine (EngineChoice::twin)
+  Status failure;         // why engines failed, if nothing but the summing of partials was measured
+  bool sum_late = false;  // the deadline had passed before the summing of partials was measured
+  int twins = 0;          // measurements that also count for another engine (EngineChoice::twin)
   bool all_fitting = false;  // everything that MeasureLimits::fit_bytes asks for was tried
 };
 
-// Returns whether the measurement of an engine at a size is known, so that it need not be made.
+// Returns whether the measurement of an engine at a size is known already, so that it is not made
+// again.
 using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
-// Asks to measure the engines of `scope` at each of `sizes` images of `problem`. Several threads
-// use `is_known`, `progress` and the engines of `scope` at once.
+// The engines of `scope` are to be measured at each of `sizes` images of `problem`. Several threads
+// may use `is_known`, `progress` and the engines of `scope` at once.
 struct MeasuringTask {
   ConvolutionProblem problem;
   std::vector<int> sizes;
@@ -84,15 +86,16 @@ struct MeasuringTask {
   // True if pieces are partials even if they have all images of `problem`, because `problem` is a
   // tile.
   bool are_partials = false;
-  // If set, `problem` is the twin (SlackTwin) of this packed tile, whose copies are measured, too.
+  // If set, `problem` is the twin (SlackTwin) of this packed tile. The copies of the tile are then
+  // measured, too.
   const TileKind* packed = nullptr;
 };
 
-// Measures every engine of `task` at each of its sizes, in their order: the median of repeated
-// runs, which is also recorded for the engine's twin. An engine that fails is left out. If pieces
-// are partials that are summed, the cost of summing is measured first, as engine kPartialSum at
-// kPartialSumBatch; for a packed tile, the cost of its copies, as engine kPacking. Fails if nothing
-// could be tried.
+// Measures every engine of `task` at each of its sizes, in their order. A measurement is the median
+// of repeated runs, and is recorded for the engine's twin (EngineChoice::twin), too. An engine that
+// fails is left out. If pieces are partials that are summed, the summing is measured first, as
+// engine kPartialSum at size kPartialSumBatch. For a packed tile the copies are measured, as engine
+// kPacking. Fails if nothing could be tried.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
 

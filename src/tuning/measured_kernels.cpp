@@ -16,8 +16,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Returns the engine whose family has the measurements of `micro` in `configuration`: kPartialSum
-// is measured with each engine.
+// Returns the engine to whose family the measurements of `micro` in `configuration` belong. Those
+// of kPartialSum belong to the family of the largest piece's engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
   return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
 }
@@ -43,12 +43,12 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // The entry of a legacy family that no caller has asked about is not made here; it is read
-  // completely when a caller asks.
+  // If no caller has asked about the legacy family yet, its entry is not made here, because a
+  // caller's first question reads the whole entry from the store.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
-    // Another program may have written the store: a time may be NaN, which does not even equal
+    // Another program may have written the store, so a time may be NaN, which is not even equal to
     // itself.
     if (!std::isfinite(row.micro.time_ms) || row.micro.time_ms < 0) continue;
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
@@ -56,7 +56,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
     const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
     known.rows.insert_or_assign(key, row);
     known.confirmed.erase(key);
-    // In a family of one engine, a single row makes its size complete.
+    // In a family of one engine, a size is complete with a single row.
     if (!of_legacy && row.micro.engine == *family.graph_engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
     }
@@ -201,11 +201,11 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
   if (!turn.lock) return Status::Error(turn.why);
-  // The undivided kernel is measured first, because without it nothing can be promised.
+  // The undivided kernel is measured first, because nothing can be promised without it.
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
-  // Without bounds there is no time to share.
+  // Without bounds the time is unlimited, so no share of it is taken.
   Clock::time_point deadline = turn.deadline;
   if (question.legacy_share && deadline != Clock::time_point::max()) {
     deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
@@ -256,7 +256,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
         WarnOnce("store write", "measurements cannot be stored: " + written.message());
       } else {
         // Another process may have stored the same measurements meanwhile. The rows of the first
-        // writer count, so that processes that share a store plan with the same numbers.
+        // writer are used, so that processes that share a store plan with the same numbers.
         Refresh(family, known);
       }
     }
@@ -338,8 +338,8 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   const std::vector<planning::MathGroup> groups =
       planning::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
-  // All pieces of a plan have one math type, which the caller chooses, so the sizes for every math
-  // type are measured.
+  // All pieces of a plan have one math type, which the caller chooses. So the sizes are searched
+  // for every math type, and all of them are measured.
   std::set<int> sizes;
   for (const planning::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
@@ -363,7 +363,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
   const Status fitted = MeasureFitting(device, question);
   Known& known = Meet(family);
   MeasuredRows answer;
-  // Only this policy finds its sizes step by step.
+  // Only policy auto finds its sizes step by step.
   const bool search = question.policy == BatchSizePolicy::kAuto;
   const size_t l2_bytes = search ? L2Bytes(device) : 0;
   std::vector<int> asked;
@@ -381,8 +381,8 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on the measurements at all sizes of `asked`, so the search ends if one
-    // is missing.
+    // The next sizes depend on the measurements at all sizes of `asked`, so the search ends if a
+    // measurement is missing.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();
@@ -420,7 +420,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
-  // Summing is verified in addition to the engines that compute partials.
+  // The summing of partials is compared in addition to the engines that compute them.
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
@@ -494,7 +494,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // If an engine may be at fault, the sum is not marked as wrong.
+    // If the wrong result may come from an engine, the summing is not marked as wrong.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
     MutexLock lock(mutex_);

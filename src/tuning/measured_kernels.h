@@ -1,6 +1,6 @@
-// All measurements that this process knows, in front of the store. Each is read or made once and
-// shared by all handles. Thread-safe. Only one thread of this host measures on a device at a time;
-// others wait, within their budget.
+// All measurements that this process knows, as a cache in front of the store. Each one is read or
+// made once and shared by all handles. Thread-safe. Only one thread of this host measures on a
+// device at a time; others wait, within their budget.
 #pragma once
 
 #include <atomic>
@@ -31,22 +31,22 @@
 
 namespace ucudnn::tuning {
 
-// Asks for measurements of a kernel.
+// A question for the measurements of a kernel.
 struct Question {
   ConvolutionProblem problem;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  // What the measurements are for: policy auto searches for sizes that fit it.
+  // The request for which the measurements are used. Policy auto searches for sizes that suit it.
   planning::PromiseRequest request;
   bool may_measure = false;  // missing measurements may be made
   EngineScope scope;         // the engines to measure; not a MixedScope
-  bool read_again = false;   // the store is read again for what it lacked before
+  bool read_again = false;   // measurements that were missing in the store are looked for again
   // If set, the engine may serve calls of a legacy kernel, and measuring it may take at most this
   // share of the time that the kernel has left.
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now demands of a legacy engine for `images`
-  // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong: if
-  // cuDNN's number is larger, it replaces the row's, and a row of an engine that cuDNN does not run
-  // for these images is dropped.
+  // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
+  // if cuDNN's number is larger than the row's, it replaces the row's; and a row is dropped if
+  // cuDNN does not run its engine for these images.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
   // fits this limit are measured first; engines and pieces that only make it faster are measured
@@ -57,27 +57,28 @@ struct Question {
 };
 
 struct MeasuredRows {
-  // Every engine of the scope at the sizes that the policy considers, as far as they are known,
-  // including n itself or a configuration that fits Question::must_fit. If pieces are partials,
-  // rows at smaller sizes include the cost of summing (AsPartial), and are missing while that is
-  // unknown. Empty if neither n nor a fitting configuration is known: then nothing can be promised,
-  // and `status` says why.
+  // Every engine of the scope at the sizes that the policy considers, as far as these measurements
+  // are known. They include n itself, or a configuration that fits Question::must_fit. If pieces
+  // are partials, rows at smaller sizes include the cost of summing (AsPartial), and are missing
+  // while that cost is unknown. If neither n nor a fitting configuration is known, there are no
+  // rows: then nothing can be promised, and `status` says why.
   std::vector<MicroConfiguration> rows;
   Status status;
-  // True if every engine was tried on all n images, so that the fastest is among the rows unless it
-  // found no memory.
+  // True if every engine was tried on all n images. The fastest engine is then among the rows,
+  // unless there was no memory for it.
   bool whole_tried = false;
   // False if a later call may know more, because time was short or measuring was not allowed.
   bool settled = false;
-  // True if what is missing stays so because the time for measuring is used up.
+  // True if measurements are missing and will not be made, because the time for measuring is used
+  // up.
   bool late = false;
 };
 
-// How grids of tiles are found and measured, in addition to a Question.
+// Says how grids of tiles are found and measured, in addition to a Question.
 struct TilingTask {
   // Engines whose workspaces determine the grids, the most promising one first.
   std::vector<EngineId> engines;
-  // Returns the rows among `rows`, measured on `tile`, that plans may use.
+  // Returns those of `rows`, which were measured on `tile`, that plans may use.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
                                                  const std::vector<MicroConfiguration>& rows)>
       candidates;
@@ -87,10 +88,10 @@ using planning::Trust;
 
 class MeasuredKernels {
  public:
-  // If `store` is null, measurements are lost when the process ends. `bounds` is none for measuring
-  // without bounds. Processes of one host lock files in `lock_folder` while they measure. `helpers`
-  // measure some of the sizes for a device, each within its own share of memory. The caller owns
-  // `progress` and keeps it alive.
+  // If `store` is null, measurements are lost when the process ends. If `bounds` is none, measuring
+  // has no bounds. Processes of one host lock files in `lock_folder` while they measure. `helpers`
+  // are devices that measure some of the sizes for another device, each within its own share of
+  // memory. The caller owns `progress` and keeps it alive.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
                   std::string lock_folder, BenchmarkDevices helpers = {},
                   MeasuringProgress& progress = MeasuringProgress::None())
@@ -102,17 +103,18 @@ class MeasuredKernels {
   // measurement that failed is not tried again.
   MeasuredRows Get(const Device& device, const Question& question);
 
-  // Does the first step of Get, for callers that measure something else before the rest: measures
-  // what brings the kernel under question.must_fit, undivided engines and then pieces, both in
-  // ascending order of workspace. Does nothing without must_fit, and nothing twice. Fails if
-  // measuring failed or was not possible.
+  // Does the first step of Get, for callers that measure other things before the rest of Get. It
+  // measures the engines and pieces with which the kernel fits question.must_fit: undivided engines
+  // and then pieces, both in ascending order of workspace. Does nothing if there is no must_fit, if
+  // the question forbids measuring, or if everything was tried before. Fails if measuring failed or
+  // was not possible.
   Status MeasureFitting(const Device& device, const Question& question);
 
-  // Returns grids of tiles within question.request's limit, each with the engines of the question's
-  // scope, which may be a MixedScope, on every kind of its tiles. They are from memory or, if the
-  // question allows it, from the store and the device: kinds of tiles are measured on twins of
-  // little memory, within the kernel's budget. Engines that were found wrong are left out.
-  // Implemented in measured_tilings.cpp.
+  // Returns grids of tiles within question.request's limit. Each grid has, for every kind of its
+  // tiles, the engines of the question's scope, which may be a MixedScope. The measurements are
+  // from memory or, if the question allows it, from the store and the device. Kinds of tiles are
+  // measured on twins (SlackTwin), which need little memory, within the kernel's budget. Engines
+  // that were found wrong are left out. Implemented in measured_tilings.cpp.
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 
@@ -122,17 +124,17 @@ class MeasuredKernels {
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
-  // Returns the graph engines without fused operations that are known to have been measured for
-  // `problem`'s kernel at any size, in ascending order of time per image.
+  // Returns the graph engines without fused operations that were measured for `problem`'s kernel at
+  // any size, as far as this process knows, in ascending order of time per image.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
   // HasTime returns whether the legacy kernel of `problem` has more than `needed` left of its time
-  // for measuring. Spend charges the kernel with time that was spent elsewhere.
+  // for measuring. Spend charges the kernel with time that its caller has spent on it.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
-  // Returns Question::until for all questions about `problem` during one query or call that begins
-  // now.
+  // Returns the Question::until that all questions about `problem` share during a query or call
+  // that begins now.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem) {
     return turns_.EndOfTurn(problem);
   }
@@ -141,7 +143,7 @@ class MeasuredKernels {
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
   // Returns false if memory or time was too short to measure every engine on all of `problem`'s
-  // images, so that the fastest may be missing.
+  // images, so that the fastest engine may be missing.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
   // Returns whether this process has measurements that no other process can read.
@@ -152,11 +154,11 @@ class MeasuredKernels {
 
   // Returns how many measurements (of an engine at a micro-batch size) this process has made.
   long measured() const { return measured_; }
-  // Returns how many kernels these measurements are of: problems with their mini-batch, on one
-  // model of device.
+  // Returns how many kernels the measurements of measured() are of. A kernel is a problem with its
+  // mini-batch on one model of device.
   long measured_kernels() const { return measured_kernels_; }
 
-  // Returns the object that is told of everything for which a caller waits.
+  // Returns the object that is told of every step for which a caller waits.
   MeasuringProgress& progress() { return progress_; }
 
  private:
@@ -172,19 +174,21 @@ class MeasuredKernels {
   struct FamilyHash {
     size_t operator()(const Family& family) const;
   };
-  // kScarce: an engine found no memory. kLate: the deadline passed before an engine.
+  // kScarce: there was no memory for an engine. kLate: the deadline had passed before all engines
+  // were measured.
   enum class SizeState { kMeasured, kScarce, kLate, kFailed };
   struct Known {
     std::map<std::pair<int, EngineId>, planning::Measurement> rows;  // by size and engine
     std::map<int, SizeState> sizes;                   // sizes that were measured or tried
     std::map<int, Clock::duration> spent, verifying;  // time spent, by mini-batch
-    // By size and engine: found equal, or different, when outputs were compared.
+    // By size and engine: `trusted` were found equal when outputs were compared, `wrong` were found
+    // different.
     std::set<std::pair<int, EngineId>> trusted, wrong;
     std::set<std::pair<int, EngineId>> confirmed;  // rows for which Question::need was called
-    bool sum_tried = false;  // it was tried to measure the summing of partials
+    bool sum_tried = false;                        // measuring the summing of partials was tried
     // For the legacy algorithms: mini-batches for which this process has measured an engine.
     std::set<int> measured_here;
-    // Mini-batches and limits for which MeasureFitting has tried everything.
+    // The mini-batches, with their limits, for which MeasureFitting has tried everything.
     std::set<std::pair<int, size_t>> fitting_tried;
     // For the legacy algorithms: graph engines that this or another process has measured, with
     // their least time per image.
@@ -193,19 +197,20 @@ class MeasuredKernels {
 
   struct TilesOfFamily {
     std::vector<planning::Tiling> measured;
-    // For each limit under which all grids were tried: Tilings::least_bytes and Tilings::why.
+    // By limit: Tilings::least_bytes and Tilings::why, for each limit under which all grids were
+    // tried.
     std::map<size_t, std::pair<size_t, std::string>> tried;
     std::set<size_t> asked_of_store;  // limits for which the store was read
   };
-  // Tiles that were compared, without their times.
+  // The verdict of a comparison of tiles. The times in `configuration` are 0.
   struct ComparedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
     Configuration configuration;
-    bool in_place = false;  // compared with the whole in place, too
+    bool in_place = false;  // compared also in place, with the whole
     Trust trust;
   };
-  // Tiles that were timed in place, in turn with an undivided engine.
+  // The verdict of a race in which tiles were timed in place, in turn with an undivided engine.
   struct RacedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
@@ -228,7 +233,7 @@ class MeasuredKernels {
   // Returns the entry of `family`, which is read from the store if it is new. The address of an
   // entry never changes.
   Known& Meet(const Family& family);
-  // Adds the rows of `family` that the store has now.
+  // Reads the rows that the store has for `family` now, and puts them into `known`.
   void Refresh(const Family& family, Known& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
   // problem's descriptor: earlier releases left out algorithms that the library does not list.
@@ -237,12 +242,12 @@ class MeasuredKernels {
   // Notes that `row` is of a graph engine that was measured for the kernel. Requires the lock.
   static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
   enum class Extent { kAll, kFitting };
-  // Ensures that `sizes` are known, within the budget: reads the store again, then measures the
-  // sizes that are missing. Fails if measuring failed or was not possible.
+  // Reads the store again, then measures those of `sizes` that are missing, within the budget.
+  // Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, Known& known);
-  // Returns the entry whose time budget pays for measuring `question`: `known`, or the legacy
-  // kernel's entry.
+  // Returns the entry whose time budget pays for measuring `question`: the entry of the legacy
+  // kernel if question.legacy_share is set, otherwise `known`.
   Known& AccountOf(const Device& device, const Question& question, Known& known);
   // Returns whether `account` has more than `needed` left for mini-batch `n`.
   bool HasTimeFor(int n, Known& account, Clock::duration needed = {});
@@ -257,25 +262,26 @@ class MeasuredKernels {
   // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
-  // Adds the pieces of `configuration` that were not compared yet, as `proof` demands, to
-  // `untried`. Returns false if one was found wrong. With `reread`, reads the store again before.
+  // Sets `untried` to the pieces of `configuration` that were not yet compared as `proof` demands.
+  // Returns false if a piece was found wrong. With `reread`, reads the store again first.
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
-  // Calls `compare` within the bounds of `turn`. The time is charged to the kernel of the largest
+  // Calls `compare` within the bounds of `turn`. Charges the time to the family of the largest
   // piece's engine.
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
-  // Verifies tiles, and notes the result in the store. Compares each kind of tile and, if the
-  // memory for measuring holds the whole, all tiles in place with the whole. If it does not, the
-  // kinds are enough unless the question needs the whole. The functions from here to DropTiles are
-  // in measured_tilings.cpp.
+  // Compares tiles with the undivided engine, and notes the result in the store. It compares each
+  // kind of tile and, if the memory for measuring holds the whole convolution, also all tiles in
+  // place with the whole. If the memory is too small, comparing the kinds is enough unless the
+  // question needs the whole. The functions from here to DropTiles are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
   // Returns whether tiles that are trusted are also faster in place than `question.faster_than`,
-  // and notes the result in the store. Times both if the memory for measuring holds the whole. If
-  // it does not, the tiles stay trusted unless the question needs the whole.
+  // and notes the result in the store. It times both if the memory for measuring holds the whole
+  // convolution. If the memory is too small, the tiles stay trusted unless the question needs the
+  // whole.
   Trust RaceTiles(const Device& device, const ConvolutionProblem& problem,
                   const planning::Compare& question, const EngineScope& scope);
   // Returns the known result of the race that `about` describes; none if there is none.
@@ -285,11 +291,12 @@ class MeasuredKernels {
   Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
                             const Division& division, const MeasureLimits& limits,
                             const EngineScope& scope);
-  // Returns the known tilings within `limit_bytes` of `family`, whose problem has its mini-batch.
+  // Returns the known tilings of `family` within `limit_bytes`. The family's problem has its
+  // mini-batch here.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
-  // Adds all grids that an earlier search has found according to the store's notes. Returns false
-  // if there is no note, or if a measurement is missing. If nothing may be measured, the store is
-  // read only once.
+  // Adds all grids that an earlier search has found, according to its note in the store. Returns
+  // false if there is no note, or if a measurement of a grid is missing. If the question forbids
+  // measuring, the store is read only once.
   bool RecallTilings(const Device& device, const Question& question, const TilingTask& task,
                      const Family& family);
   void KeepTilings(const Family& family, std::vector<planning::Tiling> tilings);
@@ -299,9 +306,9 @@ class MeasuredKernels {
   // Measures grids of tiles until the deadline of `limits`, and notes the result.
   void MeasureTilings(const Device& device, const Question& question, const TilingTask& task,
                       const Family& family, const MeasureLimits& limits);
-  // Removes the engines of `configuration` from the known measurements of its grid.
+  // Removes the engines of `configuration` from the measurements that are known for its grid.
   void DropTiles(const ConvolutionProblem& problem, const Configuration& configuration);
-  // Returns the sizes that policy auto asks for next, ascending; empty if it needs no more.
+  // Returns the next sizes that policy auto asks for, ascending; empty if it needs no more.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
                              const std::vector<int>& asked);
 
@@ -311,7 +318,7 @@ class MeasuredKernels {
   std::atomic<long> measured_ = 0;
   std::atomic<long> measured_kernels_ = 0;
   std::atomic<bool> unstored_ = false;  // writing to the store failed
-  Mutex mutex_;  // guards known_; never held while measuring or reading the store
+  Mutex mutex_;  // guards the members below; never held while measuring or reading the store
   std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<Family, TilesOfFamily, FamilyHash> tilings_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<ComparedTiles> compared_tiles_ UCUDNN_GUARDED_BY(mutex_);

@@ -1,5 +1,5 @@
-// Grids of tiles in MeasuredKernels: they are found by the workspaces of engines, measured kind by
-// kind, compared, and timed with the whole.
+// The functions of MeasuredKernels for grids of tiles. Grids are found by the workspaces of
+// engines; their tiles are measured kind by kind, compared, and timed in place.
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -22,16 +22,16 @@ namespace {
 using planning::Tiling;
 using planning::Tilings;
 
-// Few, because all kinds of tiles of each grid are measured.
+// The number is small, because all kinds of tiles of each grid are measured.
 constexpr size_t kMostGrids = 4;
 
 struct Grids {
   std::vector<TileGrid> fitting;
-  size_t least_bytes = 0;  // FoundGrids::least_bytes over all engines
+  size_t least_bytes = 0;  // the least FoundGrids::least_bytes of all engines; 0: no engine has one
   std::string why;
 };
 
-// Returns the grids that FittingGrids finds for `engines` within `limits`, with a handle of
+// Returns the grids that FittingGrids finds for `engines` within `limits`. Uses a handle of
 // ucudnn's own.
 Grids FindGrids(const Device& device, const Question& question,
                 const std::vector<EngineId>& engines, const GridLimits& limits) {
@@ -71,7 +71,8 @@ std::string NoteOf(const TileGrid& grid) {
   return note;
 }
 
-// Returns a text of what a search for grids depends on besides the kernel and the platform.
+// Returns a text of the inputs of a search for grids, except the kernel and the platform. It is the
+// key of the search's note in the store.
 std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
   std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
                       std::to_string(limits.cache_bytes) + ", " +
@@ -86,7 +87,7 @@ std::string NoteOf(const Grids& grids) {
   return note + " " + grids.why;
 }
 
-// Returns none if `note` is no note of NoteOf(grids).
+// Parses a note that NoteOf(grids) has made; returns none if `note` is malformed.
 std::optional<Grids> GridsOfNote(const std::string& note) {
   std::istringstream text(note);
   Grids grids;
@@ -107,16 +108,17 @@ std::string NoteOf(const MicroConfiguration& micro) {
   return " " + micro.engine.Text() + " in " + std::to_string(micro.workspace_bytes);
 }
 
-// Returns a text of what a comparison of tiles depends on besides the kernel and the platform.
+// Returns a text of the inputs of a comparison of tiles, except the kernel and the platform. It is
+// the key of the comparison's note in the store.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
   for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
-// Notes of the results of comparisons.
+// The notes that say what a comparison has found equal.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
-// Notes of the results of races. Both times follow the second one.
+// The notes of the results of races. After kNotFaster the two times follow.
 constexpr const char* kFaster = "faster";
 constexpr const char* kNotFaster = "not faster in place: ";
 
@@ -131,7 +133,7 @@ Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfigura
   return Status::Ok();
 }
 
-// Returns for each kind the candidates that `task` accepts.
+// Returns the tiling that has for each kind the candidates that `task` accepts.
 Tiling TilingOf(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const TilingTask& task) {
   Tiling tiling{tiles.grid, {}};
@@ -447,7 +449,7 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   });
   if (race.lacks_memory && !question.need_whole) return {};
   if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
-  // A process on another device may have noted another result first; all processes should act
+  // A process on another device may have noted its result first, and all processes should act
   // alike.
   std::optional<Trust> found = FindRace(device, problem, about);
   if (!found) {

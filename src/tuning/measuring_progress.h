@@ -1,5 +1,6 @@
-// Tells what a thread of the program waits for while its kernels are measured. src/tuning calls
-// this interface; an implementation shows it to the user. Implementations are thread-safe.
+// Shows for what a thread of the program waits while its kernels are measured. The code of
+// src/tuning calls this interface; an implementation shows the steps to the user. Implementations
+// are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,9 @@ enum class Activity { kWaitingForDevice, kBuildingEngines, kMeasuring, kComparin
 struct MeasuringStep {
   Activity activity = Activity::kMeasuring;
   const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: no single kernel
-  // While kMeasuring: the micro-batch, and which of how many engines is measured, counted from 1.
-  // Both are 0 for the summing of partials.
+  // While kMeasuring: the micro-batch size, the number of the engine that is measured, from 1, and
+  // the number of engines. `micro_batch` and `engine` are 0 while the summing of partials is
+  // measured.
   int micro_batch = 0;
   size_t engine = 0;
   size_t engines = 0;
@@ -29,11 +31,11 @@ class MeasuringProgress {
   // Waiting calls both.
   virtual void Begin() noexcept {}
   virtual void End() noexcept {}
-  // Tells what is done now for a waiting thread. Any thread may call it, also repeatedly for the
-  // same step.
+  // Tells which step is now in progress for a waiting thread. Any thread may call it, also
+  // repeatedly for the same step.
   virtual void Tell(const MeasuringStep&) noexcept {}
 
-  // Returns the progress for measurements for which no caller waits.
+  // Returns an object that does nothing, for measurements for which no caller waits.
   static MeasuringProgress& None();
 };
 

@@ -52,8 +52,8 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
   }
   turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // If a wait was in vain, no kernel waits for ten times as long afterwards, so that waits take at
-  // most a tenth of the time.
+  // If a kernel has waited in vain, no kernel waits for ten times as long afterwards, so that waits
+  // take at most a tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
   turn.lock = DeviceLock::Acquire(lock_folder_, name, begin);
@@ -81,14 +81,14 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,
                                                         const MeasuringTask& task,
                                                         const MeasureLimits& limits) {
   std::vector<std::shared_ptr<HeldDevice>> helpers;
-  // Measurements under fit_bytes are few and have a fixed order, so helpers do not take part.
+  // Measurements under fit_bytes are few and have a fixed order, so they are made without helpers.
   if (task.sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
   std::vector<MeasuringPlace> places;
   for (const auto& helper : helpers) {
     if (places.size() + 1 == task.sizes.size()) break;
     const Result<std::string> name = DeviceName(helper->device());
     if (!name.ok()) continue;
-    // A helper on which others measure is left out; nobody waits for it.
+    // If others measure on a helper device, the helper is left out, because nobody waits for it.
     auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
     if (!lock) continue;
     places.push_back(

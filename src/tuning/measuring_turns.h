@@ -1,5 +1,5 @@
-// Decides which thread measures on which device, and for how long. One thread of this host at a
-// time measures on a device, within the rest of its budget; helper devices measure some of the
+// Decides which thread measures on which device, and for how long. Only one thread of this host at
+// a time measures on a device, within the rest of its budget; helper devices measure some of the
 // sizes. Thread-safe.
 #pragma once
 
@@ -31,7 +31,7 @@ class MeasuringTurns {
         helpers_(std::move(helpers)),
         progress_(progress) {}
 
-  // Returns whether a kernel on which `spent` was spent may still be measured.
+  // Returns whether a kernel on which `spent` was spent so far may still be measured.
   bool HasTime(Clock::duration spent) const {
     return budget_.Deadline(Use::kMeasuring, spent) > Clock::now();
   }
@@ -39,9 +39,10 @@ class MeasuringTurns {
   // See Budget::EndOfTurn.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
-  // A time during which no other thread of the host measures on the device. Without a `lock` it is
-  // not the kernel's turn, and `why` says so. Take gets one for a kernel on which `spent` was spent
-  // so far; it ends before `until`.
+  // A time during which no other thread of the host measures on the device. If `lock` is none, it
+  // is not the kernel's turn, and `why` says why not. Take gets a turn for a kernel on which
+  // `spent` was spent so far; the turn ends at `until` at the latest. Take may wait for the device,
+  // and charges this time to the process.
   struct Turn {
     std::optional<DeviceLock> lock;  // none: it is not the kernel's turn
     Clock::time_point deadline;
@@ -49,7 +50,7 @@ class MeasuringTurns {
   };
   Result<Turn> Take(Use use, const Device& device, Clock::duration spent,
                     Clock::time_point until = Clock::time_point::max());
-  // Returns the bounds for a use of the device that begins now.
+  // Returns the limits for a use of the device that begins now and ends at `deadline`.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   // Runs MeasureEngines on `device`, whose lock the caller holds, and on helper devices.

@@ -15,8 +15,8 @@ void Append(std::vector<int>& all, const std::vector<int>& part) {
   all.insert(all.end(), part.begin(), part.end());
 }
 
-// Adds the measurements of one place. Each place measures the summing of partials; only the first
-// one's measurement is kept.
+// Adds the measurements of one place to `all`. Each place measures the summing of partials; only
+// the first of these measurements is kept.
 void Append(EngineMeasurements& all, EngineMeasurements part) {
   const auto is_sum = [](const planning::Measurement& row) {
     return row.micro.engine.is_partial_sum();
@@ -37,8 +37,8 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
 
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task) {
-  // The longest units come first, so that no device begins a long one while the others are done
-  // already.
+  // The longest units come first. Otherwise a device could begin a long one while the others are
+  // done already.
   std::vector<int> units = task.sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
@@ -55,10 +55,11 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     MeasuringTask one_size = task;
     one_size.sizes = {units[unit]};
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
-    // If the first place cannot measure the unit either, no place can.
+    // An error of a helper gives the unit to another place. If the first place cannot measure the
+    // unit, no place can, so its error is kept.
     if (!part.ok() && place != 0) return part.status();
-    // A helper device may have less memory, or be broken, so the first place tries such a unit
-    // again.
+    // A helper device may have less memory, or be broken, so the first place measures a unit again
+    // if an engine failed on a helper.
     doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();
@@ -79,7 +80,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
       failure = part.status();
     }
   }
-  // It is enough if one place has measured the summing.
+  // The summing is late only if no place has measured it.
   all.sum_late &= std::none_of(
       all.measurements.begin(), all.measurements.end(),
       [](const planning::Measurement& row) { return row.micro.engine.is_partial_sum(); });

@@ -13,13 +13,13 @@ namespace ucudnn::tuning {
 
 struct MeasuringPlace {
   Device device;
-  MeasureLimits limits;            // bounds on this device
+  MeasureLimits limits;            // bounds of measuring on this device
   std::optional<DeviceLock> lock;  // none: the caller holds the device's lock
 };
 
-// Runs MeasureEngines on the first of `places`, while the others measure some of the sizes. If a
-// place fails at a size, another one measures that size. If an engine fails at a size on another
-// place, the first place measures that size again. The first place begins with the largest size.
+// Runs MeasureEngines for some of the sizes on each of `places`. If a place fails at a size,
+// another place measures that size. If an engine fails at a size on another place than the first,
+// the first place measures that size again. The first place begins with the largest size.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task);
 

@@ -22,7 +22,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Operands, workspace and descriptors of one kernel, and its racers, ready to run.
+// The operands, workspace and descriptors of one kernel, and the racers, ready to run.
 class RaceTrack {
  public:
   // REQUIRES: the device's context is current as long as this object exists.
@@ -81,14 +81,14 @@ class RaceTrack {
   // Returns the median time of each racer.
   Result<std::vector<double>> Run() {
     for (Entry& entry : entries_) {
-      // The first run loads code and warms caches. The second one tells how many runs a sample
+      // The first run loads code and warms caches. The second run shows how many runs a sample
       // needs.
       UCUDNN_RETURN_IF_ERROR(Sample(entry).status());
       UCUDNN_ASSIGN_OR_RETURN(const double once_ms, Sample(entry));
       entry.repeats =
           once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
                       : kMaxRepeats;
-      // A long run counts as a sample, in case no time is left for a round.
+      // If a sample is one run, this run counts as a sample, in case no time is left for a round.
       if (entry.repeats == 1) entry.samples_ms.push_back(once_ms);
     }
     for (int round = 0; round < kRounds; ++round) {
@@ -108,10 +108,12 @@ class RaceTrack {
 
  private:
   static constexpr int kRounds = 7;
-  // In milliseconds. In a sample, a shorter racer runs several times, back to back.
+  // In milliseconds. If one run of a racer is shorter, a sample consists of several runs, back to
+  // back.
   static constexpr double kSampleMs = 5;
   static constexpr int kMaxRepeats = 50;
-  // Repeated, 0x3c is a small positive normal number in every type.
+  // The byte with which operands are filled. Repeated, it is a small positive normal number in
+  // every type.
   static constexpr unsigned char kOperandByte = 0x3c;
   struct Entry {
     size_t workspace_bytes;
@@ -153,7 +155,7 @@ class RaceTrack {
     return cudnn::CudnnStatus(functions_, status, "running a plan");
   }
 
-  // Returns the mean time of the entry's repeated runs, back to back.
+  // Returns the mean time of entry.repeats runs, back to back.
   Result<double> Sample(const Entry& entry) {
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));
     for (int i = 0; i < entry.repeats; ++i) UCUDNN_RETURN_IF_ERROR(RunOnce(entry));

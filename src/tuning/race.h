@@ -1,6 +1,7 @@
 // Times divisions of one kernel in place: in turns, so that a disturbance affects all of them, and
-// on tensors of the kernel's real size. Tiles that are measured one by one on small twins stay in
-// the cache, and so seem faster than they are. Results are not compared (verify.h does that).
+// on tensors of the kernel's real size. This is needed because tiles that are measured one by one
+// on small twins stay in the cache, and so seem faster than they are. Results are not compared
+// (verify.h does that).
 #pragma once
 
 #include <cstddef>
@@ -16,20 +17,20 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  // The workspace that the racer gets, as in a program that passes no more.
+  // The bytes of workspace that the racer gets: as many as the program would pass to it.
   size_t workspace_bytes = 0;
   EngineScope scope;  // the racer's engines
 };
 
 struct RaceResult {
   Status status;
-  // The race failed because it takes more than MeasureLimits::memory_bytes.
+  // True if the race failed because it needs more than MeasureLimits::memory_bytes.
   bool lacks_memory = false;
   std::vector<double> times_ms;  // median time of each racer
 };
 
-// Runs all racers with the operands of the first one's scope, in device memory of ucudnn's own.
-// Bounds, memory and threads are as for VerifyPlan. If time runs out, the runs so far count.
+// Runs all racers with the fused operands of the first racer's scope, in device memory of ucudnn's
+// own. For bounds, memory and threads see VerifyPlan. If time runs out, the runs so far count.
 RaceResult Race(const Device& device, const ConvolutionProblem& problem,
                 const std::vector<Racer>& racers, const MeasureLimits& limits);
 

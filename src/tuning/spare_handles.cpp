@@ -8,8 +8,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Spare handles by the context's id. Unlike a context's address, an id is never used again, so
-// handles of a context that no longer exists are never taken.
+// Spare handles by the id of their context. The id of a context, unlike its address, is never used
+// again, so handles of a context that no longer exists are never taken.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
   Mutex mutex;
@@ -51,7 +51,8 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
     MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // Out of memory: the handle is leaked, because destroying it would wait for the device.
+    // There is no memory to keep the handle, so it is leaked, because destroying it would wait for
+    // the device.
   }
 }
 

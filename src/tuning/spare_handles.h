@@ -1,8 +1,8 @@
 // ucudnn's own cuDNN handles that are not in use, by context. They are kept for the next use and
-// never destroyed, because cudnnDestroy waits for the whole device: that breaks every capture on
-// the device, whatever the thread's capture mode, and other parts of the process may use the
-// context. Handles of a context that no longer exists cost only host memory. Thread-safe; leaked at
-// exit.
+// never destroyed, because cudnnDestroy waits for the whole device. Such a wait breaks every
+// capture on the device, whatever the thread's capture mode, and other parts of the process may use
+// the context. Handles of a context that no longer exists cost only host memory. Thread-safe;
+// leaked at exit.
 #pragma once
 
 #include "base/status.h"
@@ -11,11 +11,12 @@
 
 namespace ucudnn::tuning {
 
-// Returns a handle of the current context, a spare one if there is one, else a new one. It may be
-// set to any stream.
+// Returns a handle of the current context: a spare one if there is one, otherwise a new one. The
+// handle may be set to any stream.
 Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions);
 
-// Returns a handle of TakeHandle to the spare ones, in the same context.
+// Puts a handle that TakeHandle has returned back among the spare ones. The context must be the one
+// in which it was taken.
 void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
                 cudnnHandle_t handle) noexcept;
 

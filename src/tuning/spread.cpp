@@ -19,8 +19,8 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  // Returns the next unit; none if all units are done. Waits while a device that works may still
-  // fail and return its unit.
+  // Returns the next unit; none if all units are done. Waits while another device is at work,
+  // because that device may fail and give its unit back.
   std::optional<size_t> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
@@ -42,10 +42,10 @@ class Spreading {
     }
   }
 
-  // Notes that the device failed while it worked on `unit`, which then waits for another device.
+  // Notes that the device failed. Its `unit`, if it has one, then waits for another device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    if (unit) waiting_.push_back(*unit);  // needs no allocation: the vector held it before
+    if (unit) waiting_.push_back(*unit);  // cannot allocate: the vector held it before
     last_ = std::move(why);
     changed_.NotifyAll();
     assert(devices_left_ > 0);
@@ -53,7 +53,7 @@ class Spreading {
     try {
       lost_(device, last_);
     } catch (...) {
-      // Out of host memory: the lost device is not reported.
+      // There is no host memory, so the lost device is not reported.
     }
   }
 

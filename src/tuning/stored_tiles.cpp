@@ -21,7 +21,8 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// Returns the stored rows of these engines for each twin; without rows if the store cannot be read.
+// Returns the stored rows of `engines` for each twin, in the order of `twins`. The rows of a twin
+// are empty if there is no store or it cannot be read.
 std::vector<KindRows> ReadRows(const TileEngines& engines,
                                const std::vector<ConvolutionProblem>& twins,
                                const planning::Platform& platform) {
@@ -73,7 +74,7 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     MeasureLimits own = limits;
     if (limits.fit_bytes) own.fit_bytes = engine_limit;
     const ConvolutionProblem& twin = twins[kind];
-    // An earlier kind may have an equal twin, which was measured since `stored` was read.
+    // An earlier kind may have an equal twin, whose rows were written after `stored` was read.
     KindRows known = all.measured == 0 ? std::move(stored[kind])
                                        : ReadRows(engines, {twin}, device.platform).front();
     const auto knows_packing = [&] {
@@ -99,12 +100,13 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
       all.unstored |= store != nullptr && !written;
-      // Rows that another process wrote first replace the new ones.
+      // If another process wrote the same rows first, its rows replace the new ones.
       KindRows kept = written ? ReadRows(engines, {twin}, device.platform).front() : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
       if (!kept.empty()) {
         known = std::move(kept);
-        // The store may have the copies of an equal tile that packs other tensors.
+        // The store may have the packing row of an equal tile that packs other tensors, so the new
+        // packing row is added.
         std::copy_if(fresh.begin(), fresh.end(), std::back_inserter(known),
                      [&](const Measurement& row) { return row.micro.engine.is_packing(); });
       }

@@ -1,5 +1,5 @@
-// Measurements of tiles in a store. There each kind of tile is a kernel of its own: the twin on
-// which it is measured (SlackTwin). So all convolutions that are cut into equal tiles share rows.
+// Measurements of tiles in a store. The store has a kernel for each kind of tile: the twin on which
+// the kind is measured (SlackTwin). So all convolutions that are cut into equal tiles share rows.
 // As thread-safe as measure.h.
 #pragma once
 
@@ -26,10 +26,11 @@ struct TileEngines {
   bool may_measure = true;  // false: measurements that the store lacks are left out
 };
 
-// Returns for each kind of `tiles` the rows that the store has or that are measured now, with the
-// full cost of a tile: including the summing if gradients are summed, and the copies if the tile is
-// packed. New measurements are written to the store. A kind has no rows if no engine runs it within
-// limits.fit_bytes. Fails if nothing could be tried.
+// Returns for each kind of `tiles` the rows that the store has or that are measured now. A row has
+// the full cost of a tile, including the summing if gradients are summed, and the copies if the
+// tile is packed. New measurements are written to the store. A kind has no rows if no engine runs
+// it within limits.fit_bytes. Fails if nothing could be tried, if a kind's copies could not be
+// measured, or if copies or partial sums alone exceed limits.fit_bytes.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,
                                        const MeasureLimits& limits);

@@ -1,4 +1,4 @@
-// How a tensor's elements are placed in memory. Plain values.
+// The placement of a tensor's elements in memory. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +35,10 @@ Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
 // Returns the tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
-// Returns the tensor that an operation fused behind `part`, a part of a convolution, reads of
-// `operand`, an operand of the whole. If each image has elements of its own, they are laid out like
-// the part's result; otherwise there are only the elements for the part's positions. The extent is
-// 1 along axes along which all positions read the same element.
+// Returns the tensor that the operations fused behind `part`, a part of a convolution, read of
+// `operand`, an operand of the whole convolution. If each image has elements of its own, they are
+// laid out like the part's result; otherwise there are only the elements for the part's positions.
+// The extent is 1 along axes along which all positions read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.
@@ -53,7 +53,7 @@ struct Axis {
 std::vector<Axis> SortedAxes(const Tensor& tensor);
 
 // Calls visit(offset, count, stride) for every run of elements within [begin, end) along the
-// innermost of `axes`. The first element of all is at `offset`.
+// innermost of `axes`. `offset` is the offset of the element whose indices are all 0.
 template <typename Visit>
 void ForEachRun(std::span<const Axis> axes, int64_t offset, int64_t begin, int64_t end,
                 const Visit& visit) {

@@ -8,9 +8,9 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// A dense operand repeats itself after this many elements. The numbers are primes, so that images,
-// channels or rows differ from each other: a stride that is a multiple of both would be larger than
-// 10^12 elements.
+// A dense operand repeats itself after one of these numbers of elements: after the first one,
+// unless a stride is a multiple of it. They are primes, so that images, channels or rows differ
+// from each other. A stride that is a multiple of both would be larger than 10^12 elements.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Mixes the bits of `value`. Source: Steele, Lea, Flood: Fast splittable pseudorandom number
@@ -58,7 +58,8 @@ OperandPattern Dense(const Tensor& tensor, bool with_twos, uint64_t seed) {
   return operand;
 }
 
-// For each output element, the elements of an operand that contribute to it, in a fixed order.
+// The sets of elements of the sparse operand whose terms are summed: one set for each output
+// element, or for several that read the same elements. A set's elements have a fixed order.
 struct ReductionSets {
   int64_t sets;
   int64_t length;
@@ -106,14 +107,14 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns of how many consecutive elements of a set only one may be nonzero.
+// Returns the number of consecutive elements of a set of which only one may be nonzero.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// Makes an operand in which, in each set, one of each `spacing` consecutive elements is +-1 and all
-// others are 0.
+// Makes an operand in which, in each set, one of every `spacing` consecutive elements is +-1 and
+// all others are 0.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);
@@ -158,7 +159,7 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
   line.type = type;
   line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
   line.strides.fill(1);
-  // Differs from all seeds of the convolution's own operands.
+  // The seeds of fused operands differ from the seeds of the convolution's own operands.
   constexpr uint64_t kFirstSeed = uint64_t{1} << 60;
   return Dense(line, false, kFirstSeed * (number + 1));
 }
@@ -169,7 +170,8 @@ Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern&
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(driver, driver.cuMemcpyHtoDAsync(to, operand.pattern.data(), done, stream),
                          "copying an operand"));
-  // Doubles what is copied: `done` stays a multiple of the pattern's size until the last copy.
+  // Each copy doubles the part that is done, so `done` stays a multiple of the pattern's size until
+  // the last copy.
   while (done < operand.bytes) {
     const size_t size = std::min(done, operand.bytes - done);
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(

@@ -13,8 +13,8 @@ namespace {
 
 // A term is the product of a value of at most 2 and a value of at most 1.
 constexpr double kLargestTerm = 2;
-constexpr double kMeanSquareOfTerm = 2.5;  // half of the terms are 1, half are 4 when squared
-// P(|N(0,1)| > 8) = 1.2e-15, so of 1e9 elements one exceeds it with probability 1.2e-6.
+constexpr double kMeanSquareOfTerm = 2.5;  // half of the squared terms are 1, half are 4
+// P(|N(0,1)| > 8) = 1.2e-15, so one of 1e9 elements is beyond it with a probability of 1.2e-6.
 constexpr double kDeviations = 8;
 constexpr double kTransformRoundings = 24;
 constexpr double kCancellation = 16;
@@ -24,8 +24,8 @@ constexpr double kFftAmplification = 16;
 
 double UnitRoundoff(int precision_bits) { return std::ldexp(1.0, -precision_bits); }
 
-// Returns the bits that stored inputs keep: tensor cores may convert fp32 tensors to TF32 or fp16,
-// which leaves 11 bits.
+// Returns the number of bits that stored inputs keep. Tensor cores may convert fp32 tensors to TF32
+// or fp16, which leaves 11 bits.
 int StoredBits(const ConvolutionProblem& problem) {
   const int bits = PrecisionBits(problem.type);
   const bool may_convert = problem.type == DataType::kFloat && problem.math != MathType::kFma;
@@ -110,7 +110,8 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // std::hypot is avoided: built with glibc 2.35, the library would need that version at run time.
+  // This code does not use std::hypot: built with glibc 2.35, the library would need at least that
+  // version at run time.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

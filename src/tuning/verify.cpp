@@ -21,10 +21,10 @@ namespace ucudnn::tuning {
 namespace {
 
 // Outputs and workspace are filled with this byte before an engine runs. It makes NaN in every
-// type, so an element that is read before it is written, or is never written, is found.
+// type. So the comparison finds an element that is read before it is written, or is never written.
 constexpr unsigned char kUnwritten = 0xff;
 
-// One side of the comparison.
+// One of the two computations that are compared.
 struct Side {
   std::string name;  // for messages
   Division division;
@@ -71,8 +71,8 @@ class Verifier {
       return {Verdict::kNotCompared, status.message(), lacks_memory_};
     }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
-    // If pieces add up, the first one replaces the output. In each pass a piece of another run is
-    // the first.
+    // If pieces add up, the first one replaces the output. In each pass the first piece is of
+    // another run, so that an engine of every run both replaces and adds.
     const size_t passes = PlanAddsUp() ? plan_.runs().size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
@@ -173,15 +173,15 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Returns whether pieces of the plan add to the output. Then replacing and adding may be done by
-  // two engines, and both are compared.
+  // Returns whether pieces of the plan add to the output. Replacing and adding may then be done by
+  // two engines, both of which are compared.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
   }
 
-  // Computes `side` into `output`, beginning with a piece of its run number `first`. Returns none
-  // if nothing went wrong, else the verdict.
+  // Computes `side` into `output`, beginning with the first piece of its run number `first`.
+  // Returns none if nothing went wrong, otherwise the verdict.
   std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     if (side.schedule == nullptr) {
@@ -212,7 +212,7 @@ class Verifier {
     return outcome;
   }
 
-  // Returns the call of the whole problem with its result in `output`.
+  // Returns the call of the whole problem that writes its result to `output`.
   cudnn::ConvolutionCall CallInto(GuardedBuffer& output) {
     const auto place = [&](GuardedBuffer& own) {
       return &own == &Output() ? output.data() : own.data();
@@ -230,8 +230,8 @@ class Verifier {
     return call;
   }
 
-  // Runs one step; a piece gets exactly the workspace that it was promised. Returns none if nothing
-  // went wrong, else the verdict.
+  // Runs one step. A piece gets exactly the workspace that it was promised. Returns none if nothing
+  // went wrong, otherwise the verdict.
   std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
     using Kind = execution::Step::Kind;
@@ -263,7 +263,8 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Looks, after `who` has run, for writes around all buffers. Returns none if there are none.
+  // Looks for writes just outside of all buffers, after `who` has run. Returns none if there are no
+  // such writes.
   std::optional<Verification> Trespass(const std::string& who) {
     std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},
                                                                    {&w_, "the filter"},
@@ -305,8 +306,8 @@ class Verifier {
     return {Verdict::kEqual, ""};
   }
 
-  // Names the piece that computed the element that is farthest off; empty for gradients of the
-  // filter, to which all pieces contribute.
+  // Names the piece that computed the element that is farthest off. Returns an empty text for
+  // gradients of the filter, to which all pieces contribute.
   std::string Whose(const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
     const auto position = result_.Position(differences.offset);
@@ -356,14 +357,15 @@ class Verifier {
   std::vector<OperandPattern> read_contents_;
   cudnn::FusedPointers pointers_;
   Tolerance tolerance_;
-  // True if an undivided gradient is added to itself, so that adding is compared, too.
+  // True if the plan is one undivided gradient, which is added to itself, so that adding is
+  // compared, too.
   bool twice_ = false;
   bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;
-  GuardedBuffer other_;             // the plan's output; the undivided engine's is x_, w_ or y_
+  GuardedBuffer other_;             // the plan's output; the undivided engine writes x_, w_ or y_
   std::deque<GuardedBuffer> read_;  // one for each fused operand
-  GuardedBuffer sum_;               // the first part of a workspace, for sums of partials
-  GuardedBuffer workspace_;         // the part of a workspace for engines
+  GuardedBuffer sum_;               // the part of a workspace that holds the sums of partials
+  GuardedBuffer workspace_;         // the part of a workspace that engines get
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Verifies plans (docs/design.md, invariant 9): a plan is trusted after its output was compared
-// once with that of the undivided engine, in device memory of ucudnn's own. The caller's buffers
-// are neither read nor written.
+// once with the output of the undivided engine, in device memory of ucudnn's own. The caller's
+// buffers are neither read nor written.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace ucudnn::tuning {
 
 enum class Verdict {
   kEqual,       // within the tolerance of tolerance.h, and nothing but the output was written
-  kDifferent,   // the results differ, or one is NaN or infinite
+  kDifferent,   // the results differ by more than the tolerance, or one is NaN or infinite
   kTrespassed,  // memory outside of the output and the workspace was written
   // No verdict: memory or time is short, an engine could not be launched, or the tolerance would
   // hide wrong results.
@@ -25,21 +25,22 @@ enum class Verdict {
 
 struct Verification {
   Verdict verdict = Verdict::kNotCompared;
-  std::string message;  // empty if equal; else what happened, with values
-  // True if the plan was not compared because that takes more than MeasureLimits::memory_bytes.
+  std::string message;  // empty if equal; otherwise what happened, with values
+  // True if the plan was not compared because that would take more than
+  // MeasureLimits::memory_bytes.
   bool lacks_memory = false;
 };
 
-// Runs `undivided` and then `division`, in the steps of a Schedule, on integer operands with alpha
-// = 1 and beta = 0, each in exactly the workspace that it was promised. Both use engines of
-// `scope`; legacy ones have the problem's own math type.
+// Compares the results of `undivided` and `division`. Both run on integer operands, with alpha = 1
+// and beta = 0, in the steps of a Schedule, each in exactly the workspace that it was promised.
+// Both use engines of `scope`; legacy engines have the problem's own math type.
 //
 // If pieces add up a gradient of the filter, the plan is computed once for each of its runs, with a
-// piece of that run as the one that replaces the output, and an undivided gradient is added to
-// itself, so that adding is compared as well as replacing.
+// piece of that run as the one that replaces the output. If the plan is one undivided engine, each
+// gradient is added to itself. So adding is compared as well as replacing.
 //
 // Takes device memory for the image, the filter, the output, a second output and the workspace, and
-// frees all of it. May be called from any thread, also while other threads capture. The deadline is
+// frees all of it. May be called from any thread, even while other threads capture. The deadline is
 // checked between pieces and between compared chunks.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Division& division, const MicroConfiguration& undivided,

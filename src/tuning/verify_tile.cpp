@@ -23,10 +23,10 @@
 namespace ucudnn::tuning {
 namespace {
 
-// A view of this many bytes is compared with its real strides, because engines may count bytes in
-// 32 bits.
+// A view of at least this many bytes is compared with its real strides, because engines may count
+// bytes in 32 bits.
 constexpr int64_t kLongViewBytes = int64_t{1} << 31;
-// How many engines are tried as references.
+// The most engines that are tried as references.
 constexpr size_t kMostReferences = 3;
 
 bool IsLong(const Tensor& tensor) {
@@ -38,7 +38,7 @@ ConvolutionProblem Packed(ConvolutionProblem part) {
   return part;
 }
 
-// Returns the same convolution with its padding as a part of x.
+// Returns the same convolution with its padding as a part of x, packed.
 ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     part.x[axis] = static_cast<int32_t>(PaddedExtent(part, axis));
@@ -52,7 +52,7 @@ class Surrounded {
  public:
   Surrounded(const Tensor& tensor, const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : tensor_(tensor), driver_(driver), memory_(pool, driver) {
-    // There is room for one more place on each side of every axis.
+    // The margin has room for one more place on each side of every axis.
     const size_t begin = tensor.extents[0] > 1 ? 0 : 1;
     const int64_t widest = *std::max_element(tensor.strides.begin() + begin, tensor.strides.end());
     margin_ = InWorkspace(static_cast<size_t>(widest) * ElementBytes(tensor.type));
@@ -64,13 +64,14 @@ class Surrounded {
   void* data() const { return reinterpret_cast<void*>(address()); }
 
   Status Allocate() { return memory_.Reserve(Bytes()); }
-  // Fills everything with NaN.
+  // Fills the tile and everything around it with NaN.
   Status Clear(CUstream stream) {
     return cuda::DriverStatus(
         driver_, driver_.cuMemsetD8Async(memory_.address(), cuda::kNanByte, Bytes(), stream),
         "filling a tensor");
   }
-  // Returns whether everything around the tile is as Clear left it. Fills the tile itself with NaN.
+  // Returns whether everything around the tile is as Clear left it. First fills the tile itself
+  // with NaN.
   Result<bool> IsClearAround(CUstream stream, Clock::time_point deadline) {
     UCUDNN_RETURN_IF_ERROR(cuda::Fill(
         driver_, {tensor_.extents, tensor_.strides, ElementBytes(tensor_.type), address()},
@@ -89,7 +90,7 @@ class Surrounded {
   cuda::DeviceBuffer memory_;
 };
 
-// The operand of a fused operation, for the tile and for the reference.
+// An operand of the fused operations, for the tile and for the reference.
 struct FusedRead {
   FusedRead(const Tensor& of_tile, const Tensor& of_reference, const cuda::MemoryPool& pool,
             const cuda::Driver& driver)
@@ -163,7 +164,7 @@ class TileVerifier {
   Surrounded& Output() {
     return Writes(Operation::kForward) ? y_ : Writes(Operation::kBackwardData) ? x_ : w_;
   }
-  // Returns the buffer with the reference's packed result.
+  // Returns the buffer that has the reference's packed result.
   cuda::DeviceBuffer& Expected() {
     return Writes(Operation::kForward)        ? packed_y_
            : Writes(Operation::kBackwardData) ? packed_x_
@@ -307,12 +308,12 @@ class TileVerifier {
     return Status::Ok();
   }
 
-  // Adds the engines of `listed` that may be references for the tile, in ascending order of
-  // workspace; the tile's own engine is the last one.
+  // Appends the engines of `listed` that may be references for the tile to `references`, in
+  // ascending order of workspace. The tile's own engine comes last.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Only engines of the plan's own graph compute fused operations, so then each of them may be a
-    // reference.
+    // Fused operations are computed only by engines of the plan's own graph, so with them each
+    // engine may be a reference. Otherwise a reference must be direct.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {
@@ -411,7 +412,7 @@ class TileVerifier {
     return handle_.stream().Synchronize();
   }
 
-  // Runs the piece as the only partial of a sum.
+  // Computes the piece into a partial, and the sum of this one partial into w_.
   Status RunSummed(const cudnn::Piece& piece, cudnn::ConvolutionCall call) {
     UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::PartialSum> sum,
                             engines_->MakeSum(part()));
@@ -507,12 +508,12 @@ class TileVerifier {
   Tolerance tolerance_;
   size_t needed_ = 0;     // device memory in bytes, without the reference's workspace
   Surrounded x_, w_, y_;  // the tile's tensors
-  // Packed tensors: the operands that were copied into the tile's tensors, and the reference's
-  // result.
+  // Packed tensors: the operands, which were copied into the tile's tensors and are read by the
+  // reference, and the reference's result.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
-  cuda::DeviceBuffer gathered_;  // packed copy of the tile's result
+  cuda::DeviceBuffer gathered_;  // packed copy of a tensor of the tile
   cuda::DeviceBuffer reference_workspace_;
-  GuardedBuffer sum_, workspace_;  // the tile's
+  GuardedBuffer sum_, workspace_;  // for the tile
   std::deque<FusedRead> reads_;    // one for each fused operand
   cudnn::FusedPointers of_tile_, of_reference_;
 };
@@ -531,7 +532,8 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
                                                : ComparedTile::Effect::kAdds};
   ConvolutionProblem& part = tile.kind.problem;
   part = SlackTwin(of);
-  // Packed tensors span less than 2^31 bytes.
+  // If the whole spans 2^31 bytes or more, tensors that are not packed keep its strides. Packed
+  // tensors span less.
   if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
     if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;
     if (!of.packs_y) part.y_strides = tile.around.y_strides = of.problem.y_strides;

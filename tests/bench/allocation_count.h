@@ -10,8 +10,9 @@ namespace ucudnn::bench {
 // Returns the number of allocations that all threads have made so far.
 long Allocations();
 
-// LiveBytes returns the number of bytes that are allocated now, MostBytes the largest number since
-// ResetMostBytes. Sizes are rounded up as the allocator does, and do not include its headers.
+// LiveBytes returns the number of bytes that are allocated now. MostBytes returns the largest such
+// number since ResetMostBytes. Sizes are rounded up as the allocator does, and do not include its
+// headers.
 long LiveBytes();
 long MostBytes();
 void ResetMostBytes();

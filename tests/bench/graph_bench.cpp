@@ -33,7 +33,7 @@ using bench::Nanoseconds;
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
-constexpr int kStored = 200;  // the number of kernels that are met for the first time while timed
+constexpr int kStored = 200;  // the number of kernels that are timed at their first call
 constexpr int kTiledRows = 512;
 constexpr size_t kBytesPerImage = 1024;  // the workspace of the null library's engine 38
 constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's workspace limit
@@ -56,7 +56,7 @@ ConvolutionProblem PointwiseProblem(int c, int k) {
 // so that each number has a kernel of its own.
 ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 32); }
 
-// Returns kernel number `kernel` of those that are met for the first time while they are timed.
+// Returns kernel number `kernel` of those that are timed when they are called for the first time.
 ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
 // These constants and TiledProblem describe plans of one image that need more workspace than the
@@ -369,7 +369,8 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// Finalizes plans that are divided by measurements in the store; each is met for the first time.
+// Finalizes plans that are divided by measurements in the store. Each plan has a kernel that was
+// not finalized before.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {
@@ -399,7 +400,7 @@ void FirstTilesFromStore(benchmark::State& state) {
   });
 }
 BENCHMARK(FirstTilesFromStore)->Apply(bench::InNanoseconds)->Iterations(kTiled);
-// Finalizes a divided plan that was met before.
+// Finalizes a divided plan whose kernel was finalized before.
 void FinalizePlannedAgain(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(4));
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });

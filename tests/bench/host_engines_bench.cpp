@@ -136,7 +136,7 @@ double TimeMs(const std::function<void()>& run) {
       .count();
 }
 
-// An engine, and which Rival it is compared with.
+// An engine, and the kind of Rival with which it is compared.
 struct Entry {
   const char* name;
   hostgpu::DataType type;

@@ -1,9 +1,9 @@
 // Times layer-parallel multigrid in three ways. `multigrid_bench [MOST_LAYERS]`
-// - Solves on the CPU stand-in are timed beside serial propagation, in each of the ways in which
-//   blocks run at the same time, launched call by call and as graphs.
+// - Solves on the CPU stand-in are compared with serial propagation. They are timed for each of the
+//   ways in which blocks run at the same time, launched call by call and as graphs.
 // - The host's time for library calls is measured on a device that does nothing.
-// - Training steps that update the weights on the device are timed beside steps that update them on
-//   the host.
+// - Training steps that update the weights on the device are compared with steps that update them
+//   on the host.
 // Times are processor times of all threads of the process, so that other programs do not count.
 #include <cuda.h>
 
@@ -73,7 +73,8 @@ class Solver {
     Check(solver_->LoadWeights());
   }
 
-  // Returns the processor ms of the faster of two solves, after two that are not timed.
+  // Returns the processor time in ms of the faster of two solves, after two solves that are not
+  // timed.
   double Time(int cycles) {
     constexpr int kWarm = 2;
     constexpr int kRuns = 2;

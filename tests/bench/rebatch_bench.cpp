@@ -1,6 +1,6 @@
-// Times what a plan of the real library becomes for its parts, without a GPU: plans for other
-// mini-batches, and for tiles, are made through the plan's JSON, finalized and asked for their
-// workspace.
+// Times making plans of the real library for parts of a convolution, without a GPU. Plans for other
+// mini-batches, and for tiles, are made through the whole plan's JSON, finalized and asked for
+// their workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -21,7 +21,8 @@ using namespace ucudnn::cudnn;
 
 constexpr int kEngines[] = {1, 38, 47, 67};
 
-// Makes the plan of a part, with its workspace; false if the library refuses it.
+// Makes the plan of a part and asks for its workspace. Returns false if the library refuses the
+// plan.
 bool Makes(const GraphTemplate& plan, const PlanEdit& part) {
   const auto built = BuildPart(test::RealCudnn(), test::DescribedDevice(), plan, part);
   return built.ok() && PlanWorkspace(test::RealCudnn(), built->get()).ok();

@@ -248,8 +248,8 @@ int main(int argc, char** argv) {
 
   Times split, alone;
   if (samples > 0) {
-    // No rank begins a sample before the others are ready, because a small convolution before it
-    // waits for the neighbours.
+    // A small convolution makes this rank wait for its neighbours, so no rank begins a sample
+    // before the others are ready.
     const Convolution meeting(handle, "forward", {1, 1, 4, 4, 1},
                               1000u * static_cast<uint32_t>(rank) + 5);
     const auto meet = [&] {

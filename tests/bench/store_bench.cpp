@@ -1,4 +1,4 @@
-// Times the measurement store. Prints how many rows per second processes write that share one file,
+// Times the measurement store. Prints how many rows per second several processes write to one file,
 // and how long a new process takes to read the rows of a whole network.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>

@@ -48,7 +48,7 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
 struct Arithmetic {
   const char* name;
   DataType type;
-  bool tensor_cores;  // whether engines with tensor cores may serve, which compute fp32 in TF32
+  bool tensor_cores;  // whether engines may use tensor cores, which compute fp32 in TF32
 };
 constexpr Arithmetic kArithmetics[] = {{"bf16", DataType::kBfloat16, true},
                                        {"fp32, TF32", DataType::kFloat, true},
@@ -194,7 +194,8 @@ class Table {
     std::printf("%s largest need, MiB |\n%s---|\n", head.c_str(), line.c_str());
   }
 
-  // Adds a row with numbers of all three operations. `layers_of` returns the layers of one.
+  // Adds a row with numbers of all three operations. `layers_of` returns the layers of an
+  // operation.
   template <typename LayersOf>
   void Add(const std::string& network, const LayersOf& layers_of, Layout layout,
            const Arithmetic& arithmetic) {

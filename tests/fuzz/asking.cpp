@@ -1,4 +1,4 @@
-// Prepares a trial and asks what the caller asks before its call.
+// Prepares a trial, and makes the queries that the caller makes before its call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -141,7 +141,7 @@ void Trial::AskForAlgorithms(Question question) {
   const auto ask = [&](const cudnn::Functions& library) {
     test::Answer answer = test::Ask(library, question, convolution_, call_.requested,
                                     workspace.data(), workspace.bytes());
-    convolution_.TakeOutput();  // cuDNN documents that a search overwrites it
+    convolution_.TakeOutput();  // cuDNN documents that a search overwrites the output
     CheckNothingElse(workspace, "by a search");
     return answer;
   };
@@ -186,7 +186,7 @@ void Trial::CheckAnswer(Question question, const test::Answer& answer, bool alig
   }
   const Options& options = setting_.options;
   const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
-  // Pointers that are not aligned to 16 bytes are left to the real library.
+  // Queries with pointers that are not aligned to 16 bytes are left to the real library.
   const bool ours = (question != Question::kFindEx || aligned) &&
                     (options.workspace_limit || options.deterministic) &&
                     call_.fault == Fault::kNone;

@@ -1,4 +1,5 @@
-// Checks what a reader of data must fulfil, whatever file it is given. Thread-compatible.
+// Checks that a reader of data meets its requirements, whatever file it is given.
+// Thread-compatible.
 #pragma once
 
 #include <string>

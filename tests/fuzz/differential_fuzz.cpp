@@ -1,7 +1,8 @@
 // Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their
-// outputs must be equal to the bit (Winograd: within a derived tolerance), and their statuses where
-// the real call fails; only the output and the workspace may be written, and promises must be kept.
-// Prints the smallest problem that still differs, and the command that shows it again.
+// outputs must be equal to the bit (Winograd: within a derived tolerance). If the real call fails,
+// the status must be equal, too. Only the output and the workspace may be written, and promises
+// must be kept. Prints the smallest problem that still differs, and the command that shows it
+// again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
@@ -135,8 +136,8 @@ Outcome Wait(const Child& child) {
 
 bool Fails(const Arguments& arguments) { return Wait(Start(arguments, 0, true)).failed >= 0; }
 
-// Returns the smallest problem that still fails: without the calls before it and with fewer images,
-// if it fails so, too.
+// Returns the smallest problem that still fails. It leaves out the calls before the problem, and
+// then takes fewer images, as long as the problem still fails.
 Arguments Shrink(const Arguments& arguments, long index) {
   Arguments smallest = arguments;
   smallest.only = index;
@@ -166,8 +167,8 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
               outcome.failed >= 0 ? outcome.problem : failure.problem);
 }
 
-// Returns whether every kind of trial occurred often enough. If not, the fuzzer no longer tests
-// what it claims to.
+// Returns whether every kind of trial occurred often enough. Otherwise the fuzzer no longer tests
+// what it claims to test.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
   for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,

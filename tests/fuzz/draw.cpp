@@ -18,7 +18,7 @@ using test::Extra;
 using test::Placement;
 
 constexpr int kMaxImages = 20;
-constexpr int64_t kMaxElements = 20000;  // of image and output, over all images
+constexpr int64_t kMaxElements = 20000;  // elements of image and output, over all images
 constexpr int kMeasuredSizes = 12;
 
 // Each part of the drawing has a stream of random numbers of its own, so that the parts are
@@ -128,7 +128,7 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
   const double spread = random.OneOf({1.0, 1.2, 2.0, 5.0});
-  const bool strange = random.Chance(3);  // the store holds what other programs wrote
+  const bool strange = random.Chance(3);  // the store holds times that other programs wrote
   const bool gaps = random.Chance(50);    // engines could not be measured at some sizes
   return [=](int algorithm, int size) -> double {
     Random row(seed, {kCost, static_cast<uint64_t>(number), static_cast<uint64_t>(algorithm),
@@ -277,7 +277,8 @@ Setting DrawSetting(uint64_t seed, long number) {
   } else {
     options.workspace_limit_auto = random.Chance(30);
   }
-  const bool verified = random.Chance(80);  // if not, the rows are another machine's, or older ones
+  // If not, most rows are not verified, like those of another machine or an earlier release.
+  const bool verified = random.Chance(80);
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
   // A setting that measures for itself begins without rows. Calls to graph engines are not
   // recorded.
@@ -312,7 +313,7 @@ Call DrawCall(uint64_t seed, long number, const Setting& setting, std::optional<
   call.protocol = random.OneOf({Protocol::kNone, Protocol::kWorkspaceSize, Protocol::kGet,
                                 Protocol::kFindEx, Protocol::kFindEx, Protocol::kFind});
   call.algorithm = call.what.extra == Extra::kIdentity && random.Chance(80)
-                       ? 1  // the only algorithm that serves it
+                       ? 1  // the only algorithm that serves an identity
                        : DrawAlgorithm(random, problem.operation);
   call.requested = random.Chance(50) ? 1 : static_cast<int>(random.Between(0, 10));
   call.pick = random.Chance(60) ? 0 : random.Between(0, 5);

@@ -1,5 +1,5 @@
-// Draws what the fuzzer tries: kernels, the settings in which a process meets them, and calls.
-// Everything follows from a seed and a number, and where it depends on workspace needs, also from
+// Draws the fuzzer's random cases: kernels, the settings in which a process calls them, and the
+// calls. A case depends only on a seed and a number, and, where it depends on workspace needs, on
 // those of the stand-in.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace ucudnn::fuzz {
 
-// A kernel is met in several settings, and called several times in each, because making the
-// stand-in's engines ready costs more than running them.
+// A kernel is used in several settings, and called several times in each, because making the
+// stand-in's engines ready takes longer than running them.
 constexpr long kCallsPerSetting = 16;
 constexpr long kSettingsPerKernel = 6;
 
-// Holds what one process knows: its options, and the measurements of its one kernel.
+// The options of one process, and its measurements of its one kernel.
 struct Setting {
   ConvolutionProblem problem;  // at its largest mini-batch, as ucudnn reads it
   Options options;
@@ -29,7 +29,7 @@ struct Setting {
 };
 Setting DrawSetting(uint64_t seed, long number);
 
-// Is a number of bytes relative to a base, which is known only when the bytes are needed.
+// A number of bytes relative to a base, which is known only when the bytes are needed.
 struct Amount {
   enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
   int64_t difference = 0;
@@ -37,10 +37,10 @@ struct Amount {
   size_t Bytes(size_t told, size_t need) const;
 };
 
-// Names the query by which the caller finds its algorithm and workspace.
+// The query by which the caller finds its algorithm and workspace.
 enum class Protocol { kNone, kWorkspaceSize, kGet, kFind, kFindEx };
 
-// Names what is wrong with the descriptors of a call.
+// The fault in the descriptors of a call.
 enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };
 
 struct Call {
@@ -65,7 +65,7 @@ struct Call {
 Call DrawCall(uint64_t seed, long number, const Setting& setting,
               std::optional<int> images = std::nullopt);
 
-// Each of these returns one line.
+// Both functions return one line.
 std::string Describe(const Setting& setting);
 std::string Describe(const Call& call);
 

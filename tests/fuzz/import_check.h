@@ -1,4 +1,4 @@
-// Checks what an importer must fulfil, whatever file it is given. Thread-compatible.
+// Checks that an importer meets its requirements, whatever file it is given. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -19,14 +19,14 @@ struct ImportCheck {
   std::string fault;  // empty when all is well
 };
 
-// Imports `bytes`, networks both with and without passing unknown operators through. An error must
-// be one line that names the file. A graph must have shapes, and layers and parameters or one-line
-// errors instead, and must stay equal when it is written as JSON and read again. data_check.h says
-// what data must fulfil.
+// Imports `bytes`. Networks are imported twice, once with passing unknown operators through and
+// once without. An error must be one line that names the file. A graph must have shapes. Its layers
+// and its number of parameters must be found, or be refused in one line. The graph must stay equal
+// when it is written as JSON and read again. For data see CheckData.
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
-// Returns an empty text if the error is one line that names the file, else the fault, which begins
-// with `of`.
+// Returns an empty text if the error is one line that names the file, otherwise a text that begins
+// with `of` and describes the fault.
 std::string CheckLine(const Status& status, const std::string& of,
                       const std::string& file = kFuzzedFile);
 

@@ -1,6 +1,6 @@
 // Runs the importers of networks, or the readers of data, on mutated files; import_check.h says
-// what they must fulfil. The same seed gives the same files. Prints the command that shows a
-// failure again.
+// what they must do. The same seed gives the same files. Prints the command that shows a failure
+// again.
 //
 //   import_fuzz [--of networks|data] [--seed N] [--count N] [--only INDEX [--output FILE]]
 //
@@ -48,7 +48,7 @@ struct Arguments {
 // Larger networks have no operators that smaller ones lack, and would take most of the time.
 constexpr uintmax_t kLargestSeed = uintmax_t{64} << 10;
 
-// Reads the files of `folder` whose endings `formats` has, in the order of their names.
+// Reads the files of `folder` that have an ending in `formats`, in the order of their names.
 std::vector<Seed> ReadSeeds(const char* folder, const std::map<std::string, FileFormat>& formats) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -112,7 +112,7 @@ struct Progress {
   long read;
 };
 
-// Returns whether all files were handled as they must be.
+// Returns whether all files were handled without a fault.
 bool RunFiles(const Arguments& arguments, volatile Progress& progress) {
   const std::vector<Seed> seeds = arguments.of == "data" ? DataSeeds() : NetworkSeeds();
   for (const Seed& seed : seeds) {

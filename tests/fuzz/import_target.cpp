@@ -1,4 +1,4 @@
-// Is called by libFuzzer with each input. There is one program for each format of files
+// The function that libFuzzer calls with each input. There is one program for each format of files
 // (UCUDNN_FUZZED_FORMAT).
 #include <cstdio>
 #include <cstdlib>

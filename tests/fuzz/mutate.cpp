@@ -61,8 +61,8 @@ void ChangeWord(std::string& bytes, Random& random) {
   bytes.replace(to, to_end - to, bytes.substr(from, from_end - from));
 }
 
-// Replaces a byte, in half of the cases by one that begins or ends numbers of protocol buffers or
-// structures of text.
+// Replaces a byte. In half of the cases the new byte is one that begins or ends numbers of protocol
+// buffers or structures of text.
 void ChangeByte(std::string& bytes, Random& random) {
   const size_t at = Place(bytes, random);
   if (at == bytes.size()) return;

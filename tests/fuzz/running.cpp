@@ -59,7 +59,7 @@ void Trial::Execute() {
   }
 }
 
-// Makes the same call to the real library. Returns false if it went wrong.
+// Makes the same call to the real library. Returns false if that call did something wrong.
 bool Trial::RunReal(const GuardedMemory& workspace) {
   real_ = convolution_.Run(Undivided(), algorithm_, workspace.data(), workspace.bytes(),
                            call_.what.scales);
@@ -165,12 +165,12 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   // A misaligned call and an identity activation are each served by one algorithm alone, whose
   // pieces may have no undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
-  // Nothing may run again if a piece may have changed the output that a rerun would read.
+  // If a piece may have changed the output that a rerun would read, nothing may run again.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
   // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
-  // If nothing undivided fits the workspace, only pieces can keep what is demanded, and nothing
-  // replaces them.
+  // If no undivided engine meets the demand within the workspace, only pieces do, and nothing can
+  // replace a piece that failed.
   const size_t room = std::min(limit_, bytes);
   const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);
   const bool own_call_keeps = RealNeed(convolution_, algorithm_).value_or(SIZE_MAX) <= room &&

@@ -34,7 +34,7 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// These replace the functions of libucudnn, which would return the process's own interposer and
+// These functions replace those of libucudnn, which would return the process's own interposer and
 // options.
 interposer::Interposer* ProcessInterposer() { return current; }
 const Options& FixedOptions() { return ProcessOptions(); }

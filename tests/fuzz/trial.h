@@ -1,4 +1,4 @@
-// Compares what ucudnn makes of one call with what the real library makes of it undivided.
+// Makes one call through ucudnn and, undivided, to the real library, and compares the results.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace ucudnn::fuzz {
 
-// Counts how often each kind of trial occurred.
+// Counts of the kinds of trials that occurred.
 struct Coverage {
   long problems = 0;
-  long divided = 0;     // run in several pieces
-  long mixed = 0;       // run in pieces of different engines
-  long below_need = 0;  // run right in less workspace than the caller's algorithm needs
-  long misaligned = 0;  // with pointers that are not aligned to 16 bytes
+  long divided = 0;     // ran in several pieces
+  long mixed = 0;       // ran in pieces of different engines
+  long below_need = 0;  // ran right in less workspace than the caller's algorithm needs
+  long misaligned = 0;  // had pointers that are not aligned to 16 bytes
   long refused = 0;     // failed like the real library's call
-  long recovered = 0;   // right although a piece failed
-  long rounded = 0;     // compared within a tolerance
-  long measured = 0;    // in settings that measure for themselves
-  long compared = 0;    // divided, in settings whose rows were not all verified
-  long checked = 0;     // of which UCUDNN_CHECK compared every piece with the undivided engine
-  long over_limit = 0;  // refused under a strict limit
+  long recovered = 0;   // was right although a piece failed
+  long rounded = 0;     // was compared within a tolerance
+  long measured = 0;    // was in a setting that measures for itself
+  long compared = 0;    // was divided, in a setting whose rows were not all verified
+  long checked = 0;     // had every piece compared with the undivided engine by UCUDNN_CHECK
+  long over_limit = 0;  // was refused under a strict limit
 
   void Add(const Coverage& other);
 };
 
-// Holds what the caller was told in earlier calls of one setting.
+// The answers that the caller got in earlier calls of one setting.
 struct Told {
   std::set<int> random_algorithms;  // algorithms said to be non-deterministic
 };
@@ -63,7 +63,8 @@ class Trial {
     convolution_.UseHandle(subject.handle());
   }
 
-  // Returns what is wrong, or an empty text. REQUIRES: Run was not called before.
+  // Runs the trial and returns what is wrong, or an empty text. REQUIRES: Run was not called
+  // before.
   std::string Run();
 
  private:
@@ -71,7 +72,7 @@ class Trial {
     if (wrong_.empty()) wrong_ = what;  // later faults may follow from the first
   }
 
-  // asking.cpp defines these, which run before the call.
+  // The following functions run before the call. asking.cpp defines them.
   void Prepare();
   void BreakDescriptors();
   void Ask();
@@ -80,7 +81,7 @@ class Trial {
   void CheckAnswer(test::Question question, const test::Answer& answer, bool aligned);
   void Pick(const cudnn::AlgorithmPerformance& picked);
 
-  // running.cpp defines these, which make the call and check it.
+  // The following functions make the call and check it. running.cpp defines them.
   void Execute();
   bool RunReal(const test::GuardedMemory& workspace);
   void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
@@ -113,7 +114,7 @@ class Trial {
   const Call& call_;
   const cudnn::Functions& ours_;
   const bool on_;
-  const bool strict_;  // what cannot be brought under the limit is refused
+  const bool strict_;  // calls that cannot be brought under the limit are refused
   const size_t limit_;
   Told& told_;
   Coverage& coverage_;

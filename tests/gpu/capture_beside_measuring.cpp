@@ -1,8 +1,8 @@
 // In this program one thread captures convolutions in global mode, as PyTorch does, again and
-// again, while another thread calls cudnnFind...Ex, which measures under ucudnn. A convolution runs
-// once before it is captured, and its graph is replayed. The program prints how many captures
-// succeeded, how many convolutions were found meanwhile, and whether all replays equal the first
-// run; the exit code is 1 if they do not.
+// again. Another thread calls cudnnFind...Ex, which measures under ucudnn. A convolution runs once
+// before it is captured, and its graph is replayed. The program prints how many captures succeeded,
+// how many convolutions were found meanwhile, and whether all replays equal the first run; the exit
+// code is 1 if they do not.
 //
 // With `global` the finding thread stays in global capture mode, the default of every thread. In
 // this mode its unsafe calls (such as cudaMalloc) break the captures of other threads, unless the

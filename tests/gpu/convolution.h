@@ -34,9 +34,9 @@ struct Cell {
   int rows = 1, columns = 1, row = 0, column = 0;
 };
 
-// Returns the indices, in the whole output, of the elements of the process's part, in the order of
-// the part's memory. For backward_filter that is the whole output, since every process has whole
-// filters.
+// Returns the indices that the elements of the process's part have in the whole output, in the
+// order of the part's memory. For backward_filter the part is the whole output, since every process
+// has whole filters.
 std::vector<size_t> OutputPlaces(const Shape& shape, cudnnTensorFormat_t layout,
                                  Operation operation, const Cell& cell);
 

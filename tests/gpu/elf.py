@@ -8,7 +8,7 @@ import typing
 
 PT_LOAD, PT_DYNAMIC, SHT_SYMTAB = 1, 2, 2
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
-# Libraries that are on every machine with a C++ run-time, or that come with CUDA, cuDNN or the driver.
+# These libraries are on every machine with a C++ run-time, or come with CUDA, cuDNN or the driver.
 EXPECTED = {*(f"lib{name}" for name in ("c.so.6", "m.so.6", "pthread.so.0", "dl.so.2", "rt.so.1", "resolv.so.2", "stdc++.so.6",
                                         "gcc_s.so.1", "cuda.so.1", "cudart.so.13", "cudnn.so.9")), "ld-linux-x86-64.so.2"}
 

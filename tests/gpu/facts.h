@@ -48,8 +48,8 @@ struct Options {
   std::string profile;  // the file of a device profile that replaces the device, or empty
 };
 
-// Prints {"begin": NAME} before each case, so that the output of a crashed program tells in which
-// case it crashed, and {"case": NAME, …} after it. Only Print() is thread-safe.
+// Prints {"begin": NAME} before each case and {"case": NAME, …} after it, so that the output of a
+// crashed program shows in which case it crashed. Only Print() is thread-safe.
 class Cases {
  public:
   explicit Cases(const Options& options);

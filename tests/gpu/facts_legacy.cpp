@@ -23,7 +23,8 @@ constexpr int kBatches[] = {1, 16, 64, 256};
 constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
 constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};
 
-// A layer for one image; `name` has the first network that contains it.
+// A layer for one image. `name` is the name of the first network that has the layer, followed by
+// the layer's name.
 struct Met {
   std::string name;
   ConvolutionProblem problem;
@@ -56,7 +57,8 @@ constexpr int kAlgorithms[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
                                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // indexed by Operation
 
 // Returns the algorithms that Get…_v7 lists, each with math type, bytes and determinism, or with
-// its status. Also returns for each algorithm the bytes of …WorkspaceSize, or its negated status.
+// its status. Also returns for each algorithm the bytes that …WorkspaceSize reports, or its negated
+// status.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
   Check(owned.Create(problem));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostConfigurations = 256, kMostKnobs = 64;
 constexpr size_t kBoundary =
-    256;  // tensors begin at multiples of this, as memory of cudaMalloc does
+    256;  // tensors begin at multiples of this number of bytes, as memory of cudaMalloc does
 
 struct Shape {
   const char* name;

@@ -47,7 +47,7 @@ std::vector<Part> Cut(int64_t size, int64_t parts) {
 struct Picture {
   int64_t channels, size;
   Layout layout;
-  // Whether parts are copied to packed tensors, because their channels are too far apart for views.
+  // True if parts are copied to packed tensors, because their channels are too far apart for views.
   bool packs;
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }

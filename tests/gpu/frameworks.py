@@ -14,7 +14,7 @@ from versions import VARIABLES, missing  # noqa: F401: tests use frameworks.miss
 # ucudnn may measure for half a second for each kernel and 60 s in a process. Kernels after that run undivided, which the
 # report's `fallbacks` say. The time-outs of tools/gpu-check allow for these 60 s.
 TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}
-# These causes in `fallbacks` are no faults. All others are, such as wrong plans or pieces that fail.
+# These causes in `fallbacks` are no faults. Any other cause is a fault, such as a wrong plan or a piece that fails.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
                       "not measured, so it cannot be brought under the workspace limit")
 

@@ -120,8 +120,8 @@ def page_cache(sitting, seconds):
     torch, nvidia = importlib.util.find_spec("torch"), importlib.util.find_spec("nvidia")
     folders += [pathlib.Path(folder, "lib") for folder in (torch.submodule_search_locations if torch else [])]
     folders += [path for root in (nvidia.submodule_search_locations if nvidia else []) for path in pathlib.Path(root).glob("*/lib")]
-    # Libraries that almost every stage loads come first. Those of a CUDA toolkit come last, because wheels have most of them,
-    # too.
+    # Libraries that almost every stage loads come first. Libraries of a CUDA toolkit come last, because NVIDIA's wheels contain
+    # most of them as well.
     first = ("cudnn", "torch", "cublas", "cudart", "nvrtc", "c10", "nccl")
     files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()}, key=lambda path: (
         nvidia is not None and path.is_relative_to("/usr/local"), not path.name.startswith(tuple(f"lib{name}" for name in first)),

@@ -36,8 +36,8 @@ TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
 # UCUDNN_TUNE_SECONDS, "for each kernel:in a process". Kernels with the most arithmetic come first, and processes use what
-# earlier ones measured. A kernel's time must also suffice for verifying its plan, since a plan that is not verified does not
-# run; verifying copies inputs and both results to the host, up to a gigabyte here.
+# earlier ones measured. A kernel's time must also suffice for verifying its plan, since only verified plans run. Verifying
+# copies inputs and both results to the host, here up to a gigabyte.
 TUNE = "10:60" if machine.HOST else "1:14"
 TUNES = {} if machine.HOST else {DIVIDED: "0.8:18", UNDIVIDED: "0.8:7", BUDGET: "0.8:8"}
 LEAST_CASE_SECONDS = 3 if machine.HOST else 20

@@ -12,7 +12,7 @@
 //                                               answers the host's microseconds for a call
 //
 // KERNEL is an object with name, op, the columns n to stride_w of a layers CSV, dtype and layout.
-// "cache_bytes" beside "prepare" replaces the size of the device's L2 cache.
+// "cache_bytes" next to "prepare" replaces the size of the device's L2 cache.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -127,7 +127,8 @@ struct Layer {
   }
 };
 
-// Memory with random numbers of one type that all kernels read, and other memory that they write.
+// Holds memory with random numbers of one type, which all kernels read, and memory that all kernels
+// write.
 class Operands {
  public:
   void Reserve(const std::string& dtype, size_t read_bytes, size_t written_bytes) {
@@ -196,7 +197,8 @@ class Kernel {
     operands.Reserve(layer_.dtype, copies_ * read_room_, copies_ * written_room_);
   }
 
-  // Builds the first plan that can be built and run, of heuristics A and then of the fallback.
+  // Builds the first plan that can be built and run. Plans of heuristics mode A are tried first,
+  // then plans of the fallback mode.
   void Build(cudnnHandle_t handle, const Operands& operands) {
     handle_ = handle;
     for (size_t copy = 0; copy < copies_; ++copy) {
@@ -290,7 +292,7 @@ class Kernel {
   size_t call_ = 0;
 };
 
-// A forward convolution of the legacy API, by an algorithm that supports pieces of any size.
+// A forward convolution of the legacy API. kAlgorithm supports pieces of any size.
 class LegacyKernel {
  public:
   LegacyKernel(cudnnHandle_t handle, const Layer& layer) : handle_(handle) {
@@ -484,7 +486,7 @@ class Program {
   }
 
   // Times `passes` passes over all kernels. The host enqueues one pass before the first mark, so
-  // that the device has work while the host enqueues the timed ones.
+  // that the device has work while the host enqueues the timed passes.
   Json Time(int passes) {
     const size_t wanted = static_cast<size_t>(passes) * kernels_.size() + 1;
     while (marks_.size() < wanted) {

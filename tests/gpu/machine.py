@@ -32,10 +32,10 @@ HOST = os.environ.get("UCUDNN_GPU_TEST_HOST") == "1"
 UCUDNN = BUILD / "bin/ucudnn"
 NO_GPU = "no NVIDIA GPU"
 SKIPPED = 77
-# On a CPU that other programs use, too, measuring needs more time than ucudnn's default.
+# On a CPU that other programs also use, measuring needs more time than ucudnn's default.
 HOST_TUNE = {"UCUDNN_TUNE_SECONDS": "60:600"}
-# tools/gpu-check or CTest sets UCUDNN_TEST_SECONDS, the time of a test file. Programs must end 10 s earlier, so that the test
-# can still report them.
+# tools/gpu-check or CTest sets UCUDNN_TEST_SECONDS, the time limit of a test file. Programs must end 10 s before it, so that
+# the test can still report their results.
 DEADLINE = time.monotonic() + float(os.environ.get("UCUDNN_TEST_SECONDS", 3600)) - 10
 
 figures = {}  # the values that tests of this process passed to record()

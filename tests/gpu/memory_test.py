@@ -42,7 +42,7 @@ class Find(unittest.TestCase):
             with self.subTest(operation=operation):
                 call = f"{LARGEST} {operation}"
                 self.assertLess(measuring[call] - max(real[call], 0), OUTPUT_BYTES // 2)
-        # Over all calls, leaked buffers would add up, whereas code is loaded only once.
+        # A buffer leaked by each call would add up over all calls, whereas cuDNN loads its code only once.
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def assert_no_more_is_taken(self, real, measuring):

@@ -45,7 +45,7 @@ class Multigrid(unittest.TestCase):
                     self.assertEqual("fp32", solved.get("precision", "fp32"))
                     residuals[f"{way}, {launch}"] = solved["residuals"]
                     times[f"{way}, {launch}"] = {key: value for key, value in solved.items() if key.endswith("seconds")}
-                    # After four cycles, the error is that of the cycles and of rounding in single precision.
+                    # The bound allows for what four cycles leave unsolved and for rounding in single precision.
                     self.assertLess(solved["output_error"], 1e-3)
             machine.record(f"seconds of 4 cycles, {depth} layers", times)
             for way, of_way in residuals.items():
@@ -111,7 +111,7 @@ class Multigrid(unittest.TestCase):
                 with self.subTest(precision=precision, way=way):
                     solved = only(solve("--layers", "64", "--way", way, "--precision", precision, "--cycles", "8", "--check", "once"))
                     errors[f"{precision}, {way}"] = solved["output_error"]
-                    # 64 layers are 8 blocks of 8, for which 8 cycles are exact, so only a rounding at each layer is left.
+                    # 64 layers are 8 blocks of 8. For these, 8 cycles are exact apart from rounding at each layer.
                     self.assertLess(solved["output_error"], 2 * 64 * roundoff)
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 

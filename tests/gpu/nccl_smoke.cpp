@@ -2,7 +2,7 @@
 // which NCCL it is, a line for each step, and how long opening took. The exit code is 1, with the
 // reason, if a step fails, and 77 if there is no NCCL.
 //
-//   nccl_smoke [CUDNN_FILE]      searches beside CUDNN_FILE, as for a program with that cuDNN
+//   nccl_smoke [CUDNN_FILE]      searches next to CUDNN_FILE, as for a program with that cuDNN
 //   nccl_smoke --own NCCL_FILE   loads NCCL_FILE first, as a program does that uses NCCL itself
 #include <dlfcn.h>
 
@@ -89,7 +89,7 @@ std::vector<Number> Numbers() {
 }
 
 // Sums over one rank, in several pieces. The channel copies each piece and overwrites it with NaN
-// before it reduces the copy, so right numbers in place show that it reduced them.
+// before it reduces the copy, so right numbers in the buffer show that the reduction ran.
 template <class Number>
 Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   const std::vector<Number> numbers = Numbers<Number>();
@@ -101,7 +101,7 @@ Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   return channel.Check();
 }
 
-// Sums from one address to another over the communicator.
+// All-reduces from one buffer into another over the communicator of one rank.
 Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   const std::vector<float> numbers = Numbers<float>();
   const size_t bytes = kNumbers * sizeof(float);
@@ -159,7 +159,7 @@ double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// Opens a channel as a rank of a job does, and sums over it.
+// Opens a channel as a rank of a job does, and tests sums over the channel.
 bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
   const auto begin = std::chrono::steady_clock::now();
   auto opened = ucudnn::transport::OpenChannel(setup, ucudnn::Transport::kNccl, cudnn_file);

@@ -27,7 +27,7 @@ LAYERS = ((("fp32", "2", 3), ("fp16", "3", 2)) if machine.HOST else
           (("fp32", "2", 4), ("fp16", "2", 3)))
 # Measuring is kept short, since other tests cover it. Kernels that were not measured in this time run undivided.
 SHORT = {"OMP_NUM_THREADS": "1"} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "1:15"}
-# A rank is killed this many seconds after it has begun. It is longer on a GPU, where cuDNN has to load.
+# A rank is killed this many seconds after its start. A GPU needs more of them, because cuDNN has to load.
 BEGUN_SECONDS = 2 if machine.HOST else 12
 # All ranks fail within 15 seconds after one of them died. Another 10 seconds are left for their messages and their end.
 END_SECONDS = 15 + 10
@@ -98,7 +98,7 @@ def job(grid, ranks, program, *options, **variables):
     shared, begin = shared_memory(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
         words = ["--spatial", grid, "--db", store, *options, *(["--ranks", str(ranks)] if ranks else [])]
-        # Programs use the device whose number LOCAL_RANK is, so all ranks get the first one.
+        # Programs use the device with the number LOCAL_RANK, so LOCAL_RANK=0 gives all ranks the first device.
         program = ["env", "LOCAL_RANK=0", *program] if ranks else program
         code, output, errors = under_ucudnn(words, program, TMPDIR=folder, UCUDNN_REPORT=f"{reports}/%p.json", **{
             "UCUDNN_SPATIAL_TRANSPORT": "loopback"} | variables | dict([mark.split("=")]))
@@ -128,11 +128,11 @@ class Split(unittest.TestCase):
             self.assertIn(text, result.errors)
 
 
-# striped_cnn prints sums in fp64, rounded to nine digits. Engines may differ from call to call and from rank to rank, and may
-# add in another order. A sum of t terms is then off by at most t * 2^-53 times the sum of their absolute values. In one step,
-# 27 + 294 + 72 + 6 terms are added up on the way to an output value, as many on the way to a gradient of the images, and 3 * 32
-# * 12 more in a gradient of a filter. A printed number is a sum of at most 3 * 3 * 3 * 6 such values, each of which is taken to
-# be as large as the largest printed number of its kind.
+# striped_cnn prints sums in fp64, rounded to nine digits. Engines may differ from call to call and from rank to rank, and with
+# them the order of additions. A sum of t terms is then off by at most t * 2^-53 times the sum of their absolute values. In one
+# step, 27 + 294 + 72 + 6 terms are added up on the way to an output value, as many again on the way to a gradient of the
+# images, and 3 * 32 * 12 more in a gradient of a filter. A printed number is a sum of at most 3 * 3 * 3 * 6 such values, each
+# of which is taken to be as large as the largest printed number of its kind.
 TERMS = STEPS * (2 * (27 + 294 + 72 + 6) + 3 * HEIGHT * 12)
 ROUNDOFF = 2.0 ** -53 * TERMS * 3 * 3 * 3 * 6
 LAST_DIGIT = 1e-8  # one unit of the ninth digit, relative to a number that begins with 1
@@ -187,7 +187,7 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # The numbers are sums in fp64 of at most some hundred thousand terms, added in another order, hence 1e-10.
+        # The numbers are sums in fp64 of at most some hundred thousand terms. Ranks add these in another order, hence 1e-10.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):
@@ -328,7 +328,7 @@ class Faults(Split):
         self.assert_death_ends_the_job("before it meets the others", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }")
 
     def test_a_rank_that_dies_amid_steps_ends_the_job_in_time(self):
-        # assert_death_ends_the_job asks for so many steps that they do not end by themselves.
+        # assert_death_ends_the_job runs the program with more steps than it could finish before rank 1 is killed.
         kill = f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &"
         self.assert_death_ends_the_job("amid steps", BEGUN_SECONDS, kill)
 

@@ -5,7 +5,7 @@ import dataclasses
 import machine
 
 # The lane of a stage says what may run at the same time. ucudnn lets only one process per device measure. If two tests measured
-# at the same time, one of them would divide nothing, and might pass.
+# at the same time, one of them would divide nothing and might still pass.
 BESIDE = "beside"    # uses no GPU, so it starts whatever else runs
 FREE = "free"        # ucudnn does not measure: runs without ucudnn, ranks that exchange, runs on a prepared store
 MEASURES = "measures"  # ucudnn measures, so one of these runs at a time, beside stages of FREE

@@ -12,8 +12,8 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 
 LIMITS_MIB = (8, 64, 512)
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # PyTorch computes convolutions of fp32 tensors in tf32 by default
-# These are the numbers of convolutions. A network's kernels are three for each convolution, without the first layer's
-# backward_data, which nobody computes. Its budget is the limit of one kernel times the number of kernels.
+# These are the numbers of convolutions. A network has three kernels for each convolution, except that the first layer's
+# backward_data is not computed. The network's budget is the limit of one kernel times the number of kernels.
 CONVOLUTIONS = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "densenet40": 39}
 WARM_UP_STEPS, ROUNDS, ROUND_MS = (2, 1, 1) if machine.HOST else (10, 5, 300)
 # This is UCUDNN_TUNE_SECONDS of each worker, which runs one network with few and large kernels.

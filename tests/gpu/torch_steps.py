@@ -144,7 +144,7 @@ def captured(n, warm):
     graph.replay()
     torch.cuda.synchronize()
     replayed = values(outputs)
-    # The eager call comes after the capture, which it would otherwise provide with a plan.
+    # The eager call comes last: before the capture, it would have given the captured call a plan.
     return {"replayed": replayed, "eager": values(step()) if warm else None, "kernels": kernels}
 
 

@@ -25,8 +25,8 @@ from program import told
 
 STEPS, RATE, LOSS_SCALE = 3, 0.01, 1024
 PRECISIONS = {"fp32": None, "tf32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-# PyTorch keeps the plan that it chose for a shape, so the mode benchmark, which chooses in another way, has a mini-batch of its
-# own.
+# PyTorch keeps the plan that it chose for a shape, so the mode "benchmark", which chooses plans in another way, has a
+# mini-batch of its own.
 BATCHES = {"resnet50": {"benchmark": 12, "": 16}, "unet3d": {"benchmark": 6, "": 8}}
 
 

@@ -69,8 +69,8 @@ def between(first, second):
 class Worker:
     def __init__(self):
         self.networks, self.training = torch_models.networks(DEVICE == "cpu"), None
-        # This product creates the CUDA context, whose memory should not be counted for a network. It is no convolution, because
-        # ucudnn divides a total budget once convolutions repeat.
+        # This matrix product creates the CUDA context here, so that the context's memory is not counted for a network. A
+        # convolution would not do, because ucudnn divides a total budget once convolutions repeat.
         square = torch.ones(64, 64, device=DEVICE)
         (square @ square).sum().item()
 

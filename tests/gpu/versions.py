@@ -12,8 +12,8 @@ import sys
 import machine
 
 # Each framework has a title, a program that prints its version, and statements that fail if it was not built for CUDA. Stages
-# of a framework that was not built for CUDA are skipped. If it was but does not use the GPU, they fail, since the programs of
-# the frameworks print the device that they used.
+# of a framework that was not built for CUDA are skipped. Stages of a framework that was built for CUDA fail if it does not use
+# the GPU, since its programs print the device that they used.
 PROBES = {
     "torch": ("PyTorch", "import torch; print(torch.__version__)",
               "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
@@ -30,7 +30,7 @@ LIBRARIES = {
     "cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
     "cuda_runtime": "import ctypes; n = ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion(ctypes.byref(n));"
                     "print(n.value)"}
-# Each framework has these environment variables when it is asked for its version and when its programs run.
+# These environment variables are set when a framework is asked for its version and when its programs run.
 VARIABLES = {
     "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},

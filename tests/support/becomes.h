@@ -1,4 +1,4 @@
-// Waiting within bounds for what another thread, process or device does.
+// Waits, for a limited time, for what another thread, process or device does.
 #pragma once
 
 #include <chrono>

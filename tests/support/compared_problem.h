@@ -1,5 +1,5 @@
-// The problem of tests that compare a plan with the undivided engine: 10 images, which they divide
-// into 4 + 4 + 2.
+// The problem that tests use to compare a plan with the undivided engine: 10 images, which the
+// plans divide into 4 + 4 + 2.
 #pragma once
 
 #include "tests/support/problem.h"

@@ -29,8 +29,8 @@ constexpr char kH200[] =
 }
 
 // Returns the path of the library that absent_driver.c makes in the build folder, which is a folder
-// above this program. Where the program was moved elsewhere, returns the bare name, which the
-// caller cannot open.
+// above this program. If the program was moved elsewhere, returns the bare name, which the caller
+// cannot open.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

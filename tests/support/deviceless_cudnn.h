@@ -1,6 +1,6 @@
-// The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
-// described instead of present. Workspace sizes are the real library's; no plan can run. `Graph`
-// also makes the same graphs with any other library and its handle.
+// Uses the real cuDNN without a GPU: makes operation graphs, engines and execution plans for a
+// device that is only described. Workspace sizes are the real library's, but no plan can run.
+// `Graph` also makes the same graphs with any other library and its handle.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUi
 // The operand of GraphOptions::steps[i] has the uid kUidStep + i.
 constexpr int64_t kUidStep = 300;
 
-// A pointwise operation behind a convolution.
+// A pointwise operation that follows the convolution in a graph.
 struct FusedStep {
   enum class Reads {
     kNothing,
@@ -44,25 +44,25 @@ struct FusedStep {
                    // reverse
   };
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
-  Reads reads = Reads::kNothing;  // the operand besides the result of the previous operation
+  Reads reads = Reads::kNothing;  // the operand in addition to the previous result
   std::optional<DataType> type;   // type of the operand; none: the problem's
   int64_t alignment = 16;
   bool reads_first = false;  // the previous result is then the second operand
 };
 
-// What a graph has besides the convolution problem.
+// The parts and settings of a graph in addition to its convolution.
 struct GraphOptions {
   double alpha = 1, beta = 0;
   int64_t x_alignment = 16, w_alignment = 16, y_alignment = 16;
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
-  double upper_clip = 0;         // of relu; 0: none
+  double upper_clip = 0;         // upper bound of relu; 0: none
   std::vector<FusedStep> steps;  // after the convolution, residual, bias and relu
   bool dynamic = false;
 };
 
-// An operand that a pointwise operation reads beside the previous operation's result: the residual,
-// the bias or that of a FusedStep.
+// An operand that a pointwise operation reads in addition to the previous operation's result: the
+// residual, the bias or the operand of a FusedStep.
 struct FusedTensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
@@ -71,7 +71,7 @@ struct FusedTensor {
 
   size_t Elements() const;  // number of elements that the tensor spans in memory, with its gaps
 };
-// Returns the tensors in the order in which the graph's operations read them.
+// Returns the operands of `options` in the order in which the graph's operations read them.
 std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
                                       const GraphOptions& options);
 

@@ -29,9 +29,9 @@ struct MadeArray {
   std::vector<int64_t> shape;
   std::string bytes;  // its values
 };
-// Returns a safetensors file with the arrays one behind the other.
+// Returns a safetensors file with the arrays one after the other.
 std::string SafetensorsOf(const std::vector<MadeArray>& arrays);
-// Returns a safetensors file with this header, even if it contradicts the bytes behind it.
+// Returns a safetensors file with this header, even if it contradicts `values`, which follow it.
 std::string SafetensorsOf(std::string_view header, std::string_view values);
 // Returns an array of F64.
 MadeArray DoublesOf(const std::string& name, const std::vector<int64_t>& shape,

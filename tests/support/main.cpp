@@ -1,4 +1,4 @@
-// main() of the test programs that have none of their own.
+// main() of the test programs that do not define their own.
 #include <gtest/gtest.h>
 
 #include "tests/support/run_tests.h"

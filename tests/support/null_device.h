@@ -12,12 +12,13 @@ struct NullDevice {
   cuda::Driver driver;
 };
 
-// Returns the function tables of such a device. Thread-safe. All devices share one set of counts.
+// Returns the function tables of a device that only counts. Thread-safe. All devices share one set
+// of counts.
 NullDevice MakeNullDevice();
 
 // Returns the number of calls so far that enqueue work or wait for it.
 long NullCalls();
-// Returns the number of these calls that launch graphs.
+// Returns how many of the calls that NullCalls() counts launch graphs.
 long NullGraphLaunches();
 
 }  // namespace ucudnn::test

@@ -15,7 +15,7 @@ class RandomGrids {
   explicit RandomGrids(uint64_t seed) : random_(seed) {}
 
   // Returns a small problem of any operation, rank, type, layout, group count, stride and dilation.
-  // Its padding is smaller than the dilated filter and may differ before and behind the image. A
+  // Its padding is smaller than the dilated filter and may differ at the two ends of an axis. A
   // third of the tensors may have gaps between rows, channels and images.
   ConvolutionProblem Problem();
   // Draws a grid; many grids cannot cut the problem.
@@ -31,7 +31,7 @@ class RandomGrids {
   std::mt19937_64 random_;
 };
 
-// Describes both in words, for messages.
+// Describes the problem and the grid in words, for messages.
 std::string Text(const ConvolutionProblem& problem, const TileGrid& grid);
 
 }  // namespace ucudnn::test

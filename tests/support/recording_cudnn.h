@@ -46,7 +46,7 @@ Recording& ThisRecording();
 
 // Returns the unchanged functions of the null library.
 cudnn::Functions NullFunctions();
-// Returns the null library's functions, with convolutions and sums that record.
+// Returns the null library's functions, with convolutions and sums that record their calls.
 cudnn::Functions RecordingFunctions();
 
 }  // namespace ucudnn::test

@@ -6,7 +6,7 @@
 
 #ifdef __SANITIZE_ADDRESS__
 // LeakSanitizer calls this. A thread of the stand-in may still be ending when the process exits;
-// libgomp has not freed its memory for that thread then, which is no leak.
+// its memory, which libgomp has not freed yet, is no leak.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libgomp.so\n"; }
 #endif

@@ -1,4 +1,4 @@
-// A random generator for tests that try other cases each time.
+// A random generator for tests that try different cases in each run.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The stand-in's cuDNN, whose forward and backward filter calls are recorded. The pieces of one
-// algorithm can be made wrong, and forward calls slow or failing. Its state is one for the whole
-// process.
+// algorithm can be made wrong, and forward calls slow or failing. All of this state is shared by
+// the whole process.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,12 @@
 namespace ucudnn::test {
 
 struct Wrong {
-  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; none where negative.
+  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; if negative, no
+  // pieces are.
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;
-  // The number of forward calls that still succeed before one fails; none fails where negative.
+  // The number of forward calls that still succeed before one fails; if negative, none fails.
   int failing_forward = -1;
   std::chrono::milliseconds forward_takes{0};  // the least time of a forward call
 };

@@ -32,7 +32,7 @@ class MainHelp : public CLI::Formatter {
 int Finish(const CLI::App& app, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  // If an earlier write failed, errno no longer has the reason.
+  // If an earlier write failed, errno no longer has the reason, so the message names likely ones.
   const std::string why = errno != 0 ? std::strerror(errno) : "no room, or nobody who reads it";
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return code;
   return Refuse(app, "cannot be printed: " + why, code != 0 ? code : kFailed);

@@ -18,10 +18,10 @@ namespace ucudnn::command {
 struct OfflineKernel {
   Layer layer;  // with the alignment of its measurements
   const char* api = "legacy";
-  // Without a limit and not empty, in ascending order of workspace and descending order of time.
+  // The desirable set without a workspace limit. It is not empty, and has ascending workspace and
+  // descending time.
   std::vector<Division> desirable_set;
-  // Single engines for the whole mini-batch, in ascending order of workspace and descending order
-  // of time.
+  // Single engines for the whole mini-batch, with ascending workspace and descending time.
   std::vector<MicroConfiguration> undivided;
 };
 

@@ -41,7 +41,7 @@ Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& d
                                     const std::string& device_from = "--device");
 
 // Returns whether a call through `api` may use the row. Engines of neither API, which only imported
-// rows have, count as legacy engines. Sets the engine's name to that in plans.
+// rows have, count as legacy engines. Sets row.engine to the name that plans use.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
 // The rows of one API's engines as a read-only store. Each kernel has the rows of the newest

@@ -76,7 +76,8 @@ std::string UnexpectedWord(const CLI::App& ucudnn) {
   return "a word is not expected; usage: " + UsageOf(chosen);
 }
 
-// CLI11's messages about an option's values begin with the option's name.
+// Returns a text about an option that has a missing or a superfluous value. CLI11's message begins
+// with the option's name.
 std::string WrongCount(const CLI::App& app, const std::string& message) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();

@@ -135,7 +135,7 @@ Status CaffeImporter::AddReduction() {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const int32_t from = Fields("reduction_param").Number("axis", 0);
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis, Axis(from, "axis"));
-  if (axis == 0) return Drop();  // such a layer gives one number for the batch, like a loss
+  if (axis == 0) return Drop();  // along axis 0 the top is one number for the batch, like a loss
   Dims dims = BottomDims(0);
   dims.resize(axis);
   Opaque op = OpaqueOf("Reduction", dims, {},

@@ -21,7 +21,7 @@ namespace ucudnn::planner {
 // Returns the number of elements along the axes from `begin` up to `end`; 2^62 if there are more.
 int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
 std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9"; shows at most eight extents
-// Returns the position in a Spatial that axis `axis` of a Caffe blob of `rank` axes has. The last
+// Returns the position that axis `axis` of a Caffe blob of `rank` axes has in a Spatial. The last
 // axis is w. REQUIRES: axis >= 2.
 inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
 
@@ -37,8 +37,8 @@ class CaffeImporter {
   using Dims = std::vector<int64_t>;
 
   struct Blob {
-    // The node whose output the blob is. None for a label, a loss or an index, through which no
-    // layer trains.
+    // The node whose output is the blob; none for a label, a loss or an index, because no gradient
+    // passes through these.
     std::optional<NodeId> node;
     std::optional<Dims> dims;  // none if unknown
   };

@@ -57,7 +57,7 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
   op.spatial_rank = rank == 5 ? 3 : 2;
   op.rows = op.columns = true;
   for (size_t axis = 1; axis < rank; ++axis) {
-    // An extent of 0 makes the graph refuse the shape.
+    // The graph refuses a shape with an extent of 0.
     const auto extent = static_cast<int32_t>(dims[axis] > INT32_MAX ? 0 : dims[axis]);
     if (axis == 1) {
       op.channels = extent;
@@ -100,8 +100,8 @@ Status CaffeImporter::AddInnerProduct() {
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  // If the top has fewer axes than the bottom, rows and columns of the image that the top becomes
-  // are not those of the bottom's image.
+  // If the top has fewer axes than the bottom, the top's image has other rows and columns than the
+  // bottom's image, so neither may be divided.
   if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }
@@ -174,7 +174,7 @@ Status CaffeImporter::AddWholeNormalization() {
   const int64_t channels = BottomRank(0) == 1 ? 1 : BottomDims(0)[1];
   const bool is_fixed =
       fields.Flag("frozen", layer_->is_testing) || fields.Word("bn_mode", "LEARN") == "INFERENCE";
-  // Forks of Caffe store the statistics behind the scales and shifts.
+  // Forks of Caffe store four blobs: scales, shifts, and two statistics.
   std::vector<Dims> blobs = {{channels}, {channels}, {channels}, {channels}};
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, is_fixed));
   for (size_t i = 2; i < parameters.size(); ++i) parameters[i].trained = false;
@@ -228,7 +228,8 @@ Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fiel
   const bool by_channel = axis == 1 && end == 2;
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, !by_channel));
   if (by_channel || end == axis) return PutUnary(Scale{scale, shift}, std::move(parameters));
-  std::set<size_t> mixed;  // a part of the image along h or w would need a part of the parameters
+  // Dividing the image along h or w would divide the parameters, so these axes count as mixed.
+  std::set<size_t> mixed;
   for (size_t at = std::max<size_t>(axis, 2); at < end; ++at) mixed.insert(at);
   return Put(0,
              OpaqueOf(layer_->type + " by position", dims, mixed,
@@ -262,8 +263,8 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // A factor with other axes than n and c holds these axes at other positions than the image does,
-  // so the operator mixes positions.
+  // If the second bottom does not have exactly the axes n and c, its axes are at other positions of
+  // the graph's shape than those of the first bottom, so the operator counts as mixing positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),
@@ -355,8 +356,8 @@ Status CaffeImporter::PutSoftmax(size_t top) {
   return graph_.Add(layer_->name, "loss", op, {bottom}).status();
 }
 
-// The graph leaves out labels and losses of one output against labels. A loss between outputs of
-// two branches becomes a node, because it joins the branches.
+// The graph leaves out labels, and losses that compare one output with labels. A loss between the
+// outputs of two branches becomes a node, because it joins the branches.
 Status CaffeImporter::AddLoss() {
   for (size_t top = 0; top < layer_->tops.size(); ++top) PutLabel(top, Dims());
   std::vector<NodeId> branches;

@@ -309,7 +309,7 @@ class Reader {
   const std::function<bool(const std::string&)>& is_known_;
   State state_;
   std::map<std::string, size_t> blobs_;  // the newest blob of each name
-  // By top: a layer that gives it, but does not run in this phase.
+  // By top: the name of a layer that writes this top but does not run in this phase.
   std::map<std::string, std::string> elsewhere_;
   CaffeNet result_;
 };

@@ -26,7 +26,7 @@ struct CaffeParam {
 struct CaffeLayer {
   const TextField* text = nullptr;
   std::string name;
-  std::string type;  // in the current syntax, also if the file uses V1's
+  std::string type;  // name of the current syntax, even if the file uses V1's
   bool is_known = true;
   bool is_testing = false;  // whether the layer computes as in the testing phase
   std::vector<std::string> bottom_names, top_names;
@@ -39,7 +39,7 @@ struct CaffeLayer {
 struct CaffeTensor {
   int number = 0;
   int uses = 0;
-  // lr_mult and decay_mult, on which all layers that give one agree; none if no layer does.
+  // lr_mult and decay_mult. Layers that give one must agree on it; none if no layer gives it.
   std::optional<double> rate, decay;
 };
 
@@ -48,8 +48,8 @@ struct CaffeNet {
   // By blob: positions in `layers` of the layers that read it.
   std::vector<std::vector<size_t>> readers;
   std::map<std::string, CaffeTensor> tensors;
-  // The first fault and its layer. After a fault `layers` still lists all layers, but blobs and
-  // parameters of the layer and all later ones are missing.
+  // The first fault and its layer. After a fault `layers` still lists all layers, but the blobs and
+  // parameters of this layer and of all later layers are missing.
   Status fault;
   std::string fault_layer;
 };

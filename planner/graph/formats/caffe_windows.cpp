@@ -70,8 +70,8 @@ Result<CaffeImporter::Windows> CaffeImporter::ReadConvolutionWindows(const Caffe
   return windows;
 }
 
-// Adds a convolution from each bottom to the top at the same position; all share the filters. If
-// `groups` is 0, each channel is a group.
+// Adds a convolution from each bottom to the top at the same position; all these convolutions share
+// their filters. If `groups` is 0, each channel is a group.
 template <typename AnyConvolution>
 Status CaffeImporter::PutConvolutions(int32_t groups) {
   const CaffeFields fields = Fields("convolution_param");

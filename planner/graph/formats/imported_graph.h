@@ -24,8 +24,8 @@ struct ImportOptions {
   std::string folder;
   // Height and width of images whose size an ONNX file leaves open; 0 leaves them open.
   std::array<int32_t, 2> size = {0, 0};
-  // Channels and extents (c, h, w or c, d, h, w) of the images of Caffe's data layers, which often
-  // do not give these. If empty, only the file gives them.
+  // Channels and extents (c, h, w or c, d, h, w) of the images of Caffe's data layers, because
+  // files often lack these. If empty, the file must give them.
   std::vector<int32_t> input;
 };
 
@@ -43,13 +43,13 @@ class ImportedGraph {
       : file_(std::move(file)), options_(options) {}
 
   // Adds a node. Uses `fallback` if `name` is empty, and appends a number if the name is taken. The
-  // error says what does not fit, without file and node.
+  // error says what does not fit; it does not name the file or the node.
   Result<NodeId> Add(const std::string& name, const std::string& fallback, const Operator& op,
                      const std::vector<NodeId>& inputs, std::vector<Parameter> parameters = {});
 
   const Shape& ShapeOf(NodeId id) const { return shapes_[static_cast<size_t>(id)]; }
-  // Returns a node's operator, so that fields can be set that only the next node of the file gives.
-  // This must not change the operator's output shape.
+  // Returns a node's operator, so that the importer can set fields that it learns only from the
+  // file's next node. The caller must not change the operator's output shape.
   Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
   const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }
@@ -68,19 +68,19 @@ class ImportedGraph {
   // through, so that one error can list all unknown operators.
   void NoteUnsupported(const std::string& type, const std::string& node, const std::string& why);
 
-  // Returns a one-line error for the file. If there are unsupported operators, lists these first,
-  // because a later fault may only follow from them.
+  // Returns a one-line error for the file. If there are unsupported operators that do not pass
+  // through, the error lists them in place of `what`, which may be only a consequence of them.
   Status Fault(const std::string& node, const std::string& what) const;
 
   // Returns the graph, called `name`, without unused inputs and without nodes on which none of
   // `outputs` depends. If `outputs` is empty, keeps all nodes. Fails if there are unsupported
-  // operators that do not pass through, if there is no layer, or if parts are not connected. `ids`,
-  // if not null, receives the position of each node in the graph, or -1 for a dropped node.
+  // operators that do not pass through, if the graph has no layer, or if it is not connected.
+  // `ids`, if not null, receives the position of each node in the graph, or -1 for a dropped node.
   Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {},
                        std::vector<NodeId>* ids = nullptr) const;
 
  private:
-  // Returns by node whether one of `outputs` reads it, directly or through other nodes.
+  // Returns for each node whether one of `outputs` depends on it or is the node itself.
   std::vector<bool> NeededFor(const std::vector<NodeId>& outputs) const;
   std::vector<std::string> UnsupportedTexts() const;
   Status UnsupportedFault() const;

@@ -121,7 +121,7 @@ void OnnxImporter::FindLayouts(const onnx::GraphProto& graph) {
                                                                  "InstanceNormalization",
                                                                  "LRN",
                                                                  "MaxPool"};
-  std::map<std::string, std::string> origins;  // by tensor: the input whose axes it has
+  std::map<std::string, std::string> origins;  // by tensor: the graph input that has the same axes
   for (const auto& [name, input] : inputs_) origins[name] = name;
   std::set<std::string> decided;
   for (const onnx::NodeProto& node : graph.node()) {
@@ -370,7 +370,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
     return dim.dim_value() > 0 || dim.dim_param().empty() ? std::to_string(dim.dim_value())
                                                           : Quoted(dim.dim_param());
   };
-  // A single number is the same for every image.
+  // A tensor without axes is one number, which serves every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
     return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
@@ -514,8 +514,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
-    // If the new axis replaces several digits, it becomes the channels if these are among them,
-    // else the axis of the digit with the largest stride.
+    // If the new axis replaces several digits, it takes the place of the digit of the channels if
+    // there is one, otherwise of the digit with the largest stride.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };

@@ -9,11 +9,11 @@
 
 namespace ucudnn::planner {
 
-// Reads `model`, the content of a file. Of filters only the shapes matter, so their values may be
-// in other files. The batch may be any number; every other extent of an input must be given. The
-// importer follows tensors through reshapes and transpositions. Errors show the file as `file` and
-// name the node. `tensors`, if not null, receives the place of each tensor of the file in the
-// graph.
+// Reads `model`, the content of a file. Only the shapes of filters are needed, so the filters'
+// values may be in other files. The batch may be any number; every other extent of an input must be
+// given. The importer follows tensors through reshapes and transpositions. Errors show the file as
+// `file` and name the node. `tensors`, if not null, receives the place of each tensor of the file
+// in the graph.
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
                          const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

@@ -14,8 +14,8 @@ std::optional<size_t> SpatialOf(ViewAxis axis) {
   return static_cast<size_t>(axis) - static_cast<size_t>(ViewAxis::kDepth);
 }
 
-// Returns the axis of the node of which `digits` hold all positions, and nothing else; none if
-// there is no such axis.
+// Returns the node's axis if `digits` are all positions of one axis of the node and nothing else;
+// otherwise none. The batch does not count as such an axis.
 std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& extents) {
   for (size_t axis = 1; axis < kNodeAxes; ++axis) {
     if (!digits.empty() && IsWhole(digits, static_cast<ViewAxis>(axis), extents)) {
@@ -64,8 +64,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     seen.view = *view;
     return Give(seen);
   }
-  // The extents do not divide the digits. If the images stay separate, the numbers become a new
-  // node: an image that holds them in order.
+  // The extents do not divide the digits. If the images stay separate, a new node is added: an
+  // image that holds the tensor's numbers in the tensor's order.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
@@ -127,7 +127,8 @@ Status OnnxImporter::AddReshape() {
   }
   const auto extents = ReshapedExtents(now, *shape, zero_is_zero);
   if (extents && Reshaped(tensor.view, *extents)) return GiveReshaped(tensor, *extents);
-  // An exporter may have written a batch of 1, that of its example, although any batch is possible.
+  // A batch of 1 in the shape may be the batch of the example with which the network was exported.
+  // So a reshape to 1 that does not fit is tried with the network's batch.
   if (!shape->empty() && shape->front() == 1 && batch_ > 1 && BatchAxis(tensor) == size_t{0}) {
     (*shape)[0] = batch_;
     const auto of_batch = ReshapedExtents(now, *shape, zero_is_zero);
@@ -355,7 +356,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
     Padding padding;
     UCUDNN_RETURN_IF_ERROR(AddEdges(outer.axis, -first * outer.stride,
                                     -(outer.size - first - left) * outer.stride, padding));
-    // Cuts of several axes, one after the other, are merged into one Padding.
+    // The cuts that node_ makes along several axes, one after the other, are merged into one
+    // Padding.
     if (tensor.node >= first_node_ && tensor.is_sole) {
       if (const auto* cut = std::get_if<Padding>(&graph_.NodeOf(tensor.node).op)) {
         for (size_t spatial = 0; spatial < kMaxSpatial; ++spatial) {
@@ -511,7 +513,7 @@ Status OnnxImporter::AddGather() {
   }
   if (!made && !numbers && !is_range) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
-  // The axes of `indices` replace the axis from which they select.
+  // The axes of `indices` take the place of the axis along which they select.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);
   if (!parts) {
     std::vector<int64_t> extents = Extents(made->view);
@@ -616,8 +618,8 @@ Status OnnxImporter::AddConcat() {
     is_followed = is_followed && whole && (!label || label == whole);
     label = whole;
   }
-  // If all parts have one element along the joined axis, they are joined along an axis of which no
-  // node has more than one position.
+  // If all parts have one element along the joined axis, they are joined along an axis that has
+  // extent 1 in every node.
   for (size_t free = 1; !label && free < kNodeAxes; ++free) {
     const auto candidate = free == 1 ? ViewAxis::kWidth : static_cast<ViewAxis>(free - 1);
     const bool is_free = std::all_of(parts.begin(), parts.end(), [&](const OnnxTensor& part) {
@@ -653,7 +655,8 @@ Status OnnxImporter::AddConcat() {
                                                      others, 0, std::move(all)));
     return made ? Give(*made) : RefuseMixedImages();
   }
-  // Constants become padding of the part before them, or of the first part.
+  // Constants become padding of the part before them. Leading constants become padding of the first
+  // part.
   std::vector<NodeId> inputs;
   int64_t before = 0;
   std::vector<Parameter> edge;

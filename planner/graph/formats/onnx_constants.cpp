@@ -55,8 +55,8 @@ std::optional<std::vector<double>> FromEither(const Numbers& numbers, const std:
   return std::vector<double>(numbers.begin(), numbers.end());
 }
 
-// Returns a tensor's bytes from its separate file. Returns an empty string if the file is not in
-// `folder` itself, or cannot be read.
+// Returns a tensor's bytes from its file of external data. Returns an empty string if `folder` is
+// empty, or if the file is not in `folder` itself or cannot be read.
 std::string ExternalBytes(const onnx::TensorProto& proto, const std::string& folder,
                           int64_t length) {
   std::string location;
@@ -104,8 +104,8 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
   std::vector<int64_t> numbers;
   for (const double value : *values) {
     if (!(std::abs(value) <= kLargest) || value != std::floor(value)) {
-      // A slice up to the end of an axis gives the largest number of its type, and a slice down to
-      // the beginning the smallest.
+      // Exporters write a slice up to the end of an axis with the largest number of the type, and
+      // down to the beginning with the smallest. Such numbers are clamped.
       if (!(std::abs(value) > kLargest)) return std::nullopt;
       numbers.push_back(value > 0 ? std::numeric_limits<int64_t>::max()
                                   : std::numeric_limits<int64_t>::min());
@@ -192,7 +192,7 @@ OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tenso
   if (!constant.is_known || constant.numbers > kMostConstantValues || !values.values || !places) {
     return constant;
   }
-  // `places` holds one position in row-major order for each value, or one position per axis.
+  // `places` holds for each value either one position in row-major order or one position per axis.
   const size_t rank = places->size() == values.values->size() ? 1 : constant.dims.size();
   if (places->size() != rank * values.values->size()) return constant;
   const Sizes strides = StridesOf(rank == 1 ? Sizes{constant.numbers} : constant.dims);

@@ -10,11 +10,11 @@
 
 namespace ucudnn::planner {
 
-// A constant with more elements than kMostConstantValues has no values; one that exceeds another
-// limit is not known.
+// Limits of constants. A constant with more than kMostConstantValues elements gets no values. A
+// constant that exceeds another limit is unknown (is_known is false).
 constexpr int64_t kMostConstantValues = 4096;
 constexpr size_t kMostConstantAxes = 16;
-// The product of two extents fits 64 bits.
+// The largest extent along one axis.
 constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;
 
 // The types of elements, with ONNX's numbers.
@@ -40,16 +40,18 @@ struct OnnxConstant {
   // The number of the file's tensor that has these elements, perhaps in another order; -1 if they
   // are computed.
   int tensor = -1;
-  int64_t numbers = 0;  // upper limit of how many different elements of the file they come from
-  // If known, the element at a position is the sum over axes of position * step. This describes
-  // some tensors that are too large for `values`: positions of images in any batch.
+  // Upper bound of the number of different elements of the file from which the values come.
+  int64_t numbers = 0;
+  // If set, one step per axis: the element at a position is the sum over the axes of position *
+  // step. This describes tensors that count positions and are too large for `values`.
   std::optional<std::vector<int64_t>> steps = std::nullopt;
 
   // Returns whether the elements are floating-point numbers.
   bool IsReal() const;
   // Returns the product of the extents; -1 if an extent is negative or the product does not fit.
   int64_t Elements() const;
-  // Returns the values as whole numbers; none if they are not whole.
+  // Returns the values as whole numbers; none if there are no values or if one is not whole. Values
+  // beyond 64 bits become the largest or smallest number.
   std::optional<std::vector<int64_t>> WholeNumbers() const;
   // Returns whether each element is known to equal its own position in row-major order.
   bool CountsUp() const;

@@ -49,8 +49,8 @@ Status OnnxImporter::AddActivation() {
       {"Swish", ActivationKind::kSwish},         {"Tanh", ActivationKind::kTanh}};
   const auto kind = kinds->find(node_->op_type());
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor raw, RawInput(0));
-  // Exporters test the scores for values by which a softmax must not divide. These tests are
-  // treated as the scores themselves.
+  // Exporters test the scores for NaN to replace it after a softmax. The importer takes the result
+  // of such a test for the scores themselves.
   if (raw.scores >= 0 && (node_->op_type() == "IsNaN" || node_->op_type() == "Not")) {
     return Give(raw);
   }
@@ -159,7 +159,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
       graph_.NodeOf(gate.node).inputs.front() != input.node || gate.view != input.view) {
     return false;
   }
-  // Tensors of the file that name the gate are forgotten, because its node now computes another
+  // Tensors of the file whose node is the gate are forgotten, because the node now computes another
   // function.
   for (const std::string& name : names_[gate.node]) tensors_.erase(name);
   switch (activation->kind) {
@@ -170,7 +170,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
     case ActivationKind::kRelu6:
       activation->kind = ActivationKind::kHardSwish;
       break;
-    case ActivationKind::kOther:  // the error function, which an erf-based Gelu multiplies
+    case ActivationKind::kOther:  // the error function: its product with its input is a Gelu
       activation->kind = ActivationKind::kGelu;
       break;
     default:
@@ -187,14 +187,14 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
-    // A tensor without images has the same numbers for every image, so the axis is repeated to be
-    // the images.
+    // A tensor without images has the same numbers for every image, so its first axis can become
+    // the batch.
     if (!has_batch && axis == 0 && extents[axis] == batch_) {
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // A batch of 1 would be repeated to several images. With a larger batch, the operator would
-    // then combine different images of the mini-batch, so this is refused.
+    // Repeating a batch of 1 would make several images of one. With a larger batch, the operator
+    // would combine different images of the mini-batch, so this is refused.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }
@@ -211,8 +211,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
-  // The images of `tensor` are along another axis than those of `like`, so the extents fit only if
-  // the batch is 1.
+  // The images of `tensor` are along an axis where `like` has one element, and those of `like` are
+  // along another axis. With a larger batch each image would be combined with all images.
   if (images && others && images != others && Extent(like.view[*images]) == 1) {
     return {std::nullopt};
   }
@@ -233,7 +233,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
       return {std::nullopt};
     }
   }
-  // If all digits are equal and axes are held whole or not at all, the tensor needs no new node.
+  // If `tensor` has the digits of `like` along each axis, or none, it needs no new node.
   if (is_alike) return {conformed};
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
     if (a.first.axis != b.first.axis) return a.first.axis < b.first.axis;
@@ -282,7 +282,7 @@ Status OnnxImporter::AddOfTensors(const std::string& type, std::vector<OnnxTenso
     if (IsGateOf(tensors[1], tensors[0])) return Give(tensors[1]);
     if (IsGateOf(tensors[0], tensors[1])) return Give(tensors[0]);
   }
-  // The result has the axes of the first tensor that has all its extents.
+  // The result takes its axes from the first tensor that has all extents of the result.
   size_t base = tensors.size();
   for (size_t at = tensors.size(); at-- > 0;) {
     if (WithRank(Extents(tensors[at].view), extents.size()) == extents) base = at;

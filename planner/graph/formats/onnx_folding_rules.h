@@ -44,8 +44,8 @@ inline int64_t Product(const Sizes& extents) {
   return product;
 }
 
-// Calls visit(position) for all positions of `dims` in row-major order. REQUIRES: these are at most
-// kMostConstantValues.
+// Calls visit(position) for all positions of `dims` in row-major order. REQUIRES: there are at most
+// kMostConstantValues positions.
 template <typename Visit>
 void ForEach(const Sizes& dims, Visit visit) {
   Sizes at(dims.size(), 0);
@@ -69,7 +69,7 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   picked.tensor = -1;
   picked = Bounded(picked);
   if (!picked.is_known) return picked;
-  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are not counted
+  picked.numbers = std::min(from.numbers, picked.Elements());  // copies of an element count once
   picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.Elements() > 1);
   if (!from.values || picked.Elements() > kMostConstantValues) return picked;
   picked.values.emplace();
@@ -114,7 +114,8 @@ inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   return made;
 }
 
-// Returns the first input with other extents and the same elements in row-major order.
+// Returns the first input with the extents `dims` and the same elements in row-major order; unknown
+// if there are no `dims`.
 inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   if (!dims) return NotKnown();
   OnnxConstant seen = folding.In(0);

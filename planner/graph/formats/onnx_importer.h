@@ -30,7 +30,7 @@ namespace ucudnn::planner {
 // only extents that count images are multiples of it.
 constexpr int64_t kAnyBatch = 1'000'003;
 
-// A larger batch, and a tensor of more axes, are refused.
+// The importer refuses a larger batch, and a tensor with more axes.
 constexpr int64_t kLargestBatch = std::numeric_limits<int32_t>::max();
 constexpr size_t kMostAxes = 16;
 
@@ -42,7 +42,7 @@ constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
 struct OnnxTensor {
   NodeId node = 0;
   View view;
-  // Whether no other node reads the node, so that the next node of the file may complete its
+  // True if no other node reads the node, so that the next node of the file may complete its
   // operator.
   bool is_sole = false;
   int scores = -1;  // position in OnnxImporter::scores_ if it is a product of queries and keys
@@ -83,7 +83,8 @@ class OnnxImporter {
   Status AddNode();
   bool Fold();
   using ConstantsByName = std::map<std::string, OnnxConstant>;
-  // Stores a constant. Drops the values of all constants if these are too many in total.
+  // Stores a constant. If the stored constants have too many values in total, drops the values of
+  // all of them, and of every constant that follows.
   void Keep(const std::string& name, OnnxConstant constant) { Keep(constants_, name, constant); }
   void Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant);
   Result<OnnxTensor> AddInput(const std::string& name, const onnx::ValueInfoProto& info);
@@ -107,7 +108,7 @@ class OnnxImporter {
   // count as trained.
   static std::vector<Parameter> Trained(const OnnxConstant& constant);
   // Returns Trained(), or one tensor without elements if nothing is trained, because a node without
-  // parameters would get its operator's usual ones.
+  // parameters would get its operator's usual parameters.
   static std::vector<Parameter> Weight(const OnnxConstant& constant);
 
   // Returns the tensor that a node reads; a tensor of scores becomes a node.
@@ -140,8 +141,9 @@ class OnnxImporter {
   Status RefuseUnknown() { return Refuse(""); }
   Status RefuseMixedImages() { return Refuse("that mixes images"); }
 
-  // Returns whether an operator that mixes the positions of an axis mixes images. It does not if
-  // the batch is 1 and an exporter put the batch's digit beside other digits.
+  // Returns whether an operator that mixes the positions of an axis mixes images. If the batch is 1
+  // and its digit is only one of several digits of the axis, the operator does not count as mixing
+  // images.
   bool MixesImages(const Digits& digits) const {
     return Holds(digits, ViewAxis::kBatch) && (batch_ > 1 || digits.size() == 1);
   }
@@ -151,8 +153,8 @@ class OnnxImporter {
   // Returns the tensor in the graph's own form, with the axes batch, channels and at most three
   // spatial axes; none if it cannot be brought into this form.
   Result<std::optional<OnnxTensor>> Image(const OnnxTensor& tensor);
-  // Adds an Opaque operator that changes extents as `changed` says, by axis, and mixes the
-  // positions of these axes. Returns none if these axes hold the images.
+  // Adds an Opaque operator that gives the axes in `changed` new extents and mixes the positions of
+  // these axes. Returns none if one of these axes holds the images.
   Result<std::optional<OnnxTensor>> Changed(const std::string& kind, const OnnxTensor& tensor,
                                             const std::map<size_t, int64_t>& changed,
                                             const std::vector<NodeId>& others, double operations,
@@ -168,8 +170,9 @@ class OnnxImporter {
     Spatial dilation;
   };
   Result<Sliding> ReadSliding(const OnnxTensor& tensor, const Spatial& extents) const;
-  // Sets pads with which the output's extents are the input's divided by the stride, rounded up. An
-  // odd pixel of padding is at the end, or at the beginning if `lower` is set.
+  // Sets the pads for which each extent of the output is that of the input divided by the stride,
+  // rounded up. If the pads are odd in total, the additional pixel is at the end, or at the
+  // beginning if `lower` is set.
   Status PadToSame(const OnnxTensor& tensor, const Spatial& extents, bool lower,
                    Sliding& sliding) const;
   // Cuts `total` pixels off the output of a transposed convolution along `axis`. If `total` is odd,
@@ -209,8 +212,8 @@ class OnnxImporter {
   // Returns the tensor repeated to the extents `extents` along axes of extent 1; none if this would
   // repeat images.
   Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
-  // Returns `tensor` as a node that has the digits of `like` along all axes that `tensor` has; none
-  // if an operator on both would combine an image with anything but the same image.
+  // Returns `tensor` as a node that has the digits of `like` along all axes that `tensor` has.
+  // Returns none if an operator that reads both would combine different images.
   Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
   Status AddGlobalPooling();
@@ -243,7 +246,7 @@ class OnnxImporter {
   // if the axis does not hold the whole image.
   Result<std::optional<OnnxTensor>> AsRow(const OnnxTensor& tensor, size_t axis);
   // Returns the Roll that joins two ranges of one tensor, the later range first; none if `parts`
-  // are no such ranges.
+  // are not two such ranges.
   std::optional<OnnxTensor> Rolled(const std::vector<OnnxTensor>& parts, size_t axis);
 
   // The functions below add products; they are in onnx_products.cpp.

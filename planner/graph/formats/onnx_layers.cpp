@@ -156,7 +156,7 @@ Status OnnxImporter::AddTransposedConvolution() {
 
 Status OnnxImporter::CutTransposed(size_t axis, int64_t total, bool lower,
                                    TransposedConvolution& layer) {
-  // If the output is larger than the windows give, the additional pixels are at the end.
+  // If the output must be larger than the windows make it, the additional pixels are at the end.
   const int64_t smaller = total / 2;
   const int64_t before = total < 0 ? 0 : (lower ? total - smaller : smaller);
   UCUDNN_ASSIGN_OR_RETURN(layer.pad[axis], Narrow(before, "output_shape"));
@@ -190,7 +190,7 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     }
     return Status::Ok();
   }
-  // Files of older operator sets give the batch and the channels, too.
+  // In older operator sets the list begins with the batch and the channels.
   const size_t offset = given.size() == rank ? 2 : 0;
   UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
                           ReadSpatial(given, offset, rank, 1, "output_shape"));
@@ -228,8 +228,8 @@ Status OnnxImporter::AddPooling() {
   UCUDNN_ASSIGN_OR_RETURN(pooling.extra_pad, Difference(sliding.end_pad, sliding.pad));
   pooling.round_up = Attributes().Number("ceil_mode", 0) != 0;
   if (sliding.dilation != Spatial{1, 1, 1}) {
-    // A dilated window has the extent of one without gaps between its first and last tap, which
-    // gives the output's extents.
+    // A dilated pooling becomes an Opaque. Its extents are those of a pooling without gaps whose
+    // window reaches from the first to the last element of the dilated window.
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       UCUDNN_ASSIGN_OR_RETURN(
           pooling.window[axis],
@@ -337,7 +337,9 @@ Status OnnxImporter::AddResize() {
   for (size_t axis = 0; axis < rank; ++axis) {
     const double wanted = factors[axis] * static_cast<double>(extents[axis]);
     if (!(wanted >= 0.5 && wanted < 2147483648.0)) return Refuse("to no image");
-    const bool rounds = !sizes->empty();  // `sizes` are exact, so their quotients are rounded back
+    // A factor that is the quotient of `sizes` gives an inexact product, which is rounded to the
+    // nearest.
+    const bool rounds = !sizes->empty();
     const auto extent =
         static_cast<int64_t>(rounds ? std::floor(wanted + 0.5) : std::floor(wanted));
     if (extent < 1) return Refuse("to no image");
@@ -388,7 +390,7 @@ Status OnnxImporter::AddResize() {
   return GiveNode(node, std::move(view));
 }
 
-// Adds a reshape, a transposition and a reshape.
+// Expresses DepthToSpace and SpaceToDepth as a reshape, a transposition and another reshape.
 Status OnnxImporter::AddDepthToSpace() {
   UCUDNN_ASSIGN_OR_RETURN(OnnxTensor tensor, TensorInput(0));
   const int64_t block = Attributes().Number("blocksize", 0);
@@ -422,8 +424,8 @@ Status OnnxImporter::AddDepthToSpace() {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
   const auto parts = Reshaped(tensor.view, apart);
-  // An axis that is split (channels in DepthToSpace, h or w in SpaceToDepth) has digits that do not
-  // split at the blocks.
+  // The digits of an axis that must be split (channels in DepthToSpace, h or w in SpaceToDepth)
+  // cannot be split into blocks, so the operator becomes an Opaque.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

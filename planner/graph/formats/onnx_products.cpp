@@ -190,7 +190,7 @@ Status OnnxImporter::AddLinear(OnnxTensor tensor, const OnnxConstant& weights, b
         const NodeId node, AddOperator(Linear{narrow, bias}, {tensor.node}, std::move(parameters)));
     return give(node, std::move(view));
   }
-  // If the images stay separate, the last axis becomes channels of an Opaque operator.
+  // If the images stay separate, the product becomes an Opaque whose channels are the outputs.
   const double operations = 2.0 * static_cast<double>(all) / static_cast<double>(features) *
                             static_cast<double>(features) * static_cast<double>(outputs);
   UCUDNN_ASSIGN_OR_RETURN(const auto made, Changed(node_->op_type(), tensor, {{last, outputs}}, {},
@@ -214,7 +214,7 @@ bool OnnxImporter::AreScores(const OnnxTensor& a, const OnnxTensor& b) const {
     if (digit.axis == ViewAxis::kChannel) channels *= digit.size;
   }
   if (channels != ExtentsOf(a)[1] || channels != ExtentsOf(b)[1]) return false;
-  // If there are windows, they tile queries and keys alike, which therefore have equally many
+  // Windows tile the queries and the keys in the same way, so with windows both must have the same
   // positions.
   const Digits outer = WithoutBatch(AllOf(groups));
   const bool has_windows = std::any_of(outer.begin(), outer.end(), IsPosition);

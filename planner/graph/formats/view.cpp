@@ -101,7 +101,7 @@ std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& exten
     Digits taken;
     int64_t left = extent;
     if (left < 1) return std::nullopt;
-    // The digit of a batch of 1 is put into the first axis that comes at its place.
+    // The digit of a batch of 1 goes to the first axis that begins where the digit stands.
     while (next < digits.size() && rest.axis == ViewAxis::kBatch && rest.size == 1) {
       taken.push_back(rest);
       advance();
@@ -196,7 +196,8 @@ Remainder Compacted(const View& kept) {
     for (Digit* digit : digits) {
       int64_t& extent = remainder.extents[axis];
       digit->stride = extent;
-      // An extent that overflows exceeds 32 bits in any case, so the node is refused later.
+      // An extent that overflows 64 bits is set to their largest number. It exceeds 32 bits, so the
+      // node is refused later.
       if (__builtin_mul_overflow(extent, digit->size, &extent)) {
         extent = std::numeric_limits<int64_t>::max();
       }

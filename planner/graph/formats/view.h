@@ -29,7 +29,7 @@ struct Digit {
   bool operator==(const Digit&) const = default;
 };
 
-// Digits of more than one value. Only the batch has a digit even if it has one value.
+// Each digit has more than one value, except that the batch always has a digit.
 using Digits = std::vector<Digit>;
 using View = std::vector<Digits>;  // by axis of the file
 
@@ -61,7 +61,7 @@ View PlainView(const NodeExtents& extents, size_t rank);
 Digits Joined(const Digits& digits);
 
 // Returns the view with other extents and the same digits in the same order; none if an extent
-// would need a part of a digit that does not divide it.
+// would split a digit into unequal parts.
 std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& extents);
 
 // Splits the digits of `a` and `b` so that they correspond one to one; none if that is impossible.
@@ -72,16 +72,17 @@ std::optional<std::pair<Digits, Digits>> Aligned(const Digits& a, const Digits& 
 // memory.
 bool RunsInOrder(const Digits& digits, const NodeExtents& extents);
 
-// A node that has only the digits `kept` of another node, and the view of it that takes the place
-// of `kept`. The digits of each axis keep the order of their strides and have no gaps.
+// What Compacted() returns: the extents of a node that has only the digits `kept` of another node,
+// and the view of the new node that takes the place of `kept`. The digits of each axis keep the
+// order of their strides and have no gaps.
 struct Remainder {
   NodeExtents extents = {1, 1, 1, 1, 1};
   View view;
 };
 Remainder Compacted(const View& kept);
 
-// The ways to divide an operator that mixes exactly the positions of `mixed`. Opaque has the same
-// fields.
+// What SeparationOf() returns: how an operator may be divided that mixes exactly the positions of
+// `mixed`. The members mean the same as in Opaque.
 struct Separation {
   int64_t channel_parts = 1;
   bool rows = false;

@@ -1,5 +1,6 @@
-// A chain of layers, with which the built-in networks are described. Every call adds a node behind
-// the last node, under the name that the caller gives. Thread-compatible.
+// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it. A
+// function that adds nodes appends them to the last node, under names that begin with the caller's
+// name. Thread-compatible.
 #pragma once
 
 #include <string>

@@ -37,18 +37,18 @@ Result<Graph> ResNetV2(const std::string& name, ResidualBlock block,
                        const std::array<int, 4>& blocks);
 // Szegedy 2015b, on 299 x 299 images, without the auxiliary classifier.
 Result<Graph> InceptionV3(const std::string& name, int32_t classes);
-// How a dense block joins the outputs of its layers. kChain: a Concat behind each layer joins all
-// earlier outputs and the layer's own, as in Caffe's networks. kNary: a Concat in front of each
-// layer joins all single outputs, as in torch and ONNX. Both compute the same result.
+// How a dense block joins the outputs of its layers. kChain: a Concat after each layer joins the
+// layer's output to all earlier outputs, as in Caffe's networks. kNary: a Concat before each layer
+// joins all single outputs, as in torch and ONNX. Both ways compute the same result.
 enum class DenseJoin { kChain, kNary };
 // Huang 2016, for CIFAR: three blocks of 12 plain layers with `growth` filters, without
 // compression.
 Result<Graph> DenseNet40(const std::string& name, int32_t growth, DenseJoin join);
 // Huang 2016, table 1: bottlenecks, and transitions that halve the channels between blocks.
 Result<Graph> DenseNet121(const std::string& name, DenseJoin join);
-// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). A cell takes the outputs of the two cells before
-// it. If the cell before it is a reduction, its other input is the reduction's own second input if
-// `prior_skips` (large), else the reduction's first input (mobile).
+// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). A cell reads the outputs of the last two cells.
+// The cell after a reduction reads the reduction's output and one of the reduction's inputs: the
+// second input if `prior_skips` is set (large), otherwise the first (mobile).
 struct NasNetSize {
   int32_t extent;
   int32_t stem_filters;

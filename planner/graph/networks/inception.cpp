@@ -22,13 +22,13 @@ class Module {
  public:
   Module(Chain& net, std::string name) : net_(net), name_(std::move(name)), input_(net.last()) {}
 
-  // Adds a branch: units one behind the other, from the module's input.
+  // Adds a branch: a sequence of units that begins at the module's input.
   void Branch(const std::vector<Convolution>& units) {
     Start();
     for (const Convolution& unit : units) Append(unit);
     ends_.push_back(net_.last());
   }
-  // Adds a branch of units one behind the other, with two parallel units behind the last.
+  // Adds a branch: a sequence of units, and two parallel units that both read the last one.
   void ForkedBranch(const std::vector<Convolution>& units, const Convolution& left,
                     const Convolution& right) {
     Start();

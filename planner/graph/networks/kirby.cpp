@@ -9,7 +9,7 @@ constexpr int32_t kWindow = 7;
 constexpr int32_t kClasses = 10;
 constexpr int kBlockConvolutions = 256;
 
-// Adds residual steps u + relu(layer(u)) one behind the other, called step1, step2 and so on.
+// Adds a sequence of residual steps u + relu(layer(u)), called step1, step2 and so on.
 class Steps {
  public:
   Steps(Chain& net, int32_t channels) : net_(net), channels_(channels) {}

@@ -4,9 +4,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// The place of a block, which determines the nodes in front of its convolutions.
+// The place of a block, which determines the nodes before its convolutions.
 enum class Place {
-  kFirst,     // behind the stem, whose output is already activated
+  kFirst,     // after the stem, whose output is already activated
   kReducing,  // the projection reads the activated input, too
   kInside     // the shortcut reads the input before its activation
 };

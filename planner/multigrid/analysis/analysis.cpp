@@ -63,8 +63,8 @@ Result<ChosenSetting> Search::Place(const Candidate& candidate, Workload workloa
   return chosen;
 }
 
-// Visits the candidates by their LeastMs, so that most need neither a simulation nor a call of
-// CyclesSource.
+// Visits the candidates in ascending order of their LeastMs, so that most need neither a simulation
+// nor a call of CyclesSource.
 Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devices) {
   std::vector<std::pair<double, Candidate*>> order;
   for (Candidate& candidate : candidates_) {

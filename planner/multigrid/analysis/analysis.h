@@ -18,7 +18,7 @@ struct AnalysisChoices {
   std::vector<int> levels = {0, 2};
   std::vector<int> c_sweeps = {0, 1};
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // The start, launching and the other members that are the same in all candidates.
+  // The members that are the same in all candidates, such as `start` and `launching`.
   MultigridSetting common = {.blocks = BlocksAtOnce::kGrouped, .launching = Launching::kCaptured};
 };
 
@@ -34,7 +34,8 @@ struct DevicesRow {
   ModelledRun partitioned;
   // None if no candidate converges, or if none has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
-  // The same setting run as in the paper: one stream per block, and one launch per kernel.
+  // The setting of `multigrid`, launched as in the paper: one stream per block, and one launch per
+  // kernel.
   std::optional<ModelledRun> launched_streams;
 };
 

@@ -39,8 +39,9 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// Adds the launches of kernels: the kernels may begin when the first launch has ended, and `done`
-// gets the other launches, because a reader of the result waits for these, too.
+// Adds the host's launches of some kernels. `after` gets the first launch, for which the kernels
+// wait. `done` gets the other launches, for which a reader of the kernels' results waits too.
+// Without a launch, `after` gets the device's last launch.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

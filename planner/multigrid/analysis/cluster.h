@@ -30,8 +30,8 @@ enum class Launching {
   kCaptured
 };
 
-// The port at which a message waits for other messages: that of its sender's group or of its
-// receiver's group, at the level of the machine that joins the two.
+// The port at which a message waits for other messages: the port of its sender's group or of its
+// receiver's group, at the machine's level that joins these groups.
 enum class Port { kOfSender, kOfReceiver };
 
 class Cluster {
@@ -70,8 +70,8 @@ class Cluster {
     simulate::TaskId last = simulate::kNone;
   };
 
-  // The values of runs_ beside numbers of devices: kMessage is a message, or a join that waits for
-  // one; kJoin is any other join.
+  // Values of runs_ other than device numbers. kMessage is a message, or a join that waits for a
+  // message; kJoin is any other join.
   static constexpr int kMessage = -1;
   static constexpr int kJoin = -2;
 

@@ -19,7 +19,7 @@ struct SizedNode {
   std::vector<Shape> inputs;
   Shape output;
   int64_t parameters = 0;
-  // Whether the node reads the network's data, so that no gradient of its input is needed.
+  // True if the node reads the network's data, so that no gradient of its input is needed.
   bool reads_data = false;
 
   double in() const { return NumbersOf(inputs.front()); }
@@ -49,12 +49,12 @@ class KernelLists {
  public:
   KernelLists(int element_bytes, LayerKind& kind) : bytes_(element_bytes), kind_(kind) {}
 
-  // Adds the node's forward kernel. If `shares_input`, layers that are applied to one input all
-  // read the same input.
+  // Adds the node's forward kernel. If `shares_input`, the node's input is the same for all layers
+  // that are applied to one state.
   void AddForward(const SizedNode& node, bool shares_input);
-  // Adds the node's backward kernels. If `shares_gradient`, layers that are applied to one input
-  // all read the same gradient of the output. REQUIRES: nodes are added in the order of the
-  // backward pass, the last node first.
+  // Adds the node's backward kernels. If `shares_gradient`, the gradient of the node's output is
+  // the same for all layers that are applied to one state. REQUIRES: nodes are added in the order
+  // of the backward pass, the last node first.
   void AddBackward(const SizedNode& node, bool shares_gradient);
   // Adds the kernel of the sum u + h F(u), or of the adjoint's sum. The kernel reads two states,
   // which all layers of one input share, and writes one.

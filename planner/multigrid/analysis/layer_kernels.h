@@ -34,7 +34,7 @@ struct LayerKind {
   std::string name;
   std::array<std::vector<LayerKernel>, kLayerPasses> passes;
   int64_t parameters = 0;
-  int64_t kept = 0;  // numbers beside the state that training keeps until the backward pass
+  int64_t kept = 0;  // numbers in addition to the state that training keeps until the backward pass
   // The first layer of this kind: the section that has it, and its position in that section.
   int section = 0;
   int position = 0;

@@ -29,8 +29,8 @@ RunCost MeasuredTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
 
 namespace {
 
-// Returns the ms of `layers` layers at once, by a straight line through the ms of one layer and of
-// a measured batch.
+// Returns the ms of `layers` layers that run at once, interpolated linearly between one layer,
+// which takes `one` ms, and the measured batch.
 double MsOf(double layers, double one, const MeasuredBatches::Batch& batch) {
   const double more = std::max(0.0, batch.ms - one) / (batch.layers - 1);
   return one + (layers - 1) * more;
@@ -48,7 +48,8 @@ RunCost MeasuredBatches::Cost(LayerPass pass, const LayerBatch& batch) const {
   const bool shares = batch.per_group > 1 && pass == LayerPass::kForward;
   cost.ms = MsOf(batch.groups, one, beside);
   cost.ms *= MsOf(batch.per_group, one, shares ? kind.together : beside) / one;
-  // If many layers fill the device, a layer's share of the work is its share of the measured batch.
+  // Assumes that the measured batch fills the device, so that a layer's work is its share of the
+  // batch's time.
   const double of_many = std::min(one, beside.ms / beside.layers);
   cost.work_ms = std::min(cost.ms, batch.groups * batch.per_group * of_many);
   return cost;

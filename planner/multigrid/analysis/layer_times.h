@@ -76,9 +76,9 @@ class MeasuredTimes : public LayerTimes {
   const std::vector<Kind> kinds_;
 };
 
-// Gives the times of kinds of steps that were measured on a device, one step alone and several at
-// once, and the times of `model` for other kinds. Every step beyond the first adds the same time,
-// which follows from the measured batch.
+// Gives the measured times of steps on a device, one step alone and several at once; `model` gives
+// the times of kinds that were not measured. Every step beyond the first adds the same time, which
+// follows from the measured batch.
 class MeasuredBatches : public LayerTimes {
  public:
   // The time of `layers` steps that run at once.

@@ -25,7 +25,7 @@ Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   return run;
 }
 
-// The layers of all sections, one behind the other, each with the bytes of its output.
+// The layers of all sections, one after the other, each with the bytes of its output.
 struct LayerRow {
   std::vector<int> kinds;
   std::vector<double> state_bytes;

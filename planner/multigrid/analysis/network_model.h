@@ -25,7 +25,7 @@ struct ModelledRun {
   double computing_share = 0;
   double message_path_ms = 0;  // part of `ms` that messages on the critical path take
   int messages = 0;
-  // Weights and states on the device with most of them, without workspace.
+  // Bytes of weights and states, without workspace, on the device that has most of them.
   int64_t memory_bytes = 0;
 
   bool Fits(const planner::Device& device) const { return memory_bytes <= device.memory_bytes; }
@@ -41,9 +41,9 @@ class NetworkModel {
 
   // Models a run on one device, layer after layer.
   Result<ModelledRun> Serial(Workload workload, Launching launching) const;
-  // Models a run with a contiguous run of layers on each device, layer after layer. As in common
-  // frameworks, a device computes the gradients of its layers before it sends the adjoint to the
-  // previous device.
+  // Models a run in which each device has a contiguous part of the layers, and one layer runs after
+  // the other. As in common frameworks, a device computes the gradients of its layers before it
+  // sends the adjoint to the previous device.
   Result<ModelledRun> Partitioned(Workload workload, int devices) const;
 
   const NetworkLayers& network() const { return network_; }

@@ -96,7 +96,7 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
       unit.relax += costs_.AtOnce(level, unit.begin, unit.end, position);
     }
     unit.advance = costs_.AtOnce(level, unit.begin, full_end, shape.coarsening - 1);
-    // Step b of the next level begins at the same state as block b.
+    // Step b of the next level begins at the same state as block b, so both have the same number.
     unit.restrict_ = costs_.StepsAtOnce(level + 1, unit.begin, full_end);
     return;
   }
@@ -154,7 +154,8 @@ Status SolveTasks::Advance(int level) {
   return Status::Ok();
 }
 
-// If a residual was measured after Advance, RunPhase has already sent the advanced states.
+// If a residual was measured after Advance, RunPhase has already sent the advanced states, and
+// nothing is left to do.
 Status SolveTasks::RelaxC(int level) {
   if (phase_level_ != level) return Status::Ok();
   phase_.sends = true;
@@ -217,7 +218,7 @@ Status SolveTasks::Correct(int level) {
     for (size_t i = 0; i < coarse_shares.size(); ++i) {
       const Share& coarse = coarse_shares[i];
       const int begin = std::max(1, coarse.begin * next.coarsening);
-      // The last C-point lies behind all blocks.
+      // The last C-point comes after all blocks.
       const int end =
           i + 1 < coarse_shares.size() ? coarse.end * next.coarsening : BlocksOf(level) + 1;
       const int states = CommonNumbers(fine.begin, fine.end, begin, end);
@@ -252,7 +253,7 @@ Status SolveTasks::Broadcast() {
 }
 
 Result<std::span<const double>> SolveTasks::Parts(NormParts) {
-  // The residual needs no state of another device, but a C-relaxation after it does.
+  // The residual itself needs no state of another device, but a C-relaxation that follows does.
   if (phase_level_ == 0) phase_.sends = setting_.c_sweeps > 0;
   RunPhase();
   constexpr double kSumBytes = 8;

@@ -1,6 +1,6 @@
 // The tasks of one multigrid solve of a stage on several devices: the kernels on each device, their
-// dependencies, and the states that travel. SolveTasks is a LayerSystem without states, which the
-// solver's own cycles call, so the model makes the steps of a real solve. Thread-compatible.
+// dependencies, and the states that travel. SolveTasks implements LayerSystem without states. The
+// solver itself calls it, so the model has the same steps as a real solve. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -34,9 +34,9 @@ struct MultigridSetting {
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
   Launching launching = Launching::kEach;
   CoarsePlace place = CoarsePlace::kDistributed;
-  // Whether every cycle measures its residual, as in a solve with a tolerance. All devices wait for
-  // the residual. Otherwise, a device may begin its next cycle while other devices are still in the
-  // previous one.
+  // If set, every cycle measures its residual, as in a solve with a tolerance, and all devices wait
+  // for the residual. If not set, a device may begin its next cycle while other devices are still
+  // in the previous one.
   bool measures_residuals = false;
 
   // Returns whether both settings solve the same equations in the same steps. The steps may run in
@@ -48,7 +48,7 @@ struct MultigridSetting {
 };
 
 // The blocks of the finest level by device. Run p has blocks begins[p] to begins[p + 1] - 1; the
-// last run also has the layers behind the last C-point. Run p is on device p or, if `is_reversed`,
+// last run also has the layers after the last C-point. Run p is on device p or, if `is_reversed`,
 // on the p-th device from the end.
 struct BlockRuns {
   std::vector<int> begins;
@@ -71,8 +71,8 @@ class SolveTasks final : public LayerSystem {
   // Returns the tasks for which a reader of run p's states on the finest level must wait.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
-  // Phases of one level that follow each other run together, block by block. Therefore the tasks of
-  // a relaxation are added only when a phase is called that cannot join it.
+  // RelaxF and Advance only note in `phase_` what the units of a level do next. A later call runs
+  // RunPhase, which adds one task per unit for everything that is noted.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
@@ -97,7 +97,7 @@ class SolveTasks final : public LayerSystem {
   // The blocks of a level that one device has.
   struct Share {
     int device = 0;
-    // The first block; the shorter block behind the last C-point counts as a block, too.
+    // The first block; the shorter block after the last C-point counts as a block, too.
     int begin = 0;
     int end = 0;
     std::vector<Unit> units;
@@ -111,7 +111,7 @@ class SolveTasks final : public LayerSystem {
     bool sends = false;  // the last block sends the state that it advanced to the next device
   };
 
-  // Returns the number of blocks of a level, including the shorter block behind the last C-point.
+  // Returns the number of blocks of a level, including the shorter block after the last C-point.
   int BlocksOf(int level) const;
   int OwnerOf(int level, int block) const;
   void MakeShares(int level);

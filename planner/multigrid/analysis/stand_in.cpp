@@ -18,7 +18,7 @@ using planner::Shape;
 
 // The ways in which the stand-in is smaller than the stage.
 struct Reduction {
-  Spatial extents = {1, 1, 1};  // of its states
+  Spatial extents = {1, 1, 1};  // extents of the stand-in's states
   int channel_divisor = 1;
   int stride = 1;
 };
@@ -104,7 +104,8 @@ Shape Reducer::StateOf(const Reduction& reduction) const {
   return state;
 }
 
-// Returns the operator of the stand-in for `node`, whose output in the network is `output`.
+// Returns the operator that the stand-in has in place of `node`, whose output in the network is
+// `output`.
 planner::Operator Reducer::Reduced(const Node& node, const Shape& output,
                                    const Reduction& reduction) const {
   const Shape state = StateOf(reduction);
@@ -138,8 +139,8 @@ double Reducer::Operations(const Reduction& reduction) const {
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
       sized.output = chain_.shapes[id];
-      // The number of places enters twice for a fully connected layer: with its inputs and with its
-      // outputs.
+      // `places` counts twice for a fully connected layer, because it shrinks both the layer's
+      // inputs and its outputs.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
                     (static_cast<double>(reduction.channel_divisor) * reduction.channel_divisor);

@@ -12,7 +12,7 @@
 namespace ucudnn::multigrid {
 
 struct StandIn {
-  ResidualChain chain;      // a chain of that stage alone, behind an Input
+  ResidualChain chain;      // an Input and one smaller stage
   std::vector<int> layers;  // the layers of the stage that the stand-in has, in ascending order
   int stage_steps = 0;      // number of steps of the original stage
   double h_factor = 1;      // the stand-in's step h divided by the stage's

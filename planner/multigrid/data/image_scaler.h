@@ -28,8 +28,8 @@ class ImageScaler {
   void Scale(std::span<const uint8_t> image, std::span<double> scaled) const;
 
  private:
-  // The two pixels of the image beside an output pixel. Their weights are whole numbers with the
-  // sum 2 * to.
+  // The two pixels of the image between which an output pixel lies. Their weights are whole numbers
+  // with the sum 2 * to.
   struct Place {
     int64_t first = 0, second = 0;
     int64_t first_weight = 0, second_weight = 0;

@@ -70,7 +70,8 @@ constexpr ValueType kTypes[] = {
     {"U8", 1, WholeToDouble<uint8_t>},
 };
 
-// The header's description of an array, whose values are bytes begin to end - 1 behind the header.
+// The header's description of an array, whose values are bytes begin to end - 1, counted from the
+// end of the header.
 struct Described {
   std::string name;
   const ValueType* type = nullptr;
@@ -91,7 +92,7 @@ std::optional<uint64_t> CountOf(const std::vector<int64_t>& shape, uint64_t most
   return count;
 }
 
-// Reads the header's entry `place` for the array `name`. `held` is the number of bytes behind the
+// Reads the header's entry `place` for the array `name`. `held` is the number of bytes after the
 // header.
 Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t held) {
   Described array = {.name = name};
@@ -126,7 +127,7 @@ Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t he
 }
 
 // Reads the header's descriptions of all arrays. Fails unless the arrays' bytes are exactly the
-// `held` bytes behind the header.
+// `held` bytes after the header.
 Result<std::vector<Described>> ReadHeader(const DataFile& file, const std::string& text,
                                           uint64_t held) {
   const Result<JsonValue> header = ParseJson(text);

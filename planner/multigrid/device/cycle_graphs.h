@@ -25,7 +25,8 @@ class DeviceLanes {
   DeviceLane& first() { return *lanes_.front(); }
   DeviceLane& exchange() { return *lanes_.back(); }
   Status Reserve(const LaneNeeds& needs);
-  // Records that memory which the lanes use has new addresses.
+  // Records that memory of the lanes has new addresses, so that recorded graphs are no longer
+  // valid.
   void NoteMove() { ++moves_; }
   int64_t moves() const { return moves_; }
 

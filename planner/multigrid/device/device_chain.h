@@ -54,7 +54,7 @@ class DeviceStates : public Propagator {
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
-  // Makes later cycles be recorded and launched as CUDA graphs.
+  // Later cycles are recorded and launched as CUDA graphs.
   Status RecordCycles();
   const Precision& precision() const { return *run_.runner->target().precision; }
 
@@ -63,8 +63,8 @@ class DeviceStates : public Propagator {
   DeviceRun& run() { return run_; }
   // Returns null if lanes are streams.
   SideBySide* side_by_side() { return side_by_side_.get(); }
-  // If operations are being read, reads `operation` and returns true. Otherwise the caller must run
-  // it.
+  // While SideBySide records operations, gives it `operation` and returns true. Otherwise returns
+  // false, and the caller must run the operation.
   bool Reads(const SideBySide::Operation& operation);
   static StepRunner::States At(State state) {
     const StatesView& view = PlacedState::Of(state).view;
@@ -102,7 +102,7 @@ class DeviceStates : public Propagator {
   std::unique_ptr<SideBySide> side_by_side_;
   std::deque<StatesArray> arrays_;  // one for each state that Create made
   std::deque<PlacedState> states_;
-  State packed_ = nullptr;  // buffer for Download of states whose numbers are apart
+  State packed_ = nullptr;  // buffer for Download of states that are not contiguous
   std::vector<std::vector<Pending>> pending_;  // by lane
   Downloaded downloaded_[2];
   std::optional<CycleGraphs> graphs_;
@@ -146,7 +146,7 @@ class DeviceAdjoint : public DeviceStates {
   // Sets the states of the chain at which the adjoint is linearised. They must outlive later
   // solves.
   void LineariseAt(StateReader& states) { trajectory_ = &states; }
-  // Reads the states again after they have changed. Called after Prepare.
+  // Reads the states of the chain again after they have changed. The caller calls it after Prepare.
   Status Linearise() { return side_by_side() ? side_by_side()->Linearise() : Status::Ok(); }
 
   // REQUIRES: LineariseAt.

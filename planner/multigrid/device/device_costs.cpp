@@ -23,7 +23,7 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   return parameters;
 }
 
-// Returns the least ms of work(), which enqueues on the device, and a Wait.
+// Returns the least ms of a call of work(), which enqueues work on the device, and a Wait.
 Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
   return LeastMs(kRounds, [&]() -> Status {

@@ -35,8 +35,8 @@ class DeviceDescent {
   // Adds `factor` times the device's gradient to `gradient`, for each node of `layers`, and waits.
   Status AddTo(DeviceLane& lane, LayerSpan layers, double factor, Parameters& gradient) const;
 
-  // Moves the weights along `factor` times the gradient. With `replicas`, moves them along the mean
-  // of this over the ranks of `replicas`, which must all call Step.
+  // Moves the weights along `factor` times the gradient. With `replicas`, takes the mean of this
+  // product over the ranks of `replicas`, which must all call Step.
   Status Step(DeviceLane& lane, double factor, const Descent& descent, RankChannel* replicas);
   // Tells the descent that the host's parameters were uploaded.
   Status WeightsLoaded(DeviceLane& lane);

@@ -22,7 +22,7 @@ struct RankTransport {
   Transport wanted = Transport::kAuto;
   // Limit of each wait for other ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  std::string cudnn_file;  // the file of cuDNN, in whose folder NCCL may be; empty if unknown
+  std::string cudnn_file;  // path of the cuDNN library, next to which NCCL may be; empty if unknown
 };
 
 // The channel between the ranks that share a stage. If the ranks' job fails, the channel is
@@ -83,9 +83,9 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
-  // Sends `count` numbers that are no states to `rank`, or receives them, in pieces that fit the
-  // channel. The message follows the earlier work of lane 0, and later work of lane 0 follows the
-  // message.
+  // Sends `count` numbers other than states to `rank`, or receives them from it, in pieces that fit
+  // the channel. The message follows the earlier work of lane 0, and later work of lane 0 follows
+  // the message.
   Status MoveNumbers(Transfer transfer, int rank, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 

@@ -73,8 +73,8 @@ class DeviceLayers : public StageLayers, private KeptWeights {
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
       UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
-      // Making the adjoint moves memory on some ranks only, but all ranks must record their cycles
-      // again at the same time.
+      // Making the adjoint moves memory on some ranks only. All ranks note a move, because they
+      // must record their cycles again at the same time.
       shared_->streams->NoteMove();
       if (shared_->setting.is_recorded) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     }

@@ -20,8 +20,8 @@
 
 namespace ucudnn::multigrid {
 
-// Call a function of the target's cuDNN or driver, and return a Status, which names the function if
-// the call failed.
+// UCUDNN_CUDNN calls a function of the target's cuDNN, and UCUDNN_DRIVER one of its driver. Both
+// return a Status, which names the function if the call failed.
 #define UCUDNN_CUDNN(target, function, ...) \
   CudnnStatus(*(target).functions, (target).functions->function(__VA_ARGS__), #function)
 #define UCUDNN_DRIVER(target, function, ...) \
@@ -38,7 +38,7 @@ struct DeviceTarget {
   CUcontext context = nullptr;
   const Precision* precision = &kSinglePrecision;
 
-  // Returns the address that is `count` numbers behind `address`.
+  // Returns the address that is `count` numbers after `address`.
   Address Behind(Address address, int64_t count) const {
     return address + count * precision->bytes;
   }
@@ -77,7 +77,8 @@ struct TensorNumbers {
   Address data = nullptr;
 };
 
-// Memory that calls on a lane need beside their operands.
+// Memory that calls on a lane need in addition to their operands: room for intermediate results,
+// and cuDNN's workspace.
 struct LaneNeeds {
   int64_t room = 0;      // in numbers
   size_t workspace = 0;  // in bytes
@@ -91,8 +92,8 @@ class DeviceLane {
   static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target);
   ~DeviceLane();
 
-  // Provides at least `needs`, and waits for the lane. Memory that is too small is replaced at
-  // another address.
+  // Provides at least `needs`, and waits for the lane. Memory that is too small is replaced by
+  // memory at another address.
   Status Reserve(const LaneNeeds& needs);
   bool Holds(const LaneNeeds& needs) const {
     return needs.room <= held_.room && needs.workspace <= held_.workspace;
@@ -109,8 +110,9 @@ class DeviceLane {
   Status Wait();
   // Enqueues a copy between two addresses of the device.
   Status Copy(Address from, Address to, int64_t count);
-  // Enqueue to = a * x + b * to, and to = operation(a * x, b * y). Extents of 1 are repeated. An
-  // operand whose factor is 0 is not read. REQUIRE: the target's context is current.
+  // Add enqueues to = a * x + b * to, and Apply enqueues to = operation(a * x, b * y). Extents of 1
+  // are repeated. An operand whose factor is 0 is not read. REQUIRE: the target's context is
+  // current.
   Status Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to);
   Status Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x, double b,
                const TensorNumbers& y, const TensorNumbers& to);

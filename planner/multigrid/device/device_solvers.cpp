@@ -110,7 +110,7 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
   double fastest = std::numeric_limits<double>::infinity();
   Status refusal;
   for (const Way way : kWays) {
-    // A hierarchy of one level has no blocks.
+    // A hierarchy of one level has no blocks that could be grouped.
     if (choice.levels == 1 && way == Way::kGrouped) continue;
     if (!Serves(way, stage).ok()) continue;
     Choice tried = choice;

@@ -73,8 +73,8 @@ class DeviceSolvers : public StageSolvers {
     int levels = 0;
     Way way = Way::kStreams;
     Launch launch = Launch::kEach;
-    // The seconds of one cycle on the slowest rank, by way; with one level, of serial propagation.
-    // Choose() took the way with the least. Empty if DeviceSetting gave the way.
+    // By way: the seconds of one cycle on the slowest rank or, with one level, of serial
+    // propagation. Choose() takes the fastest way. Empty if DeviceSetting gives the way.
     struct Measured {
       Way way;
       double seconds;
@@ -88,7 +88,7 @@ class DeviceSolvers : public StageSolvers {
   const std::string& transport() const { return transport_; }
 
  private:
-  // A channel is null if it would have no other ranks.
+  // A channel is null if it would connect this rank with no other.
   struct Channels {
     std::shared_ptr<RankChannel> ranks;     // between the ranks that share the stage
     std::shared_ptr<RankChannel> replicas;  // between the replicas of this rank's layers

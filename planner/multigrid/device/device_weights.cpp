@@ -150,7 +150,7 @@ Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
     const ArrangedNumbers packed = LaidOut(target_, shape, steps, message);
     message = target_.Behind(message, CountOfSteps(shape, steps));
     const auto number = [&](size_t at) { return shapes_.number_of[stretch[at]]; };
-    // Copies all steps at equal distances in one call.
+    // Copies each run of steps at equal distances with one call.
     for (size_t begin = 0, end = 0; begin < stretch.size(); begin = end) {
       Arrangement run = {.kind = kind, .first = number(begin)};
       for (end = begin + 1; end < stretch.size(); ++end, ++run.count) {

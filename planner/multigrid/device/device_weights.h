@@ -20,8 +20,8 @@
 
 namespace ucudnn::multigrid {
 
-// `count` groups of `fan` consecutive steps of one kind. Each group begins `distance` steps of that
-// kind behind the preceding group.
+// `count` groups of `fan` consecutive steps of one kind. The beginnings of successive groups are
+// `distance` steps of that kind apart.
 struct Arrangement {
   int kind = 0;
   int first = 0;

@@ -24,8 +24,8 @@ int64_t DistanceOf(std::span<const ChainOperation> operations, Member member) {
   return IndexOf(operations[1].*member) - IndexOf(operations[0].*member);
 }
 
-// Returns whether the last of `operations` continues the others: if the states `member` of the
-// others are at equal distances, its state is at the same distance behind them.
+// Returns whether the states `member` let the last of `operations` be part of one call with the
+// others: these states must be in one array at equal distances.
 bool Follows(std::span<const ChainOperation> operations, Member member) {
   const State before = operations[operations.size() - 2].*member;
   const State last = operations.back().*member;
@@ -33,7 +33,7 @@ bool Follows(std::span<const ChainOperation> operations, Member member) {
   const int64_t distance = DistanceOf(operations, member);
   const bool has_its_distance = operations[0].kind == ChainOperation::Kind::kSum
                                     ? distance >= 0
-                                    : distance == 1;  // groups of one convolution
+                                    : distance == 1;  // one convolution has adjacent groups
   return PlacedState::Of(before).array == PlacedState::Of(last).array && has_its_distance &&
          IndexOf(last) - IndexOf(before) == distance;
 }

@@ -1,7 +1,7 @@
 // Runs chains whose k-th operations form one call. Steps on states that lie side by side on the
 // channel axis are one convolution with as many groups, whose weights are stored in the same order.
-// Sums of states at equal distances are one call, too. The operations of a run are read once for
-// each key, and then repeated as a few calls. Thread-compatible.
+// Sums of states at equal distances are one call, too. For each RunKey, the chains are called once
+// to record their operations, which every run then repeats as a few calls. Thread-compatible.
 #pragma once
 
 #include <deque>
@@ -44,7 +44,8 @@ class SideBySide {
     State to = nullptr;          // null for kGradient
     State linearised = nullptr;  // kAdjointStep and kGradient: the state at which F is linearised
   };
-  // Returns whether operations are being read, in which case the chain must not run them.
+  // Returns whether operations are being recorded. If so, the chain passes them to Read in place of
+  // running them.
   bool reads() const { return reading_ != nullptr; }
   void Read(const Operation& operation) { reading_->push_back(operation); }
 
@@ -83,7 +84,8 @@ class SideBySide {
   const Direction direction_;
   std::deque<StatesArray> arrays_;
   std::deque<PlacedState> states_;
-  // By level, role and place in a block. The shorter last block has places of its own behind these.
+  // By level, role and place in a block. The places of the shorter last block follow those of the
+  // other blocks.
   std::map<std::tuple<int, StatePlace::Role, int>, const StatesArray*> places_;
   std::map<RunKey, std::vector<Call>> runs_;
   std::vector<Operation>* reading_ = nullptr;

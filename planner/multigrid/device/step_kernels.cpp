@@ -85,7 +85,7 @@ struct StepKernels::Call {
   bool IsInRoom(Address dy) const {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
-  // Returns the states of all steps of all groups that are at `data` in the room.
+  // Returns the packed states of all steps of all groups that begin at `data`.
   TensorNumbers Fanned(Address data) const { return {prepared.fanned.get(), data}; }
   const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };

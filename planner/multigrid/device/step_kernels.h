@@ -18,7 +18,7 @@
 namespace ucudnn::multigrid {
 
 // States of all images. The state of image n at place i begins (n * image_distance + i * distance)
-// states behind `data`.
+// states after `data`.
 struct StatesView {
   Address data = nullptr;
   int count = 1;
@@ -91,7 +91,7 @@ class StepKernels {
     int fan = 1;
     const std::vector<LayerNumbers>* numbers = nullptr;  // by layer
     States x;                                            // the input of the steps
-    States input;  // of the adjoint and the gradient: the state that is propagated backward
+    States input;  // for AdjointStep and Gradient: the state that is propagated backward
     double factor = 1;
     States from, out;  // out = from + ...; `out` may be `from`
     Address room = nullptr;

@@ -19,12 +19,12 @@ struct StepCall {
   Arrangement steps;
   int first = 0;
   double factor = 1;
-  // Whether this is the first call for its positions. The sum of the first call begins with `from`.
+  // True for the first call for these positions, whose sum begins with `from`.
   bool is_first = true;
   const ArrangedNumbers* numbers = nullptr;
 };
 
-// The calls of the steps at some positions, each of which has its own input.
+// The calls for the steps at several positions. The step at each position has its own input.
 struct StepPlan {
   std::vector<StepCall> calls;
 };
@@ -52,7 +52,7 @@ class StepRunner {
   Status Step(const StepPlan& plan, const States& from, const States& out, DeviceLane& lane);
   // Computes out = (dPhi)^T from, linearised at states.linearised.
   Status AdjointStep(const StepPlan& plan, const AdjointStates& states, DeviceLane& lane);
-  // Computes each step's own gradient. gradients[i] gets those of the plan's call i.
+  // Computes each step's own gradient. gradients[i] gets the gradients of the plan's call i.
   Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
 

@@ -47,10 +47,10 @@ struct RankPart {
   int distributed = 1;
   // The rank that has all levels that are not distributed, if such levels exist.
   int gatherer = 0;
-  // Whether at least two levels are not distributed, so that the first of these is relaxed.
+  // True if at least two levels are not distributed, so that the first of these is relaxed.
   bool relaxes_gathered = false;
-  // By position, with one number more for the end: how many states of the first level that is not
-  // distributed precede the states of the rank at this position.
+  // By position: how many steps of the first level that is not distributed belong to ranks at
+  // earlier positions. The last element is the number of all these steps.
   std::vector<int> coarse_begins;
 };
 
@@ -105,8 +105,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status SendFirst();
   Status GatherCoarse();
   Status ScatterCoarse();
-  // Return the states that this rank sends to the gatherer, and the gatherer's states that
-  // correspond to the rank at `position`.
+  // Restricted returns the states that this rank sends to the gatherer. RestrictedOf returns the
+  // gatherer's states that correspond to those of the rank at `position`.
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);

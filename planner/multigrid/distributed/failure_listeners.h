@@ -1,5 +1,5 @@
-// Callbacks for the failure of a job of ranks. They end waits for other ranks that Peers does not
-// know of. Thread-safe.
+// Callbacks for the failure of a job of ranks. They end waits for other ranks that do not go
+// through Peers. Thread-safe.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the number of layers of which the first layer of each rank must be a multiple.
+// Returns the unit of the cuts: the number of each rank's first layer must be a multiple of it.
 int UnitOf(const Hierarchy& hierarchy, int distributed) {
   return hierarchy.level(std::min(distributed, hierarchy.coarsest())).span;
 }
@@ -17,7 +17,7 @@ int UnitOf(const Hierarchy& hierarchy, int distributed) {
 std::vector<int> BalancedLayers(const Hierarchy& hierarchy, int ranks, int distributed,
                                 std::span<const double> costs) {
   const int unit = UnitOf(hierarchy, distributed);
-  // Layers behind the last whole unit belong to the last unit.
+  // Layers after the last whole unit belong to the last unit.
   std::vector<double> sums(MostRanks(hierarchy, distributed), 0.0);
   for (size_t layer = 0; layer < costs.size(); ++layer) {
     sums[std::min(layer / unit, sums.size() - 1)] += costs[layer];

@@ -22,7 +22,7 @@ struct Partition {
 
   RankRange ranks() const { return {first_rank, static_cast<int>(begins.size()) - 1}; }
   int last_rank() const { return first_rank + ranks().count - 1; }
-  // Returns whether the first rank has levels of all ranks' layers.
+  // Returns whether there are levels that are on the first rank alone.
   bool Gathers(const Hierarchy& hierarchy) const { return distributed < hierarchy.levels(); }
 };
 

@@ -20,8 +20,8 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // At most one thread at a time may call the functions below. An error is an error of the whole
-  // job: one line that names the rank at fault, with which every later call fails.
+  // At most one thread at a time may call the functions below. An error ends the whole job: every
+  // later call fails with the same line, which names the rank at fault.
 
   // Sends a message without waiting for the receiver. The caller may change `numbers` afterwards.
   virtual Status Send(int to, std::span<const double> numbers) = 0;
@@ -50,8 +50,8 @@ struct RankRange {
   bool Has(int rank) const { return rank >= first && rank < first + count; }
 };
 
-// Returns, on each rank of `ranks`, the numbers of all of them, in the order of the ranks. All of
-// them must call it.
+// Gathers numbers: each rank of `ranks` gets the numbers of all these ranks, in the order of the
+// ranks. All ranks of `ranks` must call it.
 Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
                                                        std::span<const double> mine);
 

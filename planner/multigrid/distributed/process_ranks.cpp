@@ -127,7 +127,7 @@ Result<std::vector<double>> ProcessRanks::Receive(int from) {
         return std::move(*taken);
       }
     }
-    // This is called without the lock, because callbacks take the lock.
+    // mutex_ is free here, because Fail calls a callback that takes it.
     if (now - begin > kSoon && !std::exchange(has_told, true)) {
       ranks_->Doing(kWaiting + std::to_string(from));
     }

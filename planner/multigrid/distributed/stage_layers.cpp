@@ -55,8 +55,7 @@ Status StageLayers::RunGradients(LayerSpan span, const GradientSum& sum) {
   const auto add = [&](int block, int lane) -> Status {
     const int begin = span.begin + block * coarsening;
     for (int n = begin; n < std::min(begin + coarsening, span.end); ++n) {
-      // The gradient of layer n needs the state in front of the layer and the adjoint behind the
-      // layer.
+      // The gradient of layer n needs the layer's input state and the adjoint of its output.
       UCUDNN_ASSIGN_OR_RETURN(const State state, forward_.trajectory->At(n, lane));
       UCUDNN_ASSIGN_OR_RETURN(const State adjoint, adjoint_.trajectory->At(layers() - 1 - n, lane));
       UCUDNN_RETURN_IF_ERROR(AddGradient(n, state, adjoint, sum, lane));

@@ -1,5 +1,5 @@
 // The layers of a stage that one rank has, as a chain and its adjoint, each on a propagator. The
-// implementation decides where they are computed. Thread-compatible.
+// implementation decides where the layers are computed. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,8 @@ struct LayerSpan {
 // The chain and the adjoint of the same layers.
 enum class Direction { kForward, kAdjoint };
 
-// The data from which layers are made. Everything to which it refers must outlive the layers.
+// The data from which a StageLayers is made. Everything to which it refers must outlive the
+// StageLayers.
 struct StagePart {
   const ResidualChain& chain;
   const Stage& stage;  // has only the part's layers, unless `used` selects layers
@@ -82,7 +83,7 @@ class StageLayers {
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
 
-  // Loads the host's current parameters for both chains.
+  // Loads the host's current parameters, for the chain and the adjoint.
   virtual Status LoadWeights() = 0;
   // Returns the weights that the layers keep; null if the layers use the host's weights.
   virtual KeptWeights* kept_weights() { return nullptr; }
@@ -104,8 +105,8 @@ class StageLayers {
   // before each solve of the adjoint. REQUIRES: the states already have the values at which the
   // solve is linearised.
   Status LineariseAt(StateReader* states);
-  // Adds `factor` times the gradient of `layers` to `gradient`, computed from the states in front
-  // of the layers and the adjoints behind them, and waits. Successive calls have successive spans,
+  // Adds `factor` times the gradient of `layers` to `gradient`, computed from the layers' input
+  // states and the adjoints of their outputs, and waits. Successive calls have successive spans,
   // from layer 0 on; a call may add later spans in advance. REQUIRES: StagePart::has_gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 

@@ -35,8 +35,8 @@ StageSolver::StageSolver(const StageToSolve& stage, StageMaker maker)
       mirrored_(stage.hierarchy.Mirrored()) {}
 
 // After a failed solve, streams may still wait for other ranks. Close must end these waits before
-// anything is freed. Otherwise, graphs that contain messages must be freed before Close frees the
-// channel of these messages.
+// anything is freed. After any other solve, graphs that contain messages must be freed before Close
+// frees the channel of these messages.
 StageSolver::~StageSolver() {
   if (is_idle_) {
     backward_ = Way();

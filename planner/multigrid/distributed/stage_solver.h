@@ -100,7 +100,7 @@ class StageSolver {
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return *maker_.exchange; }
   int OwnerOf(int layer) const;  // returns the rank that has the layer
-  // Returns those of needs_.layers that `rank` has, counted from the rank's first layer.
+  // Returns the layers of needs_.layers that `rank` has, numbered from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
   // Send to the gatherer the data of other ranks' layers that its levels need: the host's weights,
   // weights that layers keep, or states.

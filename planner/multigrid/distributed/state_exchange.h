@@ -9,7 +9,7 @@
 
 namespace ucudnn::multigrid {
 
-// A message to another rank of the job, or from it.
+// States to send to `rank` in one message, or to receive from it.
 struct StateMessage {
   int rank = 0;
   std::span<const State> states;

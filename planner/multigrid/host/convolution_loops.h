@@ -42,7 +42,7 @@ struct ConvolutionLoops {
   int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
-  // Outputs of one depth, in long rows.
+  // Returns the number of outputs of one depth, in rows as long as those of the padded input.
   int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }
   // Returns the number of doubles that Forward needs: the padded input, and outputs in long rows.
   int64_t Scratch() const { return channels * PaddedPixels() + LongRows(); }

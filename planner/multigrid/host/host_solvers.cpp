@@ -55,7 +55,7 @@ class HostLayers : public StageLayers {
   std::optional<HostChain> chain_, adjoint_;
 };
 
-// Sends the numbers of a message's states one behind the other.
+// Exchanges states over Peers. A message has the numbers of its states one after the other.
 class HostExchange : public StateExchange {
  public:
   HostExchange(Peers& peers, RankRange ranks, int64_t state_size)

@@ -44,7 +44,7 @@ struct NetworkSettings : PlacementSetting {
   // The ranks that have this rank's layers in each replica; null if there is one replica. (`peers`
   // are the ranks of this replica.) Must outlive the network.
   Peers* replicas = nullptr;
-  // Whether forward solves on the host record the times of their lanes' steps.
+  // If set, forward solves on the host record the times of their lanes' steps.
   bool notes_timeline = false;
 
   // The ranks that have the network together; null if this rank has all of it. Must outlive the
@@ -76,8 +76,8 @@ class HostNetwork {
   int64_t output_size() const;  // numbers in the logits of one image
 
   // Makes later passes, until Backward has run, start from a broadcast if they would start from the
-  // previous states (Start::kPrevious). The caller must call it before a mini-batch other than the
-  // last one. Without it, the change of the first state is added to all other states
+  // previous states (Start::kPrevious). The caller must call ForgetStates before a mini-batch other
+  // than the last one. Otherwise, the change of the first state is added to all other states
   // (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
@@ -162,8 +162,8 @@ class HostNetwork {
 };
 
 enum class Passes { kForward, kForwardAndBackward };
-// Returns the bytes of the states of all levels that a network keeps for such passes if one rank of
-// the host has the whole network. The first pass allocates them. Returns 0 if `settings` are
+// Returns the bytes that the states of all levels take in a network that runs `passes`, if one rank
+// of the host has the whole network. The first pass allocates them. Returns 0 if `settings` are
 // refused.
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 

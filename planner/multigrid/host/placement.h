@@ -13,7 +13,7 @@ namespace ucudnn::multigrid {
 
 enum class Method {
   kMultigrid,
-  kPartitioned  // the same layers on the same ranks, which compute one after the other
+  kPartitioned  // layers are placed in the same way, and computed one after the other
 };
 
 struct PlacementSetting {

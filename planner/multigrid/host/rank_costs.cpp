@@ -50,7 +50,7 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
   const NetworkLayers all = LayersOfNetwork(chain, batch, sizeof(double));
   NetworkLayers of_stages = all;
   of_stages.kinds.clear();
-  std::vector<int> numbers;  // by kind: its position among the kinds of stages
+  std::vector<int> numbers;  // by kind: its position in of_stages.kinds, if a stage has the kind
   for (const LayerKind& kind : all.kinds) {
     numbers.push_back(static_cast<int>(of_stages.kinds.size()));
     if (all.sections[kind.section].is_stage) of_stages.kinds.push_back(kind);
@@ -69,7 +69,7 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
   return steps;
 }
 
-// Returns the costs of messages, and behind them the costs of all steps.
+// Returns the costs of messages, followed by the costs of all steps.
 std::vector<double> Flattened(const RankCosts& costs) {
   std::vector<double> numbers = {costs.messages.message, costs.messages.state};
   for (const auto& section : costs.steps) {

@@ -31,10 +31,10 @@ struct TrainingSettings {
   double learning_rate = 0.05;
   double momentum = 0.9;
   uint64_t seed = 0;  // seed of the order of examples
-  // The number of successive steps with the same mini-batch. With Start::kPrevious, all of them but
-  // the first start from the states and adjoints of the step before.
+  // The number of successive steps with the same mini-batch. With Start::kPrevious, each of these
+  // steps but the first starts from the states and adjoints of the step before it.
   int repeats = 1;
-  int checked_every = 0;  // every so many steps, a step is also solved serially; 0: never
+  int checked_every = 0;  // one step in this many is also solved serially; 0: none
 };
 
 // The mean of the residuals with which solves ended, in the scale of their options. NaN if no solve
@@ -59,7 +59,7 @@ struct CheckedStep {
   double gradient_error = 0;
 };
 
-// Solves and checked steps of other replicas are not counted.
+// The results of one epoch, without solves and checked steps of other replicas.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
   double top1 = 0;        // accuracy on Evaluate's examples, in [0, 1]

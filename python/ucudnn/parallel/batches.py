@@ -34,7 +34,7 @@ def agreed_size(executor, model, images, labels):
         refusal = error
     fits = executor.agreement.bring("the batch of model(...)", fits, told, facts, refusal)
     executor.shared_values.compare()
-    if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
+    if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger batch
         has_rows = executor.rows(sizes[-1]) is not None and not has_sampled
         digests = [digest(tensor) if has_rows else None for tensor in (images, labels) if tensor is not None]
         is_whole = all(executor.agreement.are_equal("whole batches", [*digests, executor.rank + 1 if has_sampled else 0]))

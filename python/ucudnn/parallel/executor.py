@@ -76,12 +76,13 @@ class Executor:
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
-        """Notes the gradient that autograd left beside one that waits."""
+        """Notes the gradient that autograd left on a parameter, if an earlier gradient of this parameter still waits to be
+        summed."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 
     def discard(self, name, gradient):
-        """Forgets the gradient of earlier passes where the program writes zeros into the parameter's."""
+        """Forgets the waiting gradient of a parameter when the program writes zeros into the parameter's gradient."""
         own = self.parameters[name].grad if name in self.accumulated else None
         if own is not None and (own is gradient or own.data_ptr() == gradient.data_ptr()):
             del self.accumulated[name]
@@ -184,7 +185,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        if self.is_new_copy:  # numbered by its first pass, which all ranks run: one may have made more copies
+        if self.is_new_copy:  # numbered at its first pass, which all ranks run, since one rank may have made more copies
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)
         if labels is not None and not labels.is_meta and (self.transport.world > 1 or self.schedule.passes):

@@ -9,14 +9,15 @@ import torch
 from .errors import NotSupported
 from .moves import Meeting
 
-# Functions whose result has an element for each element of the Part, beside those that torch tags as pointwise.
+# Functions whose result has an element for each element of the Part, in addition to those that torch tags as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
     "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal "
     "ones_like permute pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
     "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())
 _OPERATORS = frozenset("abs add and eq floordiv ge gt invert le lshift lt mod mul ne neg or pos pow rshift sub truediv xor".split())
-# Functions that read no element, or whose result is not computed with; as_subclass(torch.Tensor) gives this rank's part alone.
+# Functions that read no element of the Part, or whose result is not used in computations. They get this rank's part as it is;
+# as_subclass(torch.Tensor) returns it as a plain tensor.
 _ASKING = frozenset(
     "as_subclass data_ptr dim element_size get_device has_names nelement ndimension new_empty new_full new_ones new_tensor new_zeros "
     "numel record_stream register_hook retain_grad size storage_offset stride untyped_storage "
@@ -82,7 +83,8 @@ def _by_rule(function, args, kwargs):
 
 
 def mark(gradient, parts):
-    """Marks a gradient of a parameter with its Parts. Where these are None, no other rank has parts."""
+    """Marks a gradient of a parameter as a Part with these `parts`. If `parts` is None, no other rank has parts, and the
+    gradient stays as it is."""
     if gradient is None or parts is None:
         return gradient
     marked = gradient.as_subclass(Part)
@@ -91,7 +93,8 @@ def mark(gradient, parts):
 
 
 def _marked(result, arguments):
-    """Marks a new tensor as its first argument that is a Part; in lists, each tensor as the arguments at its place."""
+    """Marks a new tensor with the Parts of the first argument that is a Part. In a list, marks each tensor by the arguments at
+    its place of the lists."""
     if isinstance(result, (list, tuple)):
         return type(result)([_marked(one, [each[place] if isinstance(each, (list, tuple)) and len(each) == len(result) else each
                                            for each in arguments]) for place, one in enumerate(result)])
@@ -101,7 +104,8 @@ def _marked(result, arguments):
 
 
 class Parts:
-    """The parts of the parameter `name`, of which this rank has `shard`. Of equal parts the first rank's counts."""
+    """The parts of the parameter `name`, of which this rank has `shard`. If several ranks have the same part, the first rank's
+    counts."""
 
     def __init__(self, name, shard, executor):
         self.name, self.shard, self.executor = name, shard, executor
@@ -121,7 +125,7 @@ def _norm(name, gradient, *args, **kwargs):
 
 
 def _norms(gradients, order=2.0, dtype=None):
-    """Returns the norms of the whole parameters, and of tensors that are no Parts their own."""
+    """Returns the norm of the whole gradient for each Part, and the norm of the tensor itself for each other tensor."""
     order = float(order)
     if not order > 0:
         raise NotSupported(f"a norm of order {order} of a gradient of which this rank has a part: orders above 0 have rules")

@@ -68,8 +68,8 @@ def misfit(loss, shape, labels, is_divided):
 
 
 def refuse_parameters(function, number, outputs, parameters):
-    """Refuses a loss that has parameters of its own, of which each rank would have the gradient of its images. `number`: the
-    loss; `outputs`: the steps of autograd that gave the outputs; `parameters`: the model's, by name."""
+    """Refuses a loss that has trained parameters of its own, because each rank would have their gradient for its own images
+    alone. `number`: the loss; `outputs`: the steps of autograd that gave the outputs; `parameters`: the model's, by name."""
     left, seen, known = [number.grad_fn], {None, *outputs}, {id(one) for one in parameters.values()}
     while left:
         step = left.pop()
@@ -179,8 +179,10 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Refuses a function that is not a mean over images: compares it the first time that it gets at least two images, with every
-    class as a label, and at each call beside a reference. `is_vouched`: a mean, if outputs and labels have the same shape."""
+    """Calls a loss function, and refuses it if it is not a mean over images. Compares the loss of a batch with the losses of
+    its parts (once, if the function is vouched for or there is a reference; otherwise at each call), of images with other
+    classes, and of the images together with a reference. `is_vouched`: the function is known to be a mean if outputs and labels
+    have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: the labels that it was compared with
@@ -232,12 +234,12 @@ class Mean:
         if not self.classes and labels.ndim == outputs.ndim - 1:
             new |= set(range(outputs.shape[1]))
         generator, found = torch.Generator(outputs.device).manual_seed(0), []
-        # The function may have parameters of the outputs' type.
+        # The function may have parameters of its own, of the outputs' type, so the second attempt uses that type.
         for like in (torch.promote_types(outputs.dtype, torch.float32), outputs.dtype):
             x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
             for label in [*sorted(self.classes)[:1], *sorted(new)]:
                 place, one = len(found) % 2, torch.full_like(labels[:1], label)
-                with contextlib.suppress(IndexError, RuntimeError):  # of a label that the function does not take
+                with contextlib.suppress(IndexError, RuntimeError):  # the function does not take this label
                     found.append((label, one, self.loss(x[place:place + 1], one)))
             for place, (before, after) in enumerate(zip(found, found[1:])):
                 whole = self.loss(x if place % 2 == 0 else x.flip(0), torch.cat([before[1], after[1]]))

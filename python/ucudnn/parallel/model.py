@@ -30,8 +30,8 @@ _APPLIED = itertools.count()  # numbers of the models that this process divides
 
 
 class Parallel:
-    """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the
-    same on every rank; `model(images)` are the outputs, whole, and `model.whole_labels(labels)` the labels beside them."""
+    """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the same on
+    every rank; `model(images)` are the outputs, whole, and `model.whole_labels(labels)` the labels of the same images."""
 
     def forward(self, images, labels=None):
         if "_ucudnn" not in self.__dict__:
@@ -132,7 +132,7 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-# Attributes that every module has, and what the executor reads from a module at each call.
+# Attributes that are not compared: those that every module has, and those that the executor reads at each call.
 _NOT_COMPARED = frozenset(vars(torch.nn.Module())) | {"momentum", "_ucudnn"}
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
 _MOST = 3000  # elements of an attribute that are compared at each call
@@ -191,7 +191,8 @@ class Applied:
         return found
 
     def of(self, model, copied):
-        """Returns the same of a copy of the model. What had been changed in the model stays changed in the copy."""
+        """Returns the Applied of `copied`, a copy of `model`. An attribute that was changed in the model since `apply` also
+        counts as changed in the copy."""
         other = copy.copy(self)
         other.parameters = dict(copied.named_parameters(remove_duplicate=False))
         found = dict(model.named_modules(remove_duplicate=False))
@@ -205,7 +206,7 @@ class Applied:
         return other
 
     def change(self, model, modules):
-        """Returns what was changed since, or None."""
+        """Returns a text that says what was changed in the model since `apply`, or None."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
         for name, one in parameters.items():
             if name in self.parameters and not isinstance(one, torch.nn.Parameter):
@@ -244,12 +245,12 @@ class Applied:
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. The model is an ordinary module, the same on every rank of
-    torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters
-    keep their names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each
-    output, alone or with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each
-    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved.
-    `elementwise`: classes of optimizers that treat each element by itself, though nobody can see it. All
-    ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is changed."""
+    torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters keep their
+    names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each output, alone or
+    with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each rank's own box ("local");
+    running statistics are then each rank's own, and those of the first rank are saved. `elementwise`: classes of optimizers
+    that update each element by itself, if the checks of optimizers cannot find that out. All ranks call it, and all of them
+    refuse what does not fit (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
@@ -401,8 +402,8 @@ def _ranges_in(shape, planned, ranges):
 
 
 def divide(model, executor, whole_of):
-    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of` returns the whole tensor
-    for the model's."""
+    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of` returns the whole tensor, with
+    rank 0's values, for a tensor of the model."""
     shards = executor.shards = shards_of(executor.network, executor.schedule, executor.rank)
     with torch.no_grad():
         for name, parameter in list(model.named_parameters()):
@@ -410,7 +411,7 @@ def divide(model, executor, whole_of):
             if parameter.is_meta:
                 path, _, last = name.rpartition(".")
                 model.get_submodule(path)._parameters[last] = torch.nn.Parameter(part, parameter.requires_grad)
-            else:  # an optimizer that was made before has this parameter
+            else:  # the object stays, because an optimizer that was made before refers to it
                 parameter.data, parameter.grad = part, None
         for name, buffer in list(model.named_buffers()):
             whole = whole_of(buffer)

@@ -109,7 +109,7 @@ class Shares:
         self.place = devices.index(rank)
         self.runs = b.runs(self.channels, self.width)
         own = spans[self.place]
-        # Numbers of groups before and behind its own.
+        # The numbers of groups in self.groups before and after this rank's own groups.
         self.others = own[0] - self.groups.start, self.groups.stop - own[1]
 
     def _elements(self, box, group):

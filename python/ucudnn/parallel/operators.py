@@ -45,7 +45,7 @@ class Call:
         return b.needed(self.node, place, self.box, self.shapes, self.summed)
 
     def read(self, place=0):
-        """Returns the tensor that the rule reads of an input, and its box."""
+        """Returns the part of an input that the rule reads, or None if it reads nothing, and the part's box."""
         box = self.needed(place)
         if not b.elements(box):
             return None, box
@@ -54,7 +54,7 @@ class Call:
         return (x if box == base else cut(x, box, base, b.axes_of(x.ndim - 2))), box
 
     def zeros(self, shape):
-        """Returns what a part is computed from that reads nothing but padding or gaps."""
+        """Returns zeros of this shape, in place of an input of which a part of the output reads nothing but padding or gaps."""
         dtype, device = self.like
         return torch.zeros(shape, dtype=dtype, device=device)
 
@@ -67,11 +67,11 @@ class Call:
 
 
 RULES = {}
-# Operators that may write their output over their first input, and those whose output may be written over: a new tensor, of
-# which no backward pass needs the values.
+# OVERWRITING: operators that may write their output over their first input. OVERWRITTEN: operators whose output may be written
+# over, because it is a new tensor whose values no backward pass needs.
 OVERWRITING = ("activation", "add")
 OVERWRITTEN = ("convolution", "batch_normalization", "add")
-# Functions whose backward pass reads nothing but their result.
+# In-place variants of functions whose backward pass reads nothing but their result.
 IN_PLACE = {torch.ops.aten.relu: torch.ops.aten.relu_, torch.ops.aten.hardtanh: torch.ops.aten.hardtanh_}
 
 

@@ -32,7 +32,7 @@ def _before_step(optimizer, *_):
                 "could tell: grad.copy_(...) writes into it, and functions of its elements keep its mark")
         is_foreign = optimizer not in _CHECKED and not one.ucudnn_parts.shard.is_whole
         for what, value in optimizer.state.get(one, {}).items() if is_foreign else ():
-            # Some optimizers make a constant state before their first step.
+            # Some optimizers create their state, with equal elements, before their first step; such a state is accepted.
             if isinstance(value, torch.Tensor) and value.ndim and (
                     value.shape != one.shape or value.as_subclass(torch.Tensor).unique().numel() > 1):
                 raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} of {one.ucudnn_parts.name}, of shape "
@@ -66,7 +66,8 @@ def _refuse_mixing(optimizer):
 
 
 def _mixes(optimizer):
-    """Returns whether copies of the optimizer change an element of a small parameter otherwise than in a part of it."""
+    """Returns whether steps of the optimizer change an element of a small whole parameter otherwise than in a part of the
+    parameter."""
     generator = torch.Generator().manual_seed(0)
     groups = {repr({key: bool(value) if isinstance(value, float) else value for key, value in group.items() if key not in NAMES}): group
               for group in optimizer.param_groups if group["params"]}
@@ -88,8 +89,8 @@ def _mixes(optimizer):
 
 
 def _stepped(optimizer, group, start, gradients):
-    """Returns the values `start` after steps of a copy of the optimizer, which has this group's options and, where the optimizer
-    has a state already, a constant one."""
+    """Returns the values to which steps with the `gradients` change `start`. A copy of the optimizer takes them, with the
+    options of this group; if the optimizer has a state already, the copy has a constant one."""
     options = {key: value for key, value in group.items() if key not in NAMES}
     parameter = torch.nn.Parameter(start.clone().to(next(iter(group["params"])).device))
     twin = copy.copy(optimizer)

@@ -38,8 +38,8 @@ def schedule_of(schedule, images):
 
 
 class Deferred(torch.autograd.Function):
-    """The passes as one function of the tensors that they read and of their parameters: their gradients are known
-    already."""
+    """The passes as one function of the tensors that they read and of their parameters. The passes have computed the gradients
+    already; backward only scales them."""
 
     @staticmethod
     def forward(ctx, token, number, gradients, scale, *inputs):
@@ -72,7 +72,7 @@ class PassesRun:
         self.runs, self.number, self.outputs = {}, torch.zeros((), device=self.executor.device), {}
 
     def of(self, number):
-        """Returns the Run of a pass, begun."""
+        """Returns the Run of a pass, which the first call begins."""
         if number not in self.runs:
             images = self.schedule.passes.images[number]
             plan = self.executor.pass_plan(self.run.plan, number)
@@ -122,7 +122,8 @@ class PassesRun:
         run = self.run
         if not run.is_recording:
             return self.number
-        # A parameter without a gradient was updated by its passes, and is read no more.
+        # A parameter of self.inner without a gradient was updated after each pass or is not trained, so it is no input of
+        # Deferred.
         keys = [*self.sources, *[key for key in self.inner if self.gradients[key] is not None]]
         inputs = [run.values[key][0] if key in self.sources else self.outer[key] for key in keys]
         run.token, number = Deferred.apply(run.token, self.number, [self.gradients[key] for key in keys],
@@ -131,8 +132,8 @@ class PassesRun:
 
 
 def between(executor, optimizer):
-    """Returns a function that takes a step of the optimizer with the gradients of one pass, which are means over its
-    images, for its parameters alone."""
+    """Returns a function that takes a step of the optimizer for the parameters of the passes alone, with the gradients of one
+    pass, which are means over the images of the pass."""
     def step(passes, gradients, share):
         parameters = executor.parameters
         kept = {name: parameter.grad for name, parameter in parameters.items()}

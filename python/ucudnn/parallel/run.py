@@ -148,7 +148,8 @@ class Run:
         module = self.module_of(node)
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
-        # A rank without images of a rest takes part in sums and statistics, too, in the order of all ranks.
+        # A rank that has no image of a smaller batch also takes part in sums and statistics, because all ranks must make these
+        # in the same order.
         self.token, parameters = self.parameters.use(self.token, node.parameters)
         if box is None:
             if node.op == "batch_normalization" and name in self.plan.meetings:
@@ -183,7 +184,7 @@ class Run:
         is_over = name in self.plan.overwriting and y is inputs[0]
         if scheduled.is_layer:
             self.ledger.add("outputs", y)
-            if is_over:  # a follower's output, which is now that of this layer
+            if is_over:  # it was counted for a follower, and now counts for this layer
                 self.ledger.count("followers", -y.numel(), y.element_size())
         elif not is_over:
             self.ledger.add("followers", y)
@@ -259,7 +260,7 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                # The first number counts for all outputs.
+                # `passed` is the loss of all outputs together, so it counts once.
                 number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight
@@ -330,7 +331,7 @@ class WithoutGradient(torch.autograd.Function):
 
 
 class Leaves(torch.autograd.Function):
-    """Stands between the trained parameters and all of their uses. Its backward pass comes behind all messages of a pass, and
+    """Stands between the trained parameters and all of their uses. Its backward pass comes after all messages of a pass, and
     gives every rank the gradients of all parameters at once and in one order, empty ones for parameters of other ranks. So
     hooks of parameters, and torch.autograd.grad of some of them, make the same calls on all ranks."""
 

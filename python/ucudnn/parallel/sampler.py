@@ -40,7 +40,8 @@ class BatchSampler:
         epoch, self.epoch = self.epoch, self.epoch + 1
         for number in range(len(self)):
             images = order[number * self.batch:(number + 1) * self.batch]
-            # Another thread may be a batch ahead on one rank alone.
+            # Ranks compare this text. In another thread it names no batch, because that thread may be a batch ahead on one rank
+            # alone.
             is_main = threading.current_thread() is threading.main_thread()
             self.executor.sampled = f"{known}, epoch {epoch}, batch {number}" if is_main else known
             self.executor.has_sampled = True

@@ -143,7 +143,8 @@ class Schedule:
                 nodes[name] = replace(node, boxes=loaded)
         statistics = {}
         for key, one in self.statistics.items():
-            # Devices without images keep the loss, and running statistics as those of their replicas.
+            # Devices without images still take part in sums of the loss, and in batch statistics, so that their running
+            # statistics equal those of their replicas.
             if one.kind in ("loss", "batch_normalization"):
                 statistics[key] = one
                 continue
@@ -389,8 +390,8 @@ def _groups(node, shared, forward, backward):
 
 
 def _groups_of_channels(node):
-    """Returns the same for a group normalization: devices with channels of one group form a set, which is joined with
-    the set of another group if a box has channels of both."""
+    """Returns what _groups returns, for a group normalization: devices with channels of one group form a set, which is joined
+    with the set of another group if a box has channels of both."""
     found = {}
     for device, box in node.boxes.items():
         place = (box[b.N], *(box[b.D:] if node.by_position else ()))
@@ -405,8 +406,8 @@ def _groups_of_channels(node):
 
 
 def _check_order(schedule):
-    """Every step must come once (in passes, once in each), a wait behind its exchange, and a node behind the nodes that
-    it reads."""
+    """Every step must come once (in passes, once in each), a wait after its exchange, and a node after the nodes that it
+    reads."""
     waits = {name: [] for name in schedule.nodes}  # for each node, exchanges that bring its inputs
     for exchange in schedule.exchanges.values():
         readers = [exchange.consumer] if exchange.input is not None else [

@@ -68,7 +68,7 @@ def state_dict(model, optimizer=None):
                 found[f"{name}.{key}"] = _piece(value, shards[name]) if is_part else value
         groups = [{"params": [names[id(parameter)] for parameter in group["params"]], **copy.deepcopy(_options(group))}
                   for group in optimizer.param_groups]
-        # torch.distributed.checkpoint keeps a tuple as one value.
+        # The groups form a tuple, because torch.distributed.checkpoint saves a tuple as one value.
         state |= {"optimizer": found, "param_groups": (type(optimizer).__name__, groups, sorted(found))}
     return state
 
@@ -187,7 +187,7 @@ def _together(model, call, refusal=None):
 
 
 def _misfit(model, state, optimizer):
-    """Returns why a state is none of this model and optimizer, or None. Values that are None are not compared."""
+    """Returns why a state does not belong to this model and optimizer, or None. Values that are None are not compared."""
     shards, values = model._ucudnn.shards, dict(_named_values(model))
     if not isinstance(state.get("model"), dict):
         return (f"a state without 'model', which has {_some(state)}: what parallel.state_dict or parallel.whole_state_dict returns "

@@ -23,9 +23,9 @@ ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "r
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
-# For an opaque operator that reads only the position that it computes.
+# Members of an opaque operator that computes each position from this position alone.
 SEPARATE_POSITIONS = {"rows": True, "columns": True}
-# Arguments that change no number of a result.
+# Arguments that do not change the numbers of a result.
 IGNORED = {"cudnn_enable", "cudnn_enabled", "memory_format", "non_blocking"}
 
 
@@ -271,7 +271,7 @@ class Tracer:
     def refuse_unread(self, operator, a):
         """Refuses an argument that no rule has read, unless its value is the default."""
         for argument in self.fx.target._schema.arguments:
-            # An argument without a default may be None, False, 0 or [].
+            # If the schema has no default, None, False, 0 and [] are accepted as unset values.
             if argument.name in a.unread - IGNORED and (a[argument.name] or None) != (argument.default_value or None):
                 self.refuse(f"torch.ops.aten.{operator}: {argument.name}={a[argument.name]!r} has no rule; "
                             f"{argument.default_value!r} is expected")
@@ -318,7 +318,8 @@ class Tracer:
         return result
 
     def overwritten(self, old, new):
-        """Behind an operator that writes into its argument, makes later reads of that argument read the result."""
+        """After an operator that writes into its argument `old`, makes later reads of `old` read the result `new`. Returns the
+        result."""
         if not isinstance(old, Ref):
             return new
         new = Ref(new.node, new.layout, old.storage)
@@ -476,7 +477,8 @@ class Tracer:
         return self.add("lrn", [self.standard(refs[0], "normalization")], self.shape_of(refs[0]), members)
 
     def is_function_of_one_number(self, base):
-        """Returns whether torch's operator gives each element from one of one tensor, in its type, without random numbers."""
+        """Returns whether torch's operator computes each element from one element of a single tensor, in that tensor's type and
+        without random numbers."""
         target, x, y = self.fx.target, self.fx.args[0] if self.fx.args else None, self.fx.meta.get("val")
         target = getattr(getattr(torch.ops.aten, base, None), target._overloadname, target)  # one that writes into x has no tags
         return torch.Tag.pointwise in target.tags and torch.Tag.nondeterministic_seeded not in target.tags and \
@@ -627,7 +629,8 @@ class Tracer:
     def with_whole(self, base, x, name):
         """Adds a function of each number of x and of a parameter that every part has whole, with all channels."""
         if isinstance(self.tensor(name), torch.nn.Parameter) and self.tensor(name).ndim == 0:
-            # A saved state takes a tensor without dimensions for a counter of the optimizer, which is no part of a parameter.
+            # When a state is saved, a tensor without dimensions counts as the optimizer's counter, and not as a part of a
+            # parameter.
             self.refuse(f"the parameter {name!r} without dimensions: one of shape (1,) is expected")
         channels, *extents = self.shape_of(x)
         members = {"kind": base, "channels": channels, "extents": extents} | SEPARATE_POSITIONS

@@ -4,7 +4,7 @@ UCUDNN, EXCHANGE, LOCAL, REFUSE = "ucudnn", "exchange", "local", "refuse"
 
 # Calls of cuDNN stay as they are: ucudnn exchanges inside them.
 _CUDNN = {"Cudnn", "CudnnTranspose"}
-# Kernels of torch itself, or of other libraries: this module exchanges, and they run on the rows that came.
+# Kernels of torch itself, or of other libraries: this package fetches rows first, and the kernels run on them.
 _OTHERS = {"CudaDepthwise2d", "CudaDepthwise3d", "Slow2d", "Slow3d", "SlowTranspose2d", "SlowTranspose3d", "SlowDilated2d",
            "SlowDilated3d", "Mkldnn", "MkldnnTranspose", "NnpackSpatial", "Winograd3x3Depthwise", "Xnnpack2d", "Overrideable"}
 _EMPTY = {"Empty", "MkldnnEmpty"}

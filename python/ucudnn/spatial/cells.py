@@ -39,7 +39,7 @@ class Ranks:
         self._sums_alone = self._is_lost = False
         self._store, self._prefix, self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
-        # Every rank makes every group, in the same order.
+        # dist.new_group is collective: every rank must make every group, in the same order.
         self.members, self._groups = {}, {}
         for axes, lines in grid.lines().items():
             for members in lines:
@@ -49,7 +49,7 @@ class Ranks:
         atexit.register(self._leave)
 
     def _met(self):
-        """Waits until all ranks are here. They may start at different times, and exchanges have less patience."""
+        """Waits until all ranks are here. They may start at different times, and an exchange does not wait that long."""
         global _made
         _made += 1
         store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
@@ -86,7 +86,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _with(self, what, members):
-        """If torch.distributed fails, says what was exchanged, and with which ranks: a rank died, or came too late."""
+        """A context for an exchange of torch.distributed. If it fails because a rank died or came too late, raises RankLost,
+        which says what was exchanged and with which ranks."""
         members = sorted(set(members) - {self.rank})
         wait = self._waiting.begin(what, members)
         try:
@@ -109,9 +110,9 @@ class Ranks:
         return False
 
     def _announced(self, kind, axes, shape, dtype, rows=()):
-        """Names an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell which
-        exchange they begin: all raise unless it is the same, and has the same type, shape and `rows`, those that each
-        part has and needs, on the ranks that differ along `axes`."""
+        """Returns the name of an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell
+        which exchange they begin. All raise unless ranks that differ along `axes` alone have the same kind, type, shape and
+        `rows` (the rows that each part has and needs)."""
         if self.is_checking and not is_capturing():
             what = f"{kind} along {', '.join(AXES[axis] for axis in axes)}"
             told = self.told_of(what, [f"{dtype} of shape {tuple(shape)}", zlib.crc32(repr(rows).encode())])
@@ -147,9 +148,9 @@ class Ranks:
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """Begins an all_reduce, which runs in the background if that is safe. Returns a function that waits for it and
-        returns the sum. A device's collectives begin behind earlier work of its stream, and two at a time may wait for
-        each other for ever."""
+        """Begins an all_reduce, which runs in the background if that is safe. Returns a function that waits for it and returns
+        the sum. A device's collectives begin after earlier work of its stream, and two at a time may wait for each other for
+        ever."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
@@ -165,7 +166,8 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes, kind="values"):
-        """Returns the tensors of all these ranks, of one shape, stacked in their order."""
+        """Returns the tensors of the ranks that differ along `axes`, which have one shape, stacked in the order of the
+        ranks."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
@@ -173,8 +175,8 @@ class Ranks:
         return torch.stack(found).to(tensor.device)
 
     def numbers(self, values, axes, kind="values"):
-        """Returns the `values`, equally many integers, of each of these ranks, on the host. In a capture they are
-        exchanged by torch.distributed's store, where ranks also wait for each other."""
+        """Returns the `values`, equally many integers on each rank, of the ranks that differ along `axes`, on the host. In a
+        capture they are exchanged by torch.distributed's store, where ranks also wait for each other."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes, kind).tolist()

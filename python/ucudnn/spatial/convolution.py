@@ -34,7 +34,7 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own; its own backward pass is torch's."""
+    """The backward pass of _Own. torch computes its own backward pass, which gives gradients of second order."""
 
     @staticmethod
     def forward(ctx, gradient, x, weight, *arguments):
@@ -81,8 +81,8 @@ def _operands(x, layout, weight, bias):
 
 
 def _split(x, weight, bias, arguments):
-    """A call inside which ucudnn exchanges, as it does in the calls of its backward pass. It would not know that the
-    calls of a second derivative are of stripes."""
+    """Makes a call inside which ucudnn exchanges, as it does in the calls of the backward pass. Second derivatives are refused,
+    because ucudnn would not know that their calls are of stripes."""
     result, where = torch.convolution(x, weight, bias, *arguments), place()
 
     def refuse(_):
@@ -95,7 +95,7 @@ def _split(x, weight, bias, arguments):
 
 
 def _run(x, weight, bias, arguments):
-    """Runs on complete rows."""
+    """Runs a convolution on complete rows, so that nothing is exchanged."""
     if x.is_cuda and _backend(x, weight, bias, arguments) in ("Cudnn", "CudnnTranspose"):
         return _Own.apply(x, weight, bias, arguments)
     return torch.convolution(x, weight, bias, *arguments)
@@ -118,7 +118,7 @@ def _routed(x, weight, bias, arguments, is_aligned):
 
 
 def _paddings(padding, window_extents, stride):
-    """Rows before and behind each axis."""
+    """Returns the rows of padding before and after each axis."""
     if padding == "valid":
         return [(0, 0)] * len(window_extents)
     if padding == "same":
@@ -187,7 +187,8 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
         rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
         arguments[1][i] = arguments[4][i] = 0
         part = ranks().part(axis)
-        # The first element of the first row's window is at stride * row - pad.
+        # Element 0 of the result is the first one of the first needed row's window, at position stride * row - padding of the
+        # whole.
         cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
     result = _run(rows, weight, bias, arguments)
     for dim, begin, extent in cuts:

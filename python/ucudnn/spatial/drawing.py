@@ -10,7 +10,7 @@ from .pointwise import pointwise
 from .stripe import is_trusted, named, rule
 from .vouched import DRAWS
 
-# The class of each function, and whether the function draws by default.
+# The module class of each function, and whether the function draws if its `training` argument is not given.
 _DROPOUTS = {
     functional.dropout: (nn.Dropout, True), functional.dropout1d: (nn.Dropout1d, True),
     functional.dropout2d: (nn.Dropout2d, True), functional.dropout3d: (nn.Dropout3d, True),

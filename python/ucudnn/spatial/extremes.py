@@ -15,7 +15,8 @@ _EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest or smallest over dimensions, from each rank's; equal ones share the gradient, as in torch.amax."""
+    """The largest or smallest value over dimensions, from each rank's values; equal ones share the gradient, as in
+    torch.amax."""
 
     @staticmethod
     def forward(ctx, x, name, dims, axes):
@@ -32,8 +33,8 @@ class _Extreme(torch.autograd.Function):
 
 
 class _FirstLargest(torch.autograd.Function):
-    """The largest of all ranks' values and its place in the whole, from each rank's. The gradient goes to the first of
-    equal ones, as on one rank."""
+    """The largest of all ranks' `values` and its place in the whole. `places` are the places of this rank's values. The
+    gradient goes to the first of equal values, as on one rank."""
 
     @staticmethod
     def forward(ctx, values, places, axes):
@@ -126,7 +127,7 @@ def _any(function, x, dim=None, keepdim=False):
     return striped(((found > 0) == is_any).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool), found.cut)
 
 
-# Functions along one dimension: the index of `dim` among the arguments behind the tensor, and its default.
+# Functions along one dimension: the index of `dim` among the arguments after the tensor, and its default.
 _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (0, None), "cummin": (0, None),
           "logcumsumexp": (0, None), "topk": (1, -1), "sort": (0, -1), "msort": (0, 0), "argsort": (0, -1), "kthvalue": (1, -1),
           "median": (0, None), "nanmedian": (0, None), "mode": (0, -1), "prod": (0, None),

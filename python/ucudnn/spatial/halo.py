@@ -1,5 +1,4 @@
-"""Rows of other ranks: the one exchange, and its transpose, that all operations use which read beyond their
-position."""
+"""The exchange of rows with other ranks, and its transpose. All operations that read beyond their position use it."""
 import torch
 
 from .grid import owned
@@ -55,7 +54,7 @@ def _swapped(x, dim, axis, first, pieces, rows):
 
 
 class _Fetch(torch.autograd.Function):
-    """Fetches rows. `pads`: rows of `value` before and behind those that this rank needs."""
+    """Fetches rows. `pads`: rows of `value` before and after those that this rank needs."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents, needed, pads, value):
@@ -90,7 +89,7 @@ class _GivenBack(torch.autograd.Function):
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
         for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed), (extents, needed)):
-            # In the order of the parts, so every run gives the same bits.
+            # Rows are added in the order of the parts, so that every run gives the same bits.
             _narrow(result, dim, given, own[0]).add_(each)
         return result
 
@@ -100,11 +99,12 @@ class _GivenBack(torch.autograd.Function):
 
 
 def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
-    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and behind them. x has this rank's
-    rows of `extents`, and `needed` has the rows of every part. The gradient goes back to the ranks that own the rows,
-    and is added there."""
+    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and after them. x has this rank's rows of
+    `extents`, and `needed` has the rows of every part. The gradient goes back to the ranks that own the rows, and is added
+    there."""
     own = owned(extents)
-    # True on every rank: nothing travels.
+    # Each part owns all rows that it needs, so nothing is sent. The ranks agree on this, because `needed` has the rows of all
+    # parts.
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):
         me = ranks().part(axis)
         x = _narrow(x, dim, needed[me], own[me][0])

@@ -29,15 +29,15 @@ class Extents(tuple):
         return Extents([rows * size for rows in self], self.image, self.multiple, 0, self.apart // size)
 
     def followed_by(self, rows, padding=0):
-        """Returns the extents behind a layer that gives these rows."""
+        """Returns the extents after a layer whose result has these rows."""
         if self.image is None or rows[0] <= padding:
             return Extents(rows)
         multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
         return Extents(rows, self.image, multiple, padding)
 
     def next_size(self, stride):
-        """Returns the image sizes that would do, for a refusal of `stride`, as far as the image's layers are known.
-        Empty if they are unknown."""
+        """Returns the end of the message that refuses `stride`: the image sizes that would do. Empty if the layers between the
+        image and here are unknown."""
         image, own = self.image, (self[0] - self.padding, *self[1:])
         if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
             return ""

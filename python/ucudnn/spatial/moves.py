@@ -19,7 +19,7 @@ def _repeat(function, x, *repeats, **kwargs):
     repeats = as_list(repeats) or list(kwargs.get("repeats", kwargs.get("dims", ())))
     repeats = [1] * (x.ndim - len(repeats)) + repeats
     offset = len(repeats) - x.ndim
-    # One row that is repeated as often as a stripe has rows is spread over the ranks.
+    # One row that is repeated as often as this rank's stripe has rows (Own) becomes stripes of all ranks.
     sizes = [number if isinstance(number, Own) else -1 if dim >= offset else 1 for dim, number in enumerate(repeats)]
     x = expand(torch.Tensor.expand, x, sizes)
     repeats = [1 if isinstance(number, Own) else number for number in repeats]

@@ -35,7 +35,7 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
     stripes = agreed(layouts, keeps_first)
     layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
-        # Some dimensions were flattened into rows.
+        # If a program flattened some dimensions into one, in_rows() counts them as more rows of that one's axis.
         layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]
         stripes = agreed(layouts, keeps_first)
         layouts = [layout.in_stripes(stripes) for layout in layouts]

@@ -184,8 +184,8 @@ def _adaptive_max(function, x, output_size, return_indices=False):
 
 
 def _largest(x, windows):
-    """Returns the largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
-    # The place of each element in the whole picture, row by row.
+    """Returns the largest value of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
+    # The index of each element in the whole picture, in row-major order.
     place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
     dims = spatial_dims(x, len(windows))
     begins, axes = {2 + i: owned(x.cut.extents[axis])[ranks().part(axis)][0] for axis, i in dims.items()}, tuple(sorted(dims))
@@ -198,8 +198,8 @@ def _largest(x, windows):
 
 
 def _window_maxima(x, place, spans):
-    """Returns the largest of each window among the rank's own elements, and its place; -inf, with a place behind all
-    others, if the rank has none."""
+    """Returns the largest value of each window among the rank's own elements, and its place. If the rank has no element of a
+    window, returns -inf with a place after all others."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):

@@ -161,7 +161,7 @@ def _expand_as(function, x, other):
 @rule(*named("cat", "concat", "concatenate", "stack"))
 def _join(function, tensors, dim=0):
     stacked = name_of(function) == "stack"
-    # torch joins an empty vector, whatever the dimensions of the others, as nothing that has a type.
+    # torch joins an empty vector with tensors of any dimensions. The vector adds no elements, and only its type counts.
     nothing = [x for x in tensors if not stacked and x.shape == (0,)]
     tensors = [x for x in tensors if stacked or x.shape != (0,)] or [nothing.pop()]
     dim %= tensors[0].ndim + stacked

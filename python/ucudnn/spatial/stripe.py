@@ -179,8 +179,8 @@ def to_local(x):
 
 
 def _as(x, cls):
-    # A mode would make a tensor of its own class. torch refuses to write in place to a view that no_grad has made, which a
-    # program has not made here.
+    # Modes are off, because a mode could make the result a tensor of its own class. Gradients are on, because torch refuses to
+    # write in place to a view that was made under no_grad, and the program does not know of this view.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         if x.requires_grad or torch.is_grad_enabled():
             return x.as_subclass(cls)

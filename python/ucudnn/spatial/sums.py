@@ -44,8 +44,8 @@ class _Total(torch.autograd.Function):
 
 
 def summed(x, axes):
-    """Returns x, which is replicated along `axes`, for use with a tensor that is cut along them. Its incoming gradient
-    is summed, not a gradient that was accumulated before."""
+    """Returns x, which is replicated along `axes`, for use with a tensor that is cut along them. The gradient that comes back
+    through this use is summed over the ranks; a gradient that was accumulated before is not."""
     if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return x
     cut = getattr(x, "cut", None)
@@ -102,13 +102,13 @@ class _Group:
                 yield None
                 continue
             shape, dtype = piece
-            # Not a view of a tensor that torch would keep.
+            # With `.data`, autograd does not take the result for a view of `summed`.
             yield summed[at:at + shape.numel()].view(shape).to(dtype).data
             at += shape.numel()
 
     def close(self):
-        """Drops the tokens behind a pass. Their graph refers to the group, and Python's collector cannot see a cycle
-        through autograd."""
+        """Drops the tokens after a pass. Their graph refers to the group, and Python's collector cannot see a cycle through
+        autograd."""
         self._ended = self._begun = None
 
 

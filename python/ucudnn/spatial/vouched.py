@@ -29,8 +29,8 @@ PixelUnshuffle
 # Classes that draw random numbers in training.
 DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
-# The oldest and the newest release in which others' classes were read. tools/setup installs the oldest one for the
-# tests.
+# The oldest and the newest release of other packages in which the code of the classes below was read. tools/setup installs the
+# oldest one for the tests.
 READ = {"torchvision": ("0.24.1", "0.29.2"), "diffusers": ("0.42.1", "0.42.1")}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",

@@ -112,7 +112,7 @@ class Waiting:
         """Returns, for a wait that failed, the ranks that have not come, as far as is known; empty if all failed at
         once."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
-        # A rank that has told that it waited ended because another one did.
+        # A rank in `told` waited like this one, so if it has ended, then because another rank ended before it.
         if ended := sorted(rank for rank, process in list(self._processes.items()) if rank not in told and has_ended(process)):
             return f"{named(ended)} ended"
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:

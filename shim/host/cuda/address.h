@@ -21,8 +21,8 @@ struct Place {
 
 // Returns none if `address` is in a device's address range but in no live allocation.
 std::optional<Place> Locate(uintptr_t address);
-// Locates the memory from `address` to `address` + `bytes`. Returns none also if it extends beyond
-// its allocation.
+// Locates the memory from `address` to `address` + `bytes`. Returns none also if that memory
+// extends beyond the allocation.
 std::optional<Place> Locate(uintptr_t address, size_t bytes);
 
 }  // namespace hostgpu

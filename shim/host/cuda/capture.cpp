@@ -95,7 +95,7 @@ void Finish(const std::shared_ptr<Capture>& capture) {
   --TheCaptures().count;
 }
 
-// Returns whether everything recorded comes before the end of the origin stream.
+// Returns whether the origin stream's tail depends on every recorded node.
 bool AllJoined(const Capture& capture) {
   std::unordered_set<const Node*> reached(capture.origin->tail.begin(), capture.origin->tail.end());
   const Nodes& nodes = capture.graph->nodes;
@@ -148,7 +148,8 @@ CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph) {
   }
   const bool joined = AllJoined(*capture);
   Finish(capture);
-  const std::shared_ptr<Graph> recorded = std::move(capture->graph);  // events hold the capture
+  // Events may hold the ended capture for long, so the capture gives up its graph now.
+  const std::shared_ptr<Graph> recorded = std::move(capture->graph);
   if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = recorded;
@@ -169,7 +170,8 @@ CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info) {
   if (NothingCaptures()) return CUDA_SUCCESS;
   Captures& captures = TheCaptures();
   std::lock_guard lock(captures.mutex);
-  // This is the only use of the legacy stream that spoils no capture.
+  // Capture information of the legacy stream is refused, but, unlike other forbidden uses of that
+  // stream, the call invalidates no capture.
   if (IsLegacy(stream) &&
       std::any_of(captures.ongoing.begin(), captures.ongoing.end(),
                   [&](const auto& capture) { return LegacyDependsOn(*capture, stream); })) {

@@ -1,6 +1,6 @@
-// Devices, primary contexts, each thread's current context, and the checks at the begin of every
-// driver call. These objects are never destroyed, because worker threads may still run when the
-// process exits.
+// Devices, primary contexts, each thread's current context, and the checks at the beginning of
+// every driver call. These objects are never destroyed, because worker threads may still run when
+// the process exits.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,9 @@ struct Context {
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
-  // Called when an allocation found no room: waits for stream-ordered frees and empties the pools.
-  // Returns false if that frees no memory.
+  // Called when an allocation found no room. Waits for stream-ordered frees and returns unused
+  // memory of the pools to the device. Returns false at once if no free is pending and no pool has
+  // unused memory.
   bool MakeRoom();
   // Does what releasing the last reference does: waits for all work, destroys streams, events and
   // memory, and forgets registered host memory.
@@ -52,8 +53,8 @@ struct Context {
   // Number of cuDevicePrimaryCtxRetain calls; written under `lifetime`.
   std::atomic<int> references{0};
   std::atomic<uint64_t> id;  // changes at every reset
-  // Number of cuMemFreeAsync calls that the stream has not yet reached, of memory that belongs to
-  // no pool.
+  // Number of cuMemFreeAsync calls that are enqueued but have not run yet. Calls for memory of
+  // pools do not count.
   std::atomic<int> pending_frees{0};
 
   CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }

@@ -57,7 +57,8 @@ class StreamOrderedMemory {
   // Returns unused memory to the device if its frees are done, as a synchronisation does on a GPU.
   void ReleaseUnused();
   bool HoldsUnused();
-  // Called when all memory of the device was freed at once.
+  // Forgets all allocations and all unused memory. Called when all memory of the device was freed
+  // at once.
   void Forget();
 
  private:

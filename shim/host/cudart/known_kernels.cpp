@@ -104,8 +104,8 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
     return Enqueue(stream, {to}, [=, &to_type] {
       auto* const host = static_cast<char*>(hostgpuHostAlias(to));
       if (count > 0) to_type.write(value, host);
-      // Copies the filled part behind itself until all bytes are filled; each copy doubles the
-      // filled part.
+      // Copies the filled part to the bytes after it until all bytes are filled; each copy doubles
+      // the filled part.
       const size_t bytes = count * to_type.bytes;
       for (size_t done = to_type.bytes; done < bytes; done *= 2) {
         std::memcpy(host + done, host, std::min(done, bytes - done));

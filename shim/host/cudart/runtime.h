@@ -1,5 +1,5 @@
-// The begin and the end of every runtime call: binds the primary context of the thread's device,
-// and records a failure as the thread's last error.
+// The beginning and the end of every runtime call: binds the primary context of the thread's
+// device, and records a failure as the thread's last error.
 #pragma once
 
 #include "shim/host/cudart/runtime_api.h"

@@ -13,9 +13,9 @@ namespace hostgpu {
 void ReportDeviceFault(const char* what);
 bool DeviceFaulted();
 
-// When the enqueued work of a call runs: in stream order, or when a graph is launched, if the
-// stream captures the call or the call becomes a node of a graph. The memory is not accessed
-// before.
+// kNow: the enqueued work of a call runs in stream order. kAtReplay: the work runs when a graph is
+// launched, because the stream captures the call or the call becomes a node of a graph; the memory
+// is not accessed before.
 enum class Runs { kNow, kAtReplay };
 
 // Sets `host` to the host address of the `bytes` bytes at the device address `address`. They must

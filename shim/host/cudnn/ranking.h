@@ -24,8 +24,8 @@ std::vector<RankedAlgorithm> RankByModel(const Problem& problem);
 
 // Runs each algorithm on the handle's stream with the caller's buffers, and ranks them by time.
 // Algorithms that need more than the given workspace (ALLOC_FAILED) or better aligned pointers
-// (NOT_SUPPORTED) follow at the end. Returns the error status for a pointer that would fault.
-// Synchronous.
+// (NOT_SUPPORTED) follow at the end. Returns the error status for a pointer that would fault, and
+// EXECUTION_FAILED_CUDART if the stream captures. Synchronous.
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers, std::vector<RankedAlgorithm>* ranked);
 

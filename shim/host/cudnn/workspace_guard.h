@@ -1,6 +1,6 @@
 // Checks that algorithms use only the workspace that they asked for. Before an algorithm runs, the
 // bytes that it asked for are overwritten, so that it cannot rely on earlier contents. Afterwards
-// the bytes behind them must be unchanged.
+// the bytes that follow must be unchanged.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ class WorkspaceGuard {
   static constexpr size_t kGuardBytes = 256;
 
   // `workspace` has `offered` bytes; the algorithm asked for the first `needed` of them. Bytes
-  // behind `offered` are not checked, because another stream may use them.
+  // beyond `offered` are not checked, because another stream may use them.
   WorkspaceGuard(void* workspace, size_t needed, size_t offered);
 
-  // Returns false if the algorithm wrote behind the bytes that it asked for; restores those bytes.
+  // Returns false if the algorithm wrote beyond the bytes that it asked for; restores those bytes.
   bool RestoreBehind();
 
  private:

@@ -6,9 +6,9 @@
 namespace hostgpu::random {
 namespace {
 
-// Returns draw `i` behind `place`, by SplitMix64: its output function is applied to a multiple of
-// the golden gamma 0x9E3779B97F4A7C15 (Steele, Lea, Flood: Fast splittable pseudorandom number
-// generators, 2014).
+// Returns draw `i`, counted from 0 at `place`, by SplitMix64: its output function is applied to a
+// multiple of the golden gamma 0x9E3779B97F4A7C15 (Steele, Lea, Flood: Fast splittable pseudorandom
+// number generators, 2014).
 uint64_t Draw(Place place, uint64_t i) {
   uint64_t z = place.seed + (place.first + i + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -28,7 +28,7 @@ using Accumulator =
 float ToFloat(Half value);
 Half ToHalf(float value);
 
-// Convert `count` elements. They are no templates because fp16 has its own instructions.
+// Convert `count` elements. The functions are not templates, because fp16 has its own instructions.
 void Widen(const Half* from, float* to, int64_t count);
 void Narrow(const float* from, Half* to, int64_t count);
 

@@ -25,7 +25,7 @@ struct ConvolutionShape {
   DataType type;  // type of x, w and y; for kInt8, of x and w only
   int64_t n, c, k, groups;
   std::array<int64_t, 3> x, w, y;         // spatial extents of image, filter, output
-  std::array<int64_t, 3> pad, upper_pad;  // padding before the first pixel and behind the last one
+  std::array<int64_t, 3> pad, upper_pad;  // padding before the first pixel and after the last one
   std::array<int64_t, 3> stride, dilation;
   std::array<int64_t, 5> x_strides, y_strides;  // in elements, order n, c, d, h, w
   bool filter_nhwc;  // filter memory is k, d, h, w, c/groups instead of k, c/groups, d, h, w

@@ -15,7 +15,7 @@ namespace hostgpu {
 
 dnnl::engine& CpuEngine();
 
-// How x, w or y is copied between the caller's memory and the primitive's memory.
+// Describes how x, w or y is copied between the caller's memory and the primitive's memory.
 struct Operand {
   TensorCopy copy;  // strides of the caller's tensor and of the dense fp32 copy
   // Offset of the first element to copy, in elements; not 0 for mirrored axes.

@@ -178,8 +178,8 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // An error of this rank alone makes it a lost rank for the others. Only a wrong use, which
-    // concerns all ranks, is passed on with its own status.
+    // If only this rank has an error, the other ranks fail because they have lost this rank. Only a
+    // wrong use, which concerns all ranks, is passed on with its own status.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
     const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;

@@ -12,7 +12,7 @@
 namespace hostgpu::nccl {
 
 // Makes an id, with which one communicator can be made as long as this process runs. The process
-// keeps the board open until one of its own ranks has joined.
+// keeps the board open until one of its own ranks has joined or failed to.
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 
@@ -27,7 +27,7 @@ struct Place {
   int device;
 };
 
-// What a rank gets when all ranks have joined.
+// The shared memory that a rank has once all ranks have joined.
 struct Membership {
   Board board;
   std::vector<Mapping> memories;  // the mapped device memory of each rank

@@ -12,7 +12,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// Returns a number that encodes the arguments, other than the bytes, in which ranks must agree.
+// The functions that a signature distinguishes.
 enum class Name : uint64_t {
   kSendRecv,
   kAllReduce,
@@ -21,6 +21,7 @@ enum class Name : uint64_t {
   kBroadcast,
   kReduce
 };
+// Returns a number that encodes the arguments, other than the bytes, in which ranks must agree.
 uint64_t SignatureOf(Name name, int root, const Reduction* reduction) {
   uint64_t signature = static_cast<uint64_t>(name) | static_cast<uint64_t>(root) << 8;
   if (reduction) {

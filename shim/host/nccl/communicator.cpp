@@ -34,7 +34,7 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
     settled_ = true;
   }
   state_ = result;
-  // The communicator was aborted before it was settled; now the other ranks can be told.
+  // If the communicator was aborted before it was settled, the other ranks can only be told now.
   if (GivenUp() && settled_) Abort();
 }
 

@@ -57,7 +57,8 @@ class Mapping {
 // if the system refuses.
 File NewSharedFile(size_t bytes);
 
-// By these numbers other processes of the same user can open a file that this process has open.
+// Identifies a file that this process has open, so that other processes of the same user can open
+// it by OpenShared.
 struct SharedFile {
   int32_t process;
   int32_t number;

@@ -32,7 +32,8 @@ struct Launched {
     if (place) communicator->turns().Withdraw(*place);
     if (is_held) communicator->AddHeld(-1);
   }
-  // Two graphs may run captured work at once; then `place` is none and is not changed.
+  // The operation gives up its place when it runs. Captured work has no place; two graphs may run
+  // it at once, so nothing is changed then.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }

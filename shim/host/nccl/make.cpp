@@ -32,7 +32,8 @@ Outcome Making::Settle(Outcome outcome, Membership membership) {
   settled_ = true;
   Recorded(outcome);
   communicator_->Settle(outcome.result, std::move(membership));
-  // The caller has the handle, and ends the communicator.
+  // The caller of a non-blocking communicator already has the handle, and must end the communicator
+  // even if making it failed.
   if (!communicator_->blocking()) return outcome;
   if (outcome.ok()) {
     Register(communicator_);

@@ -9,7 +9,7 @@
 
 namespace hostgpu::nccl {
 
-// A communicator that is being made for a caller, whose handle is stored in `*to`.
+// A communicator that is being made. Its handle is stored in `*to` for the caller.
 class Making {
  public:
   // For a non-blocking communicator, stores the handle now; otherwise Join stores it when the

@@ -48,12 +48,13 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // If memory to be set aside cannot be allocated, calls may still get smaller segments.
+    // Only a failed allocation for calls counts: if memory to be set aside is lacking, calls may
+    // still get smaller segments.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
-  // The pool orders its memory by its own stream. After GiveBack, freed memory can serve other
-  // streams.
+  // The pool orders its memory by its own stream. Waiting for that stream makes freed memory usable
+  // on other streams.
   pool_->GiveBack();
   bytes_ += bytes;
   assert(bytes_ <= limit_bytes_ || bound == Bound::kDevice);
@@ -126,7 +127,7 @@ void Arena::RecordOver(Block& block, CUstream stream) {
       driver_.cuEventCreate(&block.over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     block.over = nullptr;
   }
-  // The work of one owner is ordered, so this event is behind all of it.
+  // The work of one owner is ordered, so the event is recorded behind all of it.
   block.lost = block.over == nullptr || driver_.cuEventRecord(block.over, stream) != CUDA_SUCCESS;
 }
 
@@ -164,8 +165,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Frees what graphs held beyond the limit and have released, because it leaves nothing for
-  // others.
+  // Frees memory that graphs held beyond the limit and have released, because that memory leaves
+  // nothing for others.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
@@ -209,7 +210,7 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   MutexLock lock(mutex_);
-  // Owners may remember their segments by now, so no segment is freed.
+  // Owners may have remembered their segments since Fix, so no segment is freed.
   if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
   short_from_ = kAll;
@@ -226,8 +227,8 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   const bool busy = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kStream && !block.prepared && !block.lost;
   });
-  // Without a pool nothing was lent, so no block will become idle; owners keep what an earlier
-  // division prepared.
+  // Without a pool nothing was lent, so waiting would not make any block idle. Owners keep what an
+  // earlier division prepared.
   if (busy && pool_->ordered()) return Readiness::kBusy;
   std::vector<const void*> fresh;
   for (const Need* need : missing) {
@@ -338,13 +339,14 @@ bool Arena::Assure(size_t bytes) {
     MakeRoom(assured_bytes(), [](const Block& other) { return other.prepared; });
     Allocate(assured_bytes(), Use::kAssuredCapture);
   }
-  // If there is no room, Free sets the flag again when it makes some.
+  // If there is no room now, Free sets the flag again when it has made room.
   capture_took_.store(false, std::memory_order_release);
   return enough;
 }
 
 bool Arena::AssureCalls(size_t bytes) {
-  // No capture has used the former segment. Without a pool, freeing it would wait for the device.
+  // No capture has used the former segment, so it can be freed. Without a pool it is kept, because
+  // freeing it would wait for the device.
   if (HasPool()) Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
   MakeRoom(bytes, [](const Block& other) { return other.prepared; });
   const Block* const fresh = Allocate(bytes, Use::kAssured);

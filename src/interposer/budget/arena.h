@@ -1,7 +1,7 @@
-// Workspace that ucudnn owns, for calls whose callers were told to bring none. An arena belongs to
-// one context. It gives segments to owners; an owner is a thread and a stream that enqueue one call
-// after the other. Two streams, or two threads that enqueue on one stream, never use the same bytes
-// at the same time. Thread-safe.
+// Workspace that ucudnn owns, for calls whose callers pass none because ucudnn told them that none
+// is needed. An arena belongs to one context. It gives segments to owners; an owner is a thread and
+// a stream that enqueue one call after the other. Two streams, or two threads that enqueue on one
+// stream, never use the same bytes at the same time. Thread-safe.
 //
 // At first the arena lends: a loan is for one call, and memory without loans is given to another
 // owner that needs it. Once the needs of all owners are known, Fix ends lending: from then on an
@@ -10,7 +10,7 @@
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
 // No function waits for the device, because the device may run kernels that wait for work which
-// this thread has yet to enqueue. Memory is allocated from a pool, to which it returns when the
+// this thread has yet to enqueue. Memory is allocated from a pool, and returns to the pool when the
 // last work on it is over. On a device without pools, memory is freed only when the application
 // itself waits for the device by destroying a handle.
 #pragma once
@@ -35,19 +35,20 @@
 
 namespace ucudnn::interposer {
 
-// Identifies who enqueues. A stream is named by its id, because after it is destroyed another
-// stream may get its address while its work still runs.
+// Identifies who enqueues. A stream is identified by its id, because once it is destroyed another
+// stream may get its address while work of the old stream still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: the handle was destroyed
   uint64_t stream = 0;
-  // Set for CU_STREAM_PER_THREAD, which is another stream in each thread.
+  // Set for CU_STREAM_PER_THREAD, which stands for a different stream in each thread.
   std::thread::id thread = {};
-  int kernel = -1;          // number of the only kernel that uses the segment; -1: any kernel does
+  int kernel = -1;          // the only kernel that uses the segment; -1: any kernel may use it
   bool capturable = false;  // false on the legacy default stream
   bool operator==(const ArenaOwner&) const = default;
 };
 
-// Returns none if the driver does not tell the stream's id.
+// Returns the owner of work that this thread enqueues on `stream` through `handle`; none if the
+// driver does not tell the stream's id.
 std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle, CUstream stream);
 
 class Arena {
@@ -69,33 +70,34 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Returns how many bytes Borrow or Take could give `owner`, now or once the owner's present work
-  // is over.
+  // Returns how many bytes Borrow or Take could give `owner` now or, in the case of Take, once the
+  // owner's present work is over.
   size_t Available(const ArenaOwner& owner);
   // Withholds `bytes` of the limit from all owners, until another call of Keep.
   void Keep(size_t bytes);
 
   // Lends at least `bytes` for one call, after which GiveBack must be called. Returns an empty
-  // segment if others use the memory or none is left. May allocate, so it must not be called for a
-  // stream that is captured.
+  // segment if other owners use the memory or none is left. May allocate, so it must not be called
+  // for a stream that is captured.
   Segment Borrow(const ArenaOwner& owner, size_t bytes);
   // Ends a loan. To be called after the call's work was enqueued on `stream`.
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Makes a segment ready for each of `needs`. Frees all other segments, except segments of
-  // captures and segments that lost_bytes() counts. kBusy: some segments are still in use, and
-  // nothing was allocated. kShort: the device has no memory left, and no segment was added.
+  // Makes a segment ready for each of `needs`. Frees all other segments, except segments that are
+  // set aside, segments of captures, and segments that lost_bytes() counts. Returns kBusy if some
+  // segments are still in use; nothing was allocated then. Returns kShort if the device has no
+  // memory left; no segment was added then.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
   void Fix();
 
   // Gives `owner`, which is about to enqueue on `stream`, a segment of at least `bytes` to keep.
   // Returns an empty segment if the limit is reached or the device has no memory. The owner's
-  // smaller segments are given up: others get them once the work that is on `stream` now is over.
-  // May allocate.
+  // smaller segments are given up: other owners get them once the work that is on `stream` now is
+  // over. May allocate.
   //
-  // If the request fails only because of such unfinished work, it reserves its size: the owner's
+  // If the request fails only because such work is unfinished, its size is remembered: the owner's
   // next Take asks for at least as much, so that smaller requests of the owner do not take the
   // freed memory again and again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
@@ -106,15 +108,15 @@ class Arena {
   // room.
   bool ReserveForCapture(size_t bytes);
   // Gives `owner` a segment for its calls inside one capture; an empty one if none is ready. The
-  // capture's graph may run at any time, beside any other, so nobody else uses the segment until
-  // the graph has ended. Then the segment is ready for the next capture, or is freed if others need
-  // the room. Allocates nothing.
+  // capture's graph may run at any time, at the same time as any other graph, so nobody else uses
+  // the segment until the graph has ended. Then the segment is ready for the next capture, or is
+  // freed if others need the room. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
-  // Sets at least `bytes` aside for any call, in place of a smaller amount, and as many for a
-  // capture if there is room. If a capture took the bytes for a capture, replaces them. Returns
-  // false if the limit or the device leaves no room; what was assured before remains. Takes no lock
-  // if there is nothing to do.
+  // Sets at least `bytes` aside for calls, in place of a smaller amount, and as many bytes again
+  // for one capture if there is room. If a capture has taken the bytes that were set aside for
+  // captures, sets new ones aside. Returns false if the limit or the device leaves no room; what
+  // was assured before remains. Takes no lock if there is nothing to do.
   bool Assure(size_t bytes);
   bool IsAssured(size_t bytes) const {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
@@ -123,38 +125,40 @@ class Arena {
   // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, after which GiveBack
   // must be called. If other streams use the memory that was set aside, allocates more, even beyond
   // the limit, because the call would fail without it. If the device has no memory either, makes
-  // `stream` wait on the device for another stream's work; returns an empty segment if that work is
-  // not enqueued yet.
+  // `stream` wait on the device for the work of another stream that has such memory; returns an
+  // empty segment if that work is not enqueued yet.
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
-  // As TakeForCapture, but also uses memory that was set aside. If other captures have that memory,
-  // allocates more, even beyond the limit, because the capture would fail without it.
+  // Does the same as TakeForCapture, but also uses memory that was set aside. If other captures
+  // have that memory, allocates more, even beyond the limit, because the capture would fail without
+  // it.
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 
-  // Leave is to be called when `handle` will enqueue no more; Waited, with the result of Leave,
-  // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
-  // handles that had left by then. If no handle is left, it frees all segments except assured ones
-  // and segments of graphs, and returns true.
+  // Leave is to be called when `handle` will enqueue no more. Waited is to be called with the
+  // result of Leave after the caller has waited for the device, as cudnnDestroy does. Waited frees
+  // the segments of all handles whose Leave came no later. If no handle is left, it frees all
+  // segments except assured ones and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // Returns how many segments have an owner with this `kernel`.
+  // Returns how many segments of calls have an owner whose member `kernel` has this value.
   size_t CopiesOf(int kernel) const;
 
-  // Returns whether an allocation for calls has failed since memory was last freed. Then that many
-  // bytes are not requested again, and Available counts no memory that would have to be allocated.
+  // Returns whether an allocation for calls has failed since memory was last freed. While it is
+  // true, allocations of at least the failed size are not tried again, and Available counts no
+  // memory that would have to be allocated.
   bool short_of_memory();
   size_t bytes() const;
-  // Returns the part of bytes() that captures have or that is ready for one.
+  // Returns the part of bytes() that captures have or that is set aside for captures.
   size_t capture_bytes() const;
   // Returns the part of bytes() that is not for ordinary calls: segments of captures, segments that
   // are ready for a capture, and assured segments.
   size_t set_aside_bytes() const;
   // Returns the part of the limit that is neither allocated nor withheld by Keep.
   size_t left() const;
-  // Returns the bytes of segments for which no event tells when they become idle. They are a part
-  // of bytes().
+  // Returns the bytes of segments for which no event tells when they become idle. They are included
+  // in bytes().
   size_t lost_bytes() const;
 
  private:
@@ -174,7 +178,7 @@ class Arena {
     CUevent over = nullptr;
     int loans = 0;          // loans that were not given back yet
     bool lost = false;      // no event tells when the last work on the block is over
-    bool given_up = false;  // its owner has a larger one
+    bool given_up = false;  // its owner must not use it any more
     bool prepared = false;  // may not be freed for another owner
     uint64_t left = 0;      // result of its owner's Leave; 0: the owner has not left
   };
@@ -193,18 +197,20 @@ class Arena {
     return block.use == Use::kCapture && block.hold.IsOver();
   }
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Returns the size of the largest segment of `owner`.
+  // Returns the size of the largest segment that `owner` may use.
   size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
-  // Returns how much memory can be freed for `owner`: now while memory is lent, later after Fix.
+  // Returns how much memory can be freed for `owner`: while the arena lends, what is idle now;
+  // after Fix, also what becomes idle once the owner's present work is over.
   size_t Soon(const ArenaOwner& owner) UCUDNN_REQUIRES(mutex_);
   bool IsIdle(const Block& block) const UCUDNN_REQUIRES(mutex_);
   // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
-  // Gives up the segments of `owner` that are no larger than `kept`; if `kept` is null, all its
-  // segments that were not prepared.
+  // Gives up the segments of `owner` that are no larger than `kept`. If `kept` is null, gives up
+  // all its segments that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Notes in `block` that it is idle once all work that is on `stream` now is done.
+  // Records in `block` the event that tells when all work that is on `stream` now is done; sets
+  // `block.lost` if that fails.
   void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // REQUIRES: the context is current.
   bool HasPool() UCUDNN_REQUIRES(mutex_);
@@ -223,8 +229,8 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if a capture took the segment that was set aside for captures and there may be room to
-  // replace it.
+  // True if the segment that was set aside for captures is missing, because a capture took it or
+  // there was no room, and there may be room for a new one.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first
@@ -234,8 +240,8 @@ class Arena {
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   // Handles to which segments were given.
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  // Requests of Take that failed although their owners gave up segments: at most one for each
-  // owner.
+  // Requests of Take that failed although their owners gave up segments. Each owner has at most one
+  // such request.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;

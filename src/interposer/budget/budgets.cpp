@@ -13,7 +13,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Relative to the folder of libucudnn.so.1, both in the build tree and in the install tree.
+// The plug-in's path relative to the folder of libucudnn.so.1, both in the build tree and in the
+// install tree.
 constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 
 // Returns the path of the GLPK plug-in; empty if the user wants the exact solver.
@@ -21,8 +22,8 @@ std::string SolverPath(const Options& options) {
   if (options.solver != Solver::kGlpk) return {};
   const std::string self = FileOf(kGlpkPlugin);
   const size_t folder = self.rfind('/');
-  // Without the library's folder the path is made absolute, because a relative one would be looked
-  // up in the program's working folder.
+  // If the library's folder is unknown, the path is made absolute, because a relative path would be
+  // looked up in the program's working folder.
   return folder == std::string::npos ? std::string("/") + kGlpkPlugin
                                      : self.substr(0, folder + 1) + kGlpkPlugin;
 }
@@ -184,7 +185,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // A kernel that cannot run without workspace has assured workspace instead of a share.
+    // A kernel that cannot run without workspace uses assured workspace instead of a share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
     const bool assured = legacy && told && told->assured_bytes > 0;

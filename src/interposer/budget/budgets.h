@@ -25,13 +25,13 @@ struct DivisionQuestion {
   Session& session;
   cudnnHandle_t handle;
   bool may_measure;  // missing measurements may be made
-  // What the kernel would get if all kernels got equal parts. Tiles are sought if the kernel needs
-  // more.
+  // The bytes that the kernel would get if all kernels got equal parts. Tiles are sought if the
+  // kernel needs more.
   size_t part_bytes;
 };
 
-// Lists the choices of a kernel for a division; each API implements it. Returns no configuration if
-// the time of the kernel without workspace is unknown.
+// Lists the configurations that a division may choose from for a kernel; each API implements it.
+// Returns none if the time of the kernel without workspace is unknown.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
@@ -50,16 +50,16 @@ class Budgets {
   // Returns the budget of the device of `context`; null if there is none, or if it belongs to
   // another context of the device.
   WorkspaceBudget* Of(CUcontext context);
-  // To be called when `handle` was or will be destroyed, together with the lane that `lane` names
-  // (null: none). Returns the handle's budget (null: none) and the result of
+  // To be called when `handle` was destroyed or is about to be, together with the lane of the name
+  // `lane` (null: none). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
   // Returns the most bytes of ucudnn's workspace that a kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
-  // enough. If a division waits for memory, it is completed if the memory is free by now. Does
-  // nothing inside a capture.
+  // enough. If a division waits for memory and the memory is free by now, completes the division.
+  // Does nothing inside a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   // Returns the share of `kernel` on `session`, and sets `part.kernel` to the kernel's number.
   // Returns none if there is no budget, or if the driver does not tell the stream's id.
@@ -73,7 +73,7 @@ class Budgets {
   void NoteAll();
 
  private:
-  // Returns the size of the part of each of `kernels` on each of its lanes, if all parts are equal.
+  // Returns the bytes that each of `kernels` gets on each of its lanes if all parts are equal.
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);

@@ -1,12 +1,12 @@
 // Learns a program's network: which kernels the program asks about, and which it runs in which
 // order, until enough is known to divide one workspace among them. Plain values, no CUDA.
-// Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only; recording of
+// Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only; recording
 // calls is new here.
 //
-// A lane runs one call after the other. Each lane's calls are recorded separately, because lanes
-// mix differently in each iteration. Programs also time kernels that they might run, in bursts
-// before their loop or within its first iteration; such calls are no part of what repeats
-// afterwards.
+// A lane runs one call after the other. Each lane's calls are recorded separately, because the
+// calls of different lanes interleave differently in each iteration. Programs also time kernels
+// that they might run, in bursts before their loop or within its first iteration; such calls are
+// not part of what repeats afterwards.
 #pragma once
 
 #include <cstddef>
@@ -35,18 +35,18 @@ class KernelSequence {
  public:
   // The most calls of a lane that are recorded.
   static constexpr size_t kMostCalls = 20000;
-  // After this many calls, a lane with calls of a single problem counts as a network. Fewer calls
-  // prove nothing, because programs time one kernel after the other, each several times.
+  // After this many calls, a lane whose calls all have the same problem counts as a network. Fewer
+  // calls prove nothing, because programs time one kernel after the other, each several times.
   static constexpr size_t kOfOneProblem = 128;
   // After this many calls, a lane that runs a single kernel counts as known if other lanes run
   // other kernels, because each layer may have a lane of its own.
   static constexpr size_t kOfOneKernel = 4;
-  // A repeat that lacks problems which ran before counts as the network if it has kLongRepeat calls
-  // and is kDwarfs times as long as all calls before it. A shorter one may be a block of layers
-  // that repeats inside the network.
+  // If problems ran before that are not in the repeat, the repeat counts as the network only if it
+  // has kLongRepeat calls and is kDwarfs times as long as all calls before it. A shorter repeat may
+  // be a block of layers that repeats inside the network.
   static constexpr size_t kDwarfs = 8, kLongRepeat = 1024;
-  // A lane that repeats waits for other lanes until it has run kPatience times the calls after
-  // which its repeat was known.
+  // A lane whose repeat is known waits for the other lanes until it has run kPatience times as many
+  // calls as it had run when its repeat became known.
   static constexpr size_t kPatience = 3;
 
   enum class Known {
@@ -62,8 +62,8 @@ class KernelSequence {
   void Ask(int kernel);
 
   // To be called when the program runs a kernel on `lane`. `asked_counts` says that queries for
-  // several kernels before the first call tell the whole network. kAsked is returned at the first
-  // call only, kRepeated once at the end.
+  // several kernels before the first call tell the whole network. Returns kAsked at the first call
+  // at most, and kRepeated once, when learning is complete.
   Known Run(const KernelRun& run, int lane, bool asked_counts);
 
   // To be called when `lane` will run nothing more. Unless it runs again, it is no part of the
@@ -78,14 +78,14 @@ class KernelSequence {
   // Stops recording.
   void End() { complete_ = true; }
 
-  // Returns the network's kernels in ascending order of number: the kernels that were asked about
-  // or, once learning is complete, the kernels of each lane's repeat.
+  // Returns the network's kernels in ascending order of number. Before learning is complete, these
+  // are the kernels that were asked about; afterwards, the kernels of each lane's repeat.
   std::vector<KernelUse> Uses() const;
 
  private:
   struct Lane {
-    std::vector<int> calls;  // as numbers of ways_
-    // Element d - 1: how many of the latest calls equal the call d calls before them.
+    std::vector<int> calls;  // values of ways_
+    // Element d - 1 counts the latest calls in a row that equal the call d calls before them.
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;  // index of the latest call of each problem
     std::set<int> met;             // all distinct calls
@@ -93,7 +93,7 @@ class KernelSequence {
     size_t period = 0;             // length of the first complete repeat; 0: none yet
     size_t known_after = 0;        // calls of the lane after which the repeat was known
     size_t ran = 0;                // calls of the lane, recorded or not
-    // When the repeat was known, and when the lane last ran, in calls of all lanes.
+    // The number of calls of all lanes when the repeat became known, and when the lane last ran.
     size_t known_at = 0, ran_at = 0;
     bool gone = false;
   };
@@ -102,7 +102,7 @@ class KernelSequence {
 
   std::map<int, int> asked_;                 // number of queries for each kernel
   std::set<int> expected_;                   // the kernels of kAsked
-  std::map<std::pair<int, int>, int> ways_;  // numbers of the pairs of kernel and way
+  std::map<std::pair<int, int>, int> ways_;  // a number for each pair of kernel and way
   std::vector<int> kernels_;                 // kernel of each number in ways_
   int first_lane_ = 0;
   size_t runs_ = 0;  // calls of all lanes

@@ -16,8 +16,8 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Out of host memory. A segment that was taken for good stays with its owner, but a loan must
-    // be given back.
+    // Out of host memory. A segment that the owner may keep stays with it and is not used for this
+    // call, but a loan must be given back, so it is used.
     if (!segment_.lent) segment_ = {};
   }
   if (capturing || !part.assured || segment_.memory.data != nullptr) return;

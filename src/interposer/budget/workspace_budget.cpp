@@ -119,8 +119,8 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
   // With several handles it is unknown which handle runs which kernel, and most plans that a
-  // program makes serve only to choose from. Kernels of one lane can share a segment, but each
-  // kernel that may run on any lane would need its own segment.
+  // program makes serve only to choose from, so queries do not tell the network. Kernels of one
+  // lane can share a segment, but each kernel that may run on any lane would need its own segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
@@ -151,7 +151,8 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
 
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  // Calls on an ordered handle belong to its lane.
+  // The calls of an ordered handle count for the owner that is named after its lane, so both names
+  // are looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
@@ -216,7 +217,7 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
   try {
     status = Settle();
   } catch (...) {
-    // Without a division no kernel has a share.
+    // If dividing throws, no kernel has a share.
     planned_.clear();
     throw;
   }
@@ -244,13 +245,14 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
   const int position = PlannedAt(number);
   if (position >= 0) {
     const size_t share = divided_.share_bytes[position];
-    // An owner for which the share was not planned can use only what shares leave of the budget.
-    // The share of an execution plan holds for all owners that run it, because they share the
-    // decision.
+    // An owner for which the share was not planned can use only what all shares leave of the
+    // budget. The share of an execution plan holds for all owners that run the plan, because they
+    // share its decision.
     const bool own = fixed_ && kernel.api == Api::kLegacy;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
-  // Kernels without a share use what shares leave of the budget, one after the other on their lane.
+  // Kernels without a share use what all shares leave of the budget; the kernels of one lane use it
+  // one after the other.
   return {-1, number < 0 ? 0 : arena_.Available(SlotOwner(owner, -1))};
 }
 

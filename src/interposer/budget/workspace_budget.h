@@ -31,14 +31,14 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network. In the legacy API it stands for all calls of a problem, with the
-// algorithm that the program named last; in the graph API it is one execution plan, and other plans
-// may have the same problem. API, problem and plan identify it.
+// A kernel of the network. `api`, `problem` and `plan` identify it. In the legacy API it stands for
+// all calls of a problem, with the algorithm that the program named last; in the graph API it is
+// one execution plan, and other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
   uint64_t plan = 0;  // PlanState::number; 0 in the legacy API
-  int algorithm = 0;  // in the legacy API
+  int algorithm = 0;  // only in the legacy API
   KernelUse use;
 };
 
@@ -56,9 +56,9 @@ class WorkspaceBudget {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  // Close is to be called before `handle` is destroyed, Closed with its result afterwards, because
-  // destroying the handle waits for the device. `lane` names the lane that ends with the handle;
-  // null: none does.
+  // Close is to be called before `handle` is destroyed, and Closed with the result of Close
+  // afterwards, because destroying the handle waits for the device. `lane` names the lane that ends
+  // with the handle; null: no lane ends.
   uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
@@ -66,31 +66,31 @@ class WorkspaceBudget {
   // anything but kNotYet, the caller must divide.
   void Ask(const BudgetKernel& kernel);
   KernelSequence::Known Run(const BudgetKernel& kernel, const ArenaOwner& owner);
-  // Ends learning, and returns what is known, as Run does: kNotYet if Run has returned it already;
-  // kAsked if kernels were asked about and none has run, in which case learning goes on. Fails if
-  // no kernel is known.
+  // Ends learning, and returns what is known, as Run does. Returns kNotYet if learning has ended
+  // before; returns kAsked if kernels were asked about and none has run, and then learning goes on.
+  // Fails if no kernel is known.
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns Ok if handles may become one lane, whose name is then their owner. `owners` are these
-  // handles and the lanes to which they belong already (null: none). Fails if one of the owners has
-  // run a call.
+  // Returns Ok if handles may become one lane, whose name then replaces the handles as the owner of
+  // their calls. `owners` are these handles and the lanes to which they belong already (null:
+  // none). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
-  // Divides the budget among `kernels`; a kernel whose choices[i] are empty gets no share. Halves
-  // the budget until the device has memory for it. REQUIRES: Run or EndLearning has returned
-  // `known`, and learning() is false unless `known` is kAsked.
+  // Divides the budget among `kernels`; a kernel whose choices[i] is empty gets no share. If the
+  // device has too little memory, halves the budget until the memory suffices. REQUIRES: Run or
+  // EndLearning has returned `known`, and learning() is false unless `known` is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
                 std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
   // Ends learning after dividing has failed. Kernels use the budget without shares.
   void Stop() noexcept;
 
-  // Increases with every division. Decisions of an earlier epoch must be taken anew.
+  // Increases whenever the division changes. Decisions of an earlier epoch must be taken anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or what shares leave of the
-  // budget.
+  // A kernel's number, and the bytes that its plan may use: its share, or what all shares leave of
+  // the budget.
   struct Share {
     int kernel = 0;
     size_t bytes = 0;
@@ -103,11 +103,11 @@ class WorkspaceBudget {
   void SettleNow();
 
   // To be called if cuDNN contradicts the workspace plan's entry of this legacy kernel. From then
-  // on the kernel is treated as missing in the file.
+  // on the kernel is treated as if the workspace plan did not name it.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. Empty if others use the memory, if none is left, or if the part belongs to
-  // an earlier division. A `lent` segment must be given back.
+  // Memory for one call. Empty if other calls use the memory, if none is left, or if the `part` for
+  // which it was taken belongs to an earlier division. A `lent` segment must be given back.
   struct Segment {
     Arena::Segment memory;
     bool lent = false;
@@ -119,21 +119,22 @@ class WorkspaceBudget {
   void GiveBack(const Arena::Segment& memory, CUstream stream) { arena_.GiveBack(memory, stream); }
   Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 const OwnedPart& part);
-  // Sets at least `bytes` of the budget aside, which every call can have from then on through
+  // Sets at least `bytes` of the budget aside. From then on every call can have them through
   // TakeAssured. Returns false if there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan it is the plan's segment on the lane, or on all
-  // lanes if the plan says that their calls are ordered.
+  // the kernel on the lane. With a workspace plan the owner is the plan's segment on the lane, or
+  // on all lanes if the plan says that the lanes' calls are ordered.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
   // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is what the
-  // budget holds on the device, or, once the last handle was destroyed, what it held before.
+  // budget holds on the device; if no handle is left, it is the most that the budget held when one
+  // was destroyed.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // sum of all shares' segments
     bool asked_only = false;  // divided among kernels that were asked about but have not run
@@ -149,7 +150,7 @@ class WorkspaceBudget {
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
   // Divides, and makes the memory ready or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
-  // From now on at most `budget_bytes` are divided.
+  // Sets the bytes that Settle divides from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
   // Ends learning, because the network is known. Returns kRepeated if the caller must divide, and
   // kNotYet if the division among the kernels that were asked about remains valid.
@@ -159,8 +160,8 @@ class WorkspaceBudget {
 
   // Returns the workspace plan's segment for `kernel`; null if there is none.
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
-  // Does Take with a workspace plan. A kernel of the plan gets its segment there, in the size that
-  // the plan says; any other kernel gets memory that no segment needs.
+  // Implements Take if there is a workspace plan. A kernel of the plan gets its segment, in the
+  // size that the plan says; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   Arena::Segment TakeShare(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   // Returns the index in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream
@@ -171,8 +172,8 @@ class WorkspaceBudget {
   // Returns the kernel's index in planned_; -1 if it is not part of the latest division.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
-  // Reserves memory for the copies of the workspace plan's segment `number` that no owner has yet,
-  // while owners have `taken` copies.
+  // Reserves memory for the copies of the workspace plan's segment `number` that no owner has yet.
+  // `taken` is the number of copies that owners have.
   void KeepUntaken(int number, size_t taken) UCUDNN_REQUIRES(mutex_);
 
   const CUcontext context_;
@@ -184,9 +185,10 @@ class WorkspaceBudget {
   std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
-  std::atomic<bool> by_kernel_;  // each slot is for one kernel, not for all kernels of a lane
+  // true: each slot is for one kernel; false: for all kernels of a lane
+  std::atomic<bool> by_kernel_;
   std::atomic<int> epoch_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by number of the workspace plan's kernels
+  std::unique_ptr<std::atomic<bool>[]> dropped_;  // by number of the kernel in the workspace plan
   mutable Mutex mutex_;
   planning::PreferredSolver solver_ UCUDNN_GUARDED_BY(mutex_);
   KernelSequence sequence_ UCUDNN_GUARDED_BY(mutex_);
@@ -210,22 +212,24 @@ class WorkspaceBudget {
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles of owners
-  // The most bytes that were held on the device before handles were destroyed.
+  std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles and lanes that ran a call
+  // The most bytes that were held on the device when a handle was destroyed, since the first handle
+  // was opened.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The members from here to capture_ready_ belong to the latest division.
-  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of its kernels
+  std::vector<int> planned_ UCUDNN_GUARDED_BY(mutex_);  // numbers of the divided kernels
   std::vector<planning::NetworkKernel> planned_kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
   bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is a division of planned_budget_
   // True if the kernels were only asked about, so that it is unknown which lanes run them. Each
-  // then has a share that it may use on any lane.
+  // kernel then has a share that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // Capture_bytes_ are reserved; false if there was no room.
+  // True once memory for a capture was requested, even if there was no room; false again when no
+  // handle is left.
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;
   // The kernels of the workspace plan that have run or were asked about.
   std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);

@@ -34,7 +34,8 @@ Status WorkspaceBudget::Settle() {
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
-    // It is unknown which lanes run these kernels, so each call borrows its memory.
+    // It is unknown which lanes run these kernels, so no segment is prepared and each call borrows
+    // its memory.
     if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
@@ -64,8 +65,8 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Memory that the division leaves serves one capture: all kernels of the capture, or as many as
-  // fit.
+  // The memory that the division leaves is reserved for one capture. It serves as many kernels of
+  // the capture as fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // the lanes of kernels that were only asked about are unknown
@@ -134,7 +135,7 @@ Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPa
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // The lane takes its whole share at once: growing kernel by kernel, it would hold old and new
+  // The lane takes its whole share at once: if it grew kernel by kernel, it would hold old and new
   // segments at the same time.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
@@ -171,7 +172,8 @@ WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const ArenaOwner& owne
   const int number = segment != nullptr ? workspace_plan_->kernels[part.kernel].segment : -1;
   const size_t bytes = segment != nullptr ? std::max(part.bytes, segment->bytes) : part.bytes;
   const ArenaOwner slot = SlotOwner(owner, part.kernel);
-  // The copies that are reserved are for owners that have none yet.
+  // Reserved copies are for owners that have none yet. This owner has none, so one copy less is
+  // reserved.
   if (segment != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
   const Segment taken = {arena_.Take(slot, bytes, stream), false};
   if (segment != nullptr) KeepUntaken(number, arena_.CopiesOf(number));
@@ -200,7 +202,7 @@ void WorkspaceBudget::Closed(uint64_t leave) {
   MutexLock lock(mutex_);
   if (arena_.Waited(leave)) capture_ready_ = false;
   if (workspace_plan_ == nullptr) return;
-  // Copies that no owner has any more are reserved for the next owners.
+  // Copies whose owners are gone are reserved for the next owners.
   for (int segment = 0; segment < std::ssize(uses_); ++segment) {
     if (uses_[segment].taken > 0) KeepUntaken(segment, arena_.CopiesOf(segment));
   }

@@ -1,6 +1,6 @@
-// UCUDNN_CHECK=1: compares each planned call with the undivided one on the caller's own data. This
-// debugging mode allocates, copies to the host and waits for the stream, so it must not run inside
-// a capture. Called on the thread of the call.
+// UCUDNN_CHECK=1: compares the result of each planned call with that of the undivided engine, on
+// the caller's own data. This debugging mode allocates, copies to the host and waits for the
+// stream, so it must not run inside a capture. Called on the thread of the call.
 #pragma once
 
 #include "convolution/numeric_class.h"
@@ -13,9 +13,9 @@
 namespace ucudnn::interposer {
 
 struct CheckedCall {
-  // True: the caller's output holds the undivided result. False: the output was not touched and the
-  // call must still be run, because there is nothing to compare with, memory is out, or the
-  // undivided engine failed.
+  // True: the undivided engine has written its result to the caller's output. False: the output was
+  // not touched and the call must still be run, because there is nothing to compare with, memory is
+  // out, or the undivided engine failed.
   bool done = false;
   bool piece_failed = false;  // the plan did not run completely
   // The verdict on the plan or, if nothing was compared, why not.
@@ -34,13 +34,14 @@ struct CheckRequest {
 };
 
 // Runs the plan into scratch memory, then the undivided engine into the caller's output, and
-// compares the two. A wrong plan can change the caller's data only through the workspace, which
-// both use. The scratch memory is between guards and begins as a copy of the caller's output, so
-// that beta, z in place and gaps between elements mean the same there.
+// compares the two results. A wrong plan can change the caller's data only through the workspace,
+// which both runs use. The scratch memory is between guards and begins as a copy of the caller's
+// output, so that beta, a z that shares the output's memory, and gaps between elements mean the
+// same there.
 //
 // The tolerance is tuning::DataTolerance of the undivided result. NaN and infinity equal each
-// other, because the caller's data may contain them; an engine that spreads them to more elements
-// than the other (Winograd, FFT) is still reported.
+// other, because the caller's data may contain them. An engine that spreads them to more elements
+// than the other engine does (Winograd, FFT) is still reported.
 CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) noexcept;
 
 }  // namespace ucudnn::interposer

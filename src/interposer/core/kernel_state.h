@@ -19,8 +19,8 @@ struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // True if nothing runs without workspace, so that the assured workspace is used if no other is
-  // left.
+  // True if the kernel cannot run without workspace, so that assured workspace is used if no other
+  // is left.
   bool assured = false;
 };
 
@@ -40,15 +40,15 @@ struct KernelState {
   std::shared_ptr<std::atomic<bool>> failed;
   // True once all pieces have run outside a capture, so that a capture may contain them.
   std::atomic<bool> ran = false;
-  // After this number of calls the kernel is decided about anew; kFinal: never.
+  // The number of calls after which the kernel is decided about anew; kFinal: never.
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
-  // EpochOf the budget at the latest decision; -1: the kernel's share was not asked for yet.
+  // EpochOf() the budget at the latest decision; -1: the kernel's share was not asked for yet.
   std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }
-  // Returns whether more may be known by now: the kernel has had enough calls (`calls`), or its
-  // budget was divided anew since (`epoch`).
+  // Returns whether more may be known than at the latest decision, because the kernel has had
+  // enough calls (`calls`) or because its budget was divided anew (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
     if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);

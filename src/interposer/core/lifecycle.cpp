@@ -11,7 +11,7 @@ using planning::Decision;
 
 namespace {
 
-// Has `steps` answer each question, and adds the answer to the facts.
+// Passes each question of Decide to `steps`, and adds the answer to the facts.
 struct AnswerStep {
   planning::Facts& facts;
   Steps& steps;
@@ -48,8 +48,8 @@ struct AnswerStep {
   void operator()(Decision&) {}
 };
 
-// Stores the promise of a decision. Returns false if another process has given a different promise
-// before; that promise is then a fact, and the caller decides anew.
+// Stores the promise of a decision. Returns false if a different promise was given before, by this
+// or another process; that promise is then a fact, and the caller decides anew.
 bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   if (!decision.gives_promise) return true;
   const planning::KeptPromise kept = steps.Keep(decision);
@@ -118,7 +118,8 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   Steps& steps = look_.steps;
   state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
   const Decision& decision = state.decision;
-  // For a plan that this process does not measure, only rows of other processes can be new.
+  // A plan that this process does not measure need not wait for tuning.after_calls: only rows of
+  // other processes can bring news.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
   stands_ = decision.standing && look_.earlier != nullptr;

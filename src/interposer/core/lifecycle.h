@@ -1,7 +1,7 @@
-// Turns the facts about one kernel into a state that is ready to run, for both APIs: asks
-// planning::Decide, has each question answered, and adds the answer to the facts until Decide
-// returns the decision; then makes the state, says when it is due again, and enters it into the
-// report.
+// Turns the facts about one kernel into a state that is ready to run, for both APIs. DecideBy asks
+// planning::Decide, has each question answered, and adds the answer to the facts, until Decide
+// returns the decision. Lifecycle then makes the state, says when it is due again, and enters it
+// into the report.
 #pragma once
 
 #include <memory>
@@ -25,22 +25,24 @@ class Steps {
   // Only for plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Builds, and keeps the pieces in `schedule_`, instead of what it built before.
+  // Builds what the question names, and keeps the pieces in `schedule_` in place of those that it
+  // built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
-  // Stores the decision's promise and returns it. If a promise was given before, returns that one
-  // instead.
+  // Stores the decision's promise and returns it. If a promise was given before, returns the
+  // earlier promise instead.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
   // Returns the coarsest class among the pieces and the undivided engine; none if it is unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
-  // Builds, unless the state in force (`earlier`; null: none) was built for an equal question: then
-  // what was built for it is kept.
+  // Answers the question by building, unless `earlier`, the state in force (null: none), was built
+  // for an equal question. In that case what `earlier` has is kept.
   planning::BuildOutcome BuildUnless(const KernelState* earlier, const planning::Build& question) {
     built_ = question;
     stays_built_ = earlier != nullptr && earlier->built == question;
     return stays_built_ ? planning::BuildOutcome() : Answer(question);
   }
-  // Returns the last question of BuildUnless, and whether an earlier build was kept for it.
+  // Return the last question of BuildUnless, and whether the build of the earlier state was kept
+  // for it.
   const std::optional<planning::Build>& built() const { return built_; }
   bool stays_built() const { return stays_built_; }
 
@@ -55,15 +57,15 @@ class Steps {
   bool stays_built_ = false;
 };
 
-// Decides. A decision that breaks an invariant is replaced by the earlier one or, if there is none,
-// by the program's own call. If `reporter` is null, the decision is not recorded: nothing is
-// reported, and no promise is stored. What was built for `earlier`, the state in force (null:
-// none), is not built again.
+// Decides, with the answers of `steps`. If a decision breaks an invariant, the earlier decision
+// stays in force or, if there is none, the program's own call runs. If `reporter` is null, the
+// decision is not recorded: nothing is reported, and no promise is stored. What was built for
+// `earlier`, the state in force (null: none), is not built again.
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
-// Returns the facts about the state in force. `lost_share` says that the budget took its share
-// away.
+// Returns the facts about the state in force. `lost_share` says that the budget took the share of
+// this state away.
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
 
 // One decision about a kernel, on one thread.
@@ -84,14 +86,15 @@ class Lifecycle {
   // Sets `state` to the decision. REQUIRES: state.failed and state.owned.epoch are set; `facts` is
   // complete except for facts.failed, which is read from state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
-  // Returns whether the earlier state stays in force; it is then due again later.
+  // Returns whether the earlier state stays in force. Decide has then set when the earlier state is
+  // due again.
   bool stands() const { return stands_; }
   // Returns after how many calls the kernel is decided about anew.
   long due_at() const { return due_at_; }
   // Returns the record for the report.
   const KernelRecord& record() const { return record_; }
 
-  // Enters `state` into the report, where it takes over the calls of the earlier state.
+  // Enters `state` into the report. Its record takes over the calls of the earlier state.
   void Enter(KernelState& state);
   // Rewrites the report file if that is due.
   void Published() const;

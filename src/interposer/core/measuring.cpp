@@ -17,7 +17,8 @@ bool MeasuresBeforePromising(Process& process, const Session& session,
 }
 
 size_t UserLimit(Process& process, const Session& session) {
-  // Under one budget kernels get nothing of the caller's workspace, because ucudnn brings its own.
+  // Under one budget kernels use nothing of the caller's workspace, because ucudnn provides the
+  // workspace.
   const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
   if (budget || session.budget() != nullptr) return 0;
   const size_t limit = process.limit.Of(session.context());
@@ -51,8 +52,8 @@ planning::TileConditions ConditionsOfTiles(Process& process, const Session& sess
           process.most_span};
 }
 
-// Returns whether the kernel has no workspace at all, because its device has no part in the total
-// workspace.
+// Returns whether ucudnn has no workspace for the kernel, because its device has no part in the
+// total workspace.
 bool LacksWorkspace(const Process& process, const Session& session) {
   return process.options.total_workspace && session.budget() == nullptr;
 }
@@ -73,7 +74,7 @@ planning::TileUse UseOfTiles(Process& process, const Session& session,
 }
 
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
-  // Bytes of an element of x and an element of y: 8 each for fp64.
+  // The most bytes of an element of x and an element of y together: 8 each for fp64.
   constexpr double kMostBytes = 16;
   const planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
   if (!conditions.allowed || LacksWorkspace(process, session)) return false;

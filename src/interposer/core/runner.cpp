@@ -13,7 +13,7 @@ using execution::Outcome;
 using planning::Cause;
 using planning::Otherwise;
 
-// Returns whether no undivided engine and no call can replace the pieces.
+// Returns whether neither an undivided engine nor the program's own call can replace the pieces.
 bool IsAlone(const planning::Decision& decision) {
   return decision.otherwise == Otherwise::kPieces;
 }

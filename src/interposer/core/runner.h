@@ -1,5 +1,5 @@
-// Runs a kernel's decision, or what Decision::otherwise names if that cannot run. No other code
-// runs pieces, or chooses what replaces them.
+// Runs a kernel's decision, or what Decision::otherwise names if the decision cannot run. No other
+// code runs pieces, or chooses what replaces them.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -12,16 +12,16 @@ namespace ucudnn::interposer {
 class OtherWays {
  public:
   virtual ~OtherWays() = default;
-  // Runs Otherwise::kUndivided: the undivided engine that keeps the promise. `failed` says that the
-  // schedule's undivided engine has just failed, so it is not tried again.
+  // For Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed` says that
+  // the schedule's undivided engine has just failed, so it is not tried again.
   virtual cudnnStatus_t Undivided(bool failed) = 0;
-  // Runs Otherwise::kReal: the program's own call.
+  // For Otherwise::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
-  // Otherwise::kPieces: returns the error of a call that nothing else serves.
+  // For Otherwise::kPieces: returns the error of a call that nothing can serve.
   virtual cudnnStatus_t Refused() = 0;
 };
 
-// One call on the session of its handle. `call` has the caller's workspace.
+// One call, with the session of its handle. `call` has the workspace that the caller passed.
 struct RunRequest {
   const cuda::Driver& driver;
   Reporter& reporter;
@@ -33,8 +33,9 @@ struct RunRequest {
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
-// Runs what `state`'s decision names in place of pieces, or returns an error if it names nothing.
-// Counts the run. REQUIRES: no piece was enqueued, or this run overwrites what pieces wrote.
+// Runs what the decision of `state` names in place of the pieces, or returns an error if it names
+// nothing. Counts the run as undivided. REQUIRES: no piece was enqueued, or this run overwrites
+// what pieces wrote.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);
 

@@ -24,8 +24,8 @@ size_t WorkspaceLimit::Of(CUcontext context) {
   const cuda::RelaxedCaptureScope relaxed(*driver_);
   size_t free_bytes = 0, total_bytes = 0;
   if (driver_->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return kNoLimit;
-  // Rounded down to a power of two, so that processes on devices of one model get the same limit
-  // although they find slightly different amounts free.
+  // A quarter of the free memory is rounded down to a power of two, so that processes on devices of
+  // one model get the same limit although they find slightly different amounts free.
   limit = std::bit_floor(free_bytes / 4);
   size_t expected = kNoLimit;
   auto_limit_.compare_exchange_strong(expected, limit);

@@ -34,7 +34,7 @@ class WorkspaceLimit {
  private:
   const cuda::Driver* const driver_;
   std::atomic<size_t> limit_;
-  std::atomic<bool> is_auto_;                  // auto_limit_ is used instead of limit_
+  std::atomic<bool> is_auto_;                  // true: auto_limit_ holds, not limit_
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not computed yet
 };
 

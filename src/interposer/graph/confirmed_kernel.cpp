@@ -1,5 +1,6 @@
-// Makes execution plans follow a workspace plan: they run the file's micro-batches with their own
-// engine and knobs; the first plan of a heuristics list runs them with the engines of the file.
+// Makes execution plans follow a workspace plan: a plan runs the file's micro-batches with its own
+// engine and knobs, but the first plan of a heuristics list runs them with the engines that the
+// file names.
 #include <algorithm>
 
 #include "interposer/graph/graph_kernel.h"

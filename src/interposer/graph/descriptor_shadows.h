@@ -1,6 +1,6 @@
 // Facts about descriptors of the graph API that cuDNN does not tell, or tells only slowly, such as
 // the operation graph of an engine, a configuration or a plan. With these facts, a plan that cannot
-// be divided is recognised at once. Thread-safe. The one lock is taken while plans are made, never
+// be divided is recognised at once. Thread-safe. The only lock is taken while plans are made, never
 // while they run.
 #pragma once
 
@@ -17,21 +17,21 @@
 
 namespace ucudnn::interposer {
 
-// What an operation graph contains.
+// The content of an operation graph, as far as ucudnn knows it.
 enum class GraphKind : uint8_t {
-  kUnknown,      // unknown: the graph was made without ucudnn, or from JSON
+  kUnknown,      // the graph was made without ucudnn, or from JSON
   kConvolution,  // one of its operations is a convolution
   kUndividable,  // its convolution has a single image
   kUnfamiliar,   // its convolution has dynamic or ragged shapes
   kOther,        // it has no convolution
 };
 
-// The configurations of one heuristics list, best first, each with the number of its shadow. A
-// configuration that was destroyed since has another number, or no shadow.
+// The configurations of one heuristics list, best first, each with DescriptorShadow::number. If a
+// configuration was destroyed since, its address has a shadow with another number, or no shadow.
 using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
-// An operation, other than a convolution, that reads more than one element for an element of its
-// result.
+// An operation, other than a convolution, that reads more than one element to compute an element of
+// its result.
 struct WideOperation {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
   std::optional<cudnnBackendNormMode_t> norm;  // mode of a norm, if it was set
@@ -51,29 +51,29 @@ struct DescriptorShadow {
   bool reads_position = false;
   // True for the first configuration of a heuristics list, and for objects made from it.
   bool is_heuristics_first = false;
-  std::shared_ptr<const ListedConfigurations> list;  // the list to which it belongs; null: none
-  cudnnHandle_t handle = nullptr;  // the handle with which it, or its operation graph, was made
-  // For a tensor, its own values; for a convolution, those of its image.
+  std::shared_ptr<const ListedConfigurations> list;  // the heuristics list that has it; null: none
+  cudnnHandle_t handle = nullptr;  // the handle of the descriptor or of its operation graph
+  // The first extent of a tensor, or of a convolution's image; and whether that tensor is ragged.
   int64_t batch = 0;
   bool ragged = false;
-  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 behind the last
-  // For a convolution and objects made from it: how many elements one image of x or y spans,
-  // whichever is more.
+  std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 beyond its rank
+  // For a convolution and objects made from it: the number of elements that one image of x or y
+  // spans, whichever is more.
   double span = 0;
   bool dynamic = false;  // the operation graph has dynamic shapes
-  // For an engine: the configuration from which it was read (null: the configuration no longer
-  // exists), and what the program was told about native CUDA graphs of its plans, which must not
-  // change.
+  // For an engine: the configuration from which the program read it (null: the configuration no
+  // longer exists), and whether the program was told that the engine's plans can become native CUDA
+  // graphs (none: not told yet). What was told must not change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;
-  uint64_t number = 0;  // distinguishes it from later descriptors at the same address
+  uint64_t number = 0;  // tells the descriptor from later ones at the same address
 };
 
 class DescriptorShadows {
  public:
-  // To be called after the real library has made, set, read or destroyed a descriptor. They may
-  // throw std::bad_alloc; the descriptor then stays unknown.
+  // OnCreate, OnSet and OnGet are to be called after the real library has made, set or read a
+  // descriptor. They may throw std::bad_alloc; the descriptor then stays unknown.
   void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
   void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
@@ -86,18 +86,18 @@ class DescriptorShadows {
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // Returns the configurations of `list` that still exist. None of them is destroyed before Return
-  // was called for it.
+  // Returns the configurations of `list` that still exist, as loans. A configuration is not
+  // destroyed before Return was called for each of its loans.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
-  // Returns whether a configuration that the application destroys is lent; then it is destroyed
-  // when the last loan is returned.
+  // To be called when the application destroys a configuration. Returns whether the configuration
+  // is lent; then it must be destroyed when its last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
   // Ends a loan. Returns true if the application has destroyed the configuration and no other loan
   // of it is left; then the caller destroys it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
-  // Sets DescriptorShadow::keeps_native to `keeps` if it is not set, and returns its value; returns
-  // `keeps` for an unknown descriptor.
+  // Sets DescriptorShadow::keeps_native of `engine` to `keeps` unless it is set already, and
+  // returns its value. Returns `keeps` if `engine` is unknown.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
@@ -112,13 +112,13 @@ class DescriptorShadows {
   uint64_t created_ UCUDNN_GUARDED_BY(mutex_) = 0;
   struct Lending {
     int times = 0;
-    bool destroyed = false;  // by the application
+    bool destroyed = false;  // the application has destroyed the configuration
   };
   std::unordered_map<cudnnBackendDescriptor_t, Lending> lent_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// Configurations of a list, which are not destroyed as long as this object exists, whatever other
-// threads do.
+// The configurations of a list that still exist. They are not destroyed as long as this object
+// exists, whatever other threads do.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

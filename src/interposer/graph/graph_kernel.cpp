@@ -14,10 +14,10 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// How many configurations of a heuristics list are tried as substitutes and timed against each
+// The most configurations of a heuristics list that are tried as substitutes and timed against each
 // other.
 constexpr size_t kMostCompared = 3;
-// How many engines besides the plan's own may serve the tiles of a vast plan.
+// The most engines besides the plan's own that may serve the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 
@@ -137,8 +137,8 @@ const EngineTemplates& GraphSteps::EnginesOfTiles() {
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
        tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
-    // A tile at an edge may lack engines that inner tiles have, so each kind of tile is asked
-    // about.
+    // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked about
+    // each kind of tile.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
     for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
              process_.functions, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
@@ -169,7 +169,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   for (const EngineTemplate& engine : engines) {
     task.engines.push_back(engine->convolution.engine);
   }
-  // The own engine of a vast plan is expected to be the slowest, so it is tried last.
+  // The plan's own engine is expected to be the slowest for a vast plan, so it is tried last.
   std::rotate(task.engines.begin(), task.engines.begin() + 1, task.engines.end());
   task.candidates = [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
     std::vector<planning::Candidate> candidates;
@@ -292,7 +292,8 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   if (!question.promised.empty() && Add(Serving(question.promised.Unfused()), limit, found)) {
     return found;
   }
-  // A framework that enforced the limit itself would try the next configurations of the list, too.
+  // The next configurations of the list are tried, too, as a framework that enforced the limit
+  // itself would do.
   for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, because building may take long.

@@ -1,4 +1,4 @@
-// An execution plan about which a decision is being taken, and the steps of that decision.
+// An execution plan that is being decided about, and the steps of its decision.
 #pragma once
 
 #include <map>
@@ -22,14 +22,15 @@ struct GraphKernel {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   EngineTemplate own;
-  size_t need_bytes = 0;             // of the plan as the application built it
+  size_t need_bytes = 0;             // need of the plan as the application built it
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // The configurations of that list that still exist, best first; null if there is no list.
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;  // the plan was decided about before, so the store may have more rows by now
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
-  // True if as many plans as are remembered were made before it; then it is never measured.
+  // True if the process already remembered the most plans when this plan was made. Such a plan is
+  // never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
@@ -40,8 +41,8 @@ struct GraphKernel {
   }
 };
 
-// Numbers of the engines that became substitutes, by the problem's hash. AddAny tries them first.
-// Thread-safe.
+// The numbers of the engines that became substitutes, by the problem's hash. GraphSteps::AddAny
+// tries these engines first. Thread-safe.
 class FormerSubstitutes {
  public:
   std::vector<int> Find(uint64_t problem);
@@ -78,7 +79,7 @@ class GraphSteps : public Steps {
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
   // Applies the workspace plan's `kernel` to this plan, in at most `limit_bytes` of workspace (the
-  // caller's or, under a budget, ucudnn's). The error says why that kernel does not hold for this
+  // caller's or, under a budget, ucudnn's). The error says why `kernel` does not hold for this
   // plan. Defined in confirmed_kernel.cpp.
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
@@ -87,44 +88,46 @@ class GraphSteps : public Steps {
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // Returns the known engine with this name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // The plan's own engine counts, too.
+  // Also counts the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
-  // Returns the substitute's plan that Answer(Build) made last.
+  // Returns the plan of the substitute that Answer(Build) built last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
   const EngineTemplates& known() const { return known_; }
 
  private:
-  // Returns the plan's own engine, then the engines of `configuration` and `undivided`, each once.
+  // Returns the plan's own engine, then the known engines of `undivided` and `configuration`, each
+  // once.
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
   // Returns the engines that tiles of a vast plan may run: the plan's own, then those that the
   // heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that the known rows of the plan's own engine give, before the missing
-  // rows for `question` are measured, so that this division may run if time runs out.
+  // Compares the division that the already measured rows of the plan's own engine allow, before the
+  // missing rows for `question` are measured. So this division may run if time runs out.
   void CompareKnown(tuning::Question question);
-  // Returns `other`, or the engine with this name, as a substitute; null if it computes something
-  // else than the plan, or does it less exactly or less deterministically.
+  // Return `other`, or the engine with the name `engine`, as a substitute; null if it cannot be
+  // built, or computes something other than the plan, or is less exact or less deterministic than
+  // the plan.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
   // Returns `other` on the whole mini-batch, with the workspace that the library states; none if
-  // that exceeds `limit_bytes`.
+  // the plan cannot be built or that workspace exceeds `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
                                                 size_t limit_bytes);
   // Returns the engines that were measured on the whole mini-batch within `limit_bytes`, the
   // fastest first.
   std::vector<EngineId> MeasuredWhole(size_t limit_bytes) const;
-  // Adds `other` to the known engines and to `found`. Returns false if it is null, does not fit, or
-  // is in `found` already.
+  // Adds `other` to the known engines and to `found`. Returns false if `other` is null, does not
+  // fit `limit_bytes`, or is in `found` already.
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
   // Returns the engines that the workspace plan names, one for each run; empty if the plan may not
   // use them. Defined in confirmed_kernel.cpp.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
-  // Returns `configuration` with `engines`, one for each run, and the sizes that the library
-  // states. Fails if these exceed the sizes in `configuration`.
+  // Returns `configuration` with `engines`, one for each run, and with the sizes that the library
+  // states. Fails if these sizes exceed the sizes in `configuration`.
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 

@@ -9,8 +9,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Runs the whole mini-batch by the real library, with the application's own pack. `whole` is
-// PlanState::Undivided of the decision.
+// Runs the whole mini-batch through the real library, with the application's own pack. `whole` is
+// the plan that PlanState::Undivided returns.
 class GraphOtherWays : public OtherWays {
  public:
   GraphOtherWays(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -40,7 +40,7 @@ cudnnStatus_t GraphPlans::Create(cudnnBackendDescriptorType_t type,
   try {
     shadows_.OnCreate(*descriptor, type);
   } catch (...) {
-    // Out of memory: plans that are made from the descriptor stay unchanged.
+    // Out of memory: ucudnn leaves plans that are made from the descriptor unchanged.
   }
   return status;
 }
@@ -77,7 +77,7 @@ cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
     const std::optional<DescriptorShadow> shadow = Forget(descriptor);
     if (shadow) shadows_.OnCreate(descriptor, shadow->type);
   } catch (...) {
-    // Out of memory: plans that are made from the descriptor stay unchanged.
+    // Out of memory: ucudnn leaves plans that are made from the descriptor unchanged.
   }
   return status;
 }
@@ -128,7 +128,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
                                       shadow->kind == GraphKind::kUndividable);
   if (!convolution || shadow->handle == nullptr) return std::nullopt;
   try {
-    // Without a limit a plan reports its own need.
+    // Only a limit or a workspace plan makes a plan report anything but its own need.
     Session* const session = process_.sessions.Of(shadow->handle);
     const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
                                                 !process_.options.workspace_plan.empty());
@@ -157,7 +157,8 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    // Nothing was promised yet, so the plan stays as it is if the table is full.
+    // If the table is full, the plan stays as it is, which is possible because nothing was promised
+    // for it yet.
     if (!Enter(descriptor, *state)) {
       const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
       if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -235,7 +236,8 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
     if (session == nullptr || session->budget() != state.budget) return;
     process_.budgets.Follow(state.budget_kernel(), *session, handle);
   } catch (...) {
-    // Out of memory when a handle is used for the first time.
+    // Memory ran out when a handle was used for the first time. The budget does not learn from this
+    // call.
   }
 }
 
@@ -266,7 +268,8 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
   call.x = operands.Find(graph.x_uid);
   call.w = operands.Find(graph.w_uid);
   call.y = operands.Find(graph.y_uid);
-  // The pack has no size, so the promised size, which the caller was told, counts.
+  // A pack does not state the size of its workspace, so the size is the promised one, which the
+  // caller was told.
   call.workspace = operands.workspace;
   call.workspace_bytes = state.decision.promised_bytes;
   bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
@@ -288,14 +291,14 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return RunOtherwise(state, other);
   }
-  // The program passes no workspace although this process promised more than the plan needs.
-  // Another process, without a limit, told the program the plan's own need.
+  // This process promised more than the plan needs, but the program passes no workspace: another
+  // process, without a limit, told the program the plan's own need, which is 0.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
-  // The real library refuses a pack that lacks an operand.
+  // The pack lacks an operand, and the real library refuses such a pack.
   if (!call) return RunOtherwise(state, other);
   return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
                       state.own->convolution.problem, state, *call},

@@ -1,6 +1,6 @@
 // The application's calls of cuDNN's graph API. Every function answers as the real one does. If
-// anything fails inside ucudnn before something was promised, the plan stays unchanged; afterwards
-// an undivided engine runs inside the promise. Thread-safe. Functions are defined in
+// anything fails inside ucudnn before something was promised, the plan stays unchanged; if it fails
+// later, an undivided engine runs within the promise. Thread-safe. Functions are defined in
 // graph_plans.cpp unless a comment names another file.
 #pragma once
 
@@ -28,8 +28,8 @@ namespace ucudnn::interposer {
 
 class GraphPlans : public DivisionChoices {
  public:
-  // `store` keeps promises for later processes; if it is null, they are forgotten when this process
-  // ends.
+  // `store` keeps promises for later processes; if it is null, promises are forgotten when this
+  // process ends.
   GraphPlans(Process& process, planning::MeasurementStore* store)
       : process_(process), promises_(store) {
     refused_.decision.course = planning::Course::kRefusal;
@@ -50,22 +50,23 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor);
   cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                         cudnnBackendDescriptor_t pack);
-  // Returns in *bytes the workspace that `plan` needs for the shapes of `pack`. Since cuDNN 9.23.
+  // Sets *bytes to the workspace that `plan` needs for the shapes of `pack`. cuDNN has this
+  // function since 9.23.
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
-  // Makes `graph` a row of child graphs, one for each piece of a divided plan. If pieces cannot
-  // become native graphs, uses the undivided plan inside the promise. Both functions are defined in
-  // native_graphs.cpp.
+  // Makes `graph` a row of child graphs, one for each piece of a divided plan. If the pieces cannot
+  // become native graphs, uses the undivided plan that keeps the promise. This function and
+  // UpdateCudaGraph are defined in native_graphs.cpp.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // Executes or populates when memory is out: runs the plan undivided, inside its promise, and
-  // allocates nothing.
+  // ExecuteUndivided and PopulateUndivided serve a call when memory is out: they run the plan
+  // undivided, within its promise, and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
-  // Defined in native_graphs.cpp.
+  // PopulateUndivided is defined in native_graphs.cpp.
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -76,23 +77,24 @@ class GraphPlans : public DivisionChoices {
   void set_most_kernels(size_t most) { most_kernels_ = most; }
 
  private:
-  // A context, a limit, and the plan's JSON.
+  // The context, the user's limit, and the plan's JSON.
   using Key = std::tuple<CUcontext, size_t, std::string>;
 
   using Plans = AddressTable<PlanState>;
 
   // Finalizes a descriptor other than a pack in a process whose calls are split: plans of pointwise
   // operations run on this rank alone, convolutions run over all ranks, and all other plans are
-  // refused by name. This and the next two are defined in split_plans.cpp.
+  // refused by name. FinalizeSplit, ExecuteSplit and IsRefusedNative are defined in
+  // split_plans.cpp.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // Returns whether the plan may not become a native CUDA graph in a process whose calls are split,
-  // and reports that. Pointwise plans may.
+  // Returns whether the plan, in a process whose calls are split, may not become a native CUDA
+  // graph, and reports that. Only pointwise plans may.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
-  // Makes the undivided plan inside the promise a native graph. Defined in native_graphs.cpp.
+  // Makes the undivided plan that keeps the promise a native graph. Defined in native_graphs.cpp.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -102,8 +104,9 @@ class GraphPlans : public DivisionChoices {
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
   // Makes `state` the state of the plan. If the table is full, reports that and returns false.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // Calls run(plan) with the plan for the real library: the substitute if there is one. Returns
-  // NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's state; null: it has none.
+  // Calls run(whole), where `whole` is the undivided plan for the real library: the substitute if
+  // there is one. Returns NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's
+  // state; null: it has none.
   template <typename Run>
   static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
                                      const Run& run) {
@@ -113,7 +116,8 @@ class GraphPlans : public DivisionChoices {
     const MutexLock lock(*state->executing);
     return run(whole);
   }
-  // Returns the session that executes the plan; null if none is open or memory is out.
+  // Returns the session of `handle`; null if none is open or memory is out. Opens the session if
+  // the state's schedule needs one.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
@@ -127,15 +131,15 @@ class GraphPlans : public DivisionChoices {
                                                       cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
-  // Returns the workspace that a plan of this configuration would report; none if that is its own
-  // need.
+  // Returns the workspace that a plan of this configuration would report; none if it would report
+  // its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
-  // Tells the plan's budget, if it has one, that the plan is about to run.
+  // Tells state.budget, which must not be null, that the plan is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // Returns the engine's behavior notes, without native support if a plan of this engine may run
-  // another one that lacks it. The functions from here to PopulatePieces are defined in
-  // native_graphs.cpp.
+  // Answers a query for the engine's behavior notes. Leaves out the support of native CUDA graphs
+  // if a plan of this engine may run another engine that lacks this support. The functions from
+  // here to PopulatePieces are defined in native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
@@ -144,34 +148,36 @@ class GraphPlans : public DivisionChoices {
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
-  // Returns false if it has left `graph` unchanged.
+  // Makes `graph` a row of child graphs, one for each piece. Returns false if it has left `graph`
+  // unchanged.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 
-  // Decides about a plan that is finalized; null if the plan stays as it is. In a process whose
-  // calls are split, plans after the first kMostKernels are decided about, too, but never measured.
-  // The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
+  // Decides about a plan that is finalized. Returns null if the plan stays as it is. In a process
+  // whose calls are split, plans after the first kMostKernels are decided about, too, but never
+  // measured. The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   // Decides about a plan that has no state yet, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
-  // Records why the plan stays as it is. Returns null, or the refusal if a strict limit or
-  // determinism forbids it to run.
+  // Records why the plan stays as it is. Returns null, or &refused_ if a strict limit or
+  // determinism forbids the plan.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
   // Returns whether the user's options may forbid a plan.
   bool ForbidsSome() const {
     return process_.options.deterministic || process_.options.strict_limit;
   }
-  // Does what LeaveAlone does for a plan that cannot be remembered, because there are too many.
-  // Records nothing if the user's options forbid nothing.
+  // Does the work of LeaveAlone for a plan that cannot be remembered, because there are too many
+  // plans. Records nothing if the user's options forbid nothing.
   PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
-  // Decides anew about `state`, which is due. Returns the better state that replaces it, or `state`
-  // itself.
+  // Decides anew about `state`, which is due. Returns the new state that replaces `state`, or
+  // `state` itself if it stays in force.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
   // Returns the state with which plans of this number were finalized. REQUIRES: there is one.
   const PlanState* FindNumbered(uint64_t number);
-  // Sets `part.kernel` to the kernel's number in the budget, if there is a budget. `earlier` is the
-  // state in force; null when the plan is finalized.
+  // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
+  // the kernel's number in the budget. `earlier` is the state in force; null when the plan is
+  // finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);
   std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
@@ -183,16 +189,16 @@ class GraphPlans : public DivisionChoices {
 
   Process& process_;
   KeptPromises promises_;
-  // Shared by the unchanged plans that the user's options forbid.
+  // The state of all plans that the user's options forbid.
   PlanState refused_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
   FormerSubstitutes former_;
   size_t most_kernels_ = kMostKernels;  // how many plans are remembered
   Mutex mutex_;
-  // Null: plans with this key stay unchanged. States keep their address.
+  // A null state means that plans with this key stay unchanged. States never change their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
-  // Null: no plan has the number.
+  // The state of number i + 1 at index i; null: no plan has this number.
   std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,6 @@
-// Promises of less workspace than a plan of the graph API needs, which this process has given or,
-// according to a store, an earlier one. A promise is given once, and later plans get the same one.
-// Thread-safe. Used while plans are made, never while they run.
+// Promises of less workspace than a plan of the graph API needs, or of more, which this process has
+// given or, according to a store, an earlier one. A promise is given once, and later equal plans
+// get the same promise. Thread-safe. Used while plans are made, never while they run.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class KeptPromises {
   // cannot be read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Gives `promise` and returns it. If a promise was given under its key before, returns that one
-  // instead.
+  // Gives `promise` and returns it. If a promise was given under its key before, returns the
+  // earlier promise instead.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
   // Gives `promise` in this process instead of a stored one that cannot be kept. The store stays as
@@ -31,7 +31,7 @@ class KeptPromises {
   void Replace(const planning::EnginePromise& promise);
 
  private:
-  // Returns null if this process has no such promise.
+  // Returns this process's promise under the key of `asked`; null if there is none.
   planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
 
   planning::MeasurementStore* const store_;

@@ -10,8 +10,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The steps of a decision that is not carried out: they measure, compare and build nothing, and
-// assume that comparisons succeed.
+// The steps of a decision that is not carried out: it measures, compares and builds nothing, and
+// assumes that comparisons succeed.
 class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
@@ -38,19 +38,20 @@ class AskedOnly : public GraphSteps {
   bool settled_ = true;
 };
 
-// Returns whether a native graph is made of the state's pieces. Obstacles of captures do not count,
-// because the graph's nodes are not calls on a captured stream.
+// Returns whether a native graph is made of the state's pieces. Whether the pieces have run outside
+// a capture does not matter, because the graph's nodes are not calls on a captured stream.
 bool MakesPieces(const PlanState& state) {
   planning::Obstacles obstacles;
   obstacles.failed = *state.failed;
-  // A graph may be launched at any time, even while another kernel uses ucudnn's workspace.
+  // A graph may be launched at any time, even while another kernel uses ucudnn's workspace, so
+  // pieces in that workspace cannot run.
   obstacles.no_workspace = state.owned.bytes > 0;
   return state.schedule != nullptr && state.schedule->has_pieces() &&
          RunsPieces(state.decision, obstacles);
 }
 
-// Calls take(step, call of the part) for each step of `call` until one fails. Returns the last
-// status.
+// Calls take(step, call of the step's part) for each step of `call` until one fails. Returns the
+// last status.
 template <typename Take>
 cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
                            Take take) {
@@ -70,8 +71,8 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
                                                              cudnnBackendDescriptor_t pack,
                                                              cudnn::FusedPointers& fused) {
   if (!MakesPieces(state)) return std::nullopt;
-  // Sums of 16-bit gradients and copies of tiles are steps between the pieces, for which no plan
-  // gives a native graph.
+  // Sums of 16-bit gradients and copies of tiles are steps between the pieces, and no plan makes a
+  // native graph of such a step.
   if (state.schedule->sums_partials() || state.schedule->packs_tiles()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
   const Session* const session = process_.sessions.Of(handle);
@@ -82,7 +83,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
   if (operands->workspace == nullptr && state.decision.configuration.WorkspaceBytes() > 0) {
     return std::nullopt;
   }
-  // The real library refuses a pack that lacks an operand.
+  // CallOf returns none if the pack lacks an operand; the real library then refuses the pack.
   return CallOf(handle, state, *operands, fused);
 }
 
@@ -178,8 +179,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
-  // If the library refuses the configuration, or ucudnn does not change its plans, the library's
-  // own answer is right.
+  // If the library refuses the configuration, or ucudnn does not change plans of this
+  // configuration, the library's own answer is right.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
@@ -203,8 +204,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
-    // Measurements that are made when the plan is finalized may show that its pieces fit the limit
-    // alone.
+    // Measurements that are missing now may be made when the plan is finalized, and may show that
+    // only its pieces fit the limit.
     const bool only_pieces_may_fit =
         kernel.need_bytes > kernel.limit_bytes && !facts.share &&
         (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&
@@ -228,8 +229,8 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
                                         int64_t* count, void* values) {
   constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
   constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-  // The application's array may be only as long as the count that it was told before, so the answer
-  // never has a note that the engine itself lacks.
+  // The application's array may be only as long as the number of notes that it was told before, so
+  // the answer never has a note that the engine itself lacks.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {

@@ -64,8 +64,8 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.is_vast = planning::IsVast(problem, process_.most_span);
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
-    // The share of a budget is known only when the plan runs, because it depends on handle and
-    // stream.
+    // The plan's share of the budget is known only when the plan runs, because it depends on handle
+    // and stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
       if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
@@ -142,7 +142,8 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
             : std::make_shared<const cudnn::BackendDescriptor>(steps.TakeSubstitute());
     state->other = steps.Find(decision.undivided.engine);
     state->budget = kernel.session->budget();
-    // The application's plan never runs again: a substitute does, or pieces alone keep the promise.
+    // The application's plan never runs again: a substitute replaces it, or only pieces keep the
+    // promise.
     assert((state->substitute->get() != nullptr && state->other != nullptr) ||
            decision.otherwise == planning::Otherwise::kPieces);
   }
@@ -150,7 +151,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
 }
 
 PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
-  // One thread decides anew; the others go on with the present state.
+  // One thread decides anew; other threads go on with the present state.
   if (state.looking.exchange(true, std::memory_order_acquire)) return &state;
   const Looking looking(state.looking);
   const long calls = state.record->calls.load(std::memory_order_relaxed);
@@ -178,7 +179,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
     if (life.stands() || is_as_before) {
-      // The budget was divided anew and took this state's workspace away, so its share is looked up
+      // If the budget was divided anew and took this state's workspace away, the share is looked up
       // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
@@ -210,7 +211,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   const Options& options = process_.options;
   const auto need = cudnn::PlanWorkspace(process_.functions, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is read only if it exceeds the limit or the user wants
+  // Reading the plan takes time, so it is read only if its need exceeds the limit or the user wants
   // reports of every kernel.
   std::string kernel = "a plan of the graph API";
   if (over_limit || process_.TellsAll()) {
@@ -252,8 +253,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // If no limit excludes the plan and tiles gain nothing, the plan is not reported. A vast plan
-    // may have been promised room before, even if tiles are not allowed now.
+    // If no limit excludes the plan and tiles gain nothing, the plan is not reported. But a vast
+    // plan may have been promised extra room for tiles before, even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
     const bool follows =
@@ -267,7 +268,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (!json.ok()) {
     return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
   }
-  // Equal plans get equal promises under one limit, whatever their positions in lists.
+  // Equal plans get equal promises under one limit, whatever their positions in heuristics lists.
   Key key{kernel.session->context(), limit, std::move(*json)};
   const std::string& text = std::get<std::string>(key);
   {
@@ -281,8 +282,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       kernel.comes_late = true;
     }
   }
-  // Other ranks may have made fewer plans; if they split this plan's calls, this rank must split
-  // them, too.
+  // Other ranks may have made fewer plans. If they split this plan's calls, this rank must split
+  // them, too, so the plan is decided about although it comes late.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? Beyond(plan, limit) : nullptr;

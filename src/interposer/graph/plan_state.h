@@ -18,18 +18,19 @@ namespace ucudnn::interposer {
 using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
-// When more is known later, `better` replaces the state, while other threads may still run this
-// one. States are never destroyed, because native CUDA graphs may use the kernels of their plans at
-// any time.
+// When more is known later, `better` replaces this state, while other threads may still run this
+// state. States are never destroyed, because native CUDA graphs may use the kernels of their plans
+// at any time.
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;
-  size_t need_bytes = 0;             // of the plan as the application built it
+  size_t need_bytes = 0;             // need of the plan as the application built it
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
-  bool comes_late = false;           // as GraphKernel::comes_late
+  bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  // The state whose pieces become native CUDA graphs: of the states that replace each other, the
-  // first that became a graph, so that an update of a graph finds the graph's division.
+  // The state whose pieces become native CUDA graphs. Among the states that replace each other it
+  // is the first that became a graph, so that an update of a graph finds the graph's division. All
+  // these states share the pointer; null: none became a graph yet.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
   // Set if less was promised than the plan needs: an undivided plan inside the promise, which runs
@@ -37,17 +38,18 @@ struct PlanState : KernelState {
   // own plan never runs again.
   std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine
-  // Held while `substitute` and the pieces' plans are used: cuDNN does not promise that one plan
-  // can run on two threads at once, and two threads, each with a handle and a plan of its own, may
-  // share this state, or states that replace each other and share plans.
+  // Held while `substitute` and the pieces' plans are used. cuDNN does not promise that one plan
+  // can run on two threads at once, but two threads, each with its own handle and plan, may share
+  // this state, or may have states that replace each other and share plans.
   std::shared_ptr<Mutex> executing = std::make_shared<Mutex>();
-  // Set if one budget holds for all kernels and less was promised than the plan needs.
+  // The budget for all kernels. Set if there is one and less was promised than the plan needs.
   WorkspaceBudget* budget = nullptr;
   std::atomic<bool> looking = false;  // a thread is deciding anew
-  // The plan's scales in the form that ConvolutionCall takes: `wide` ones for fp64.
+  // The plan's scales in the form that ConvolutionCall takes: wide_alpha and wide_beta for fp64.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
-  std::atomic<PlanState*> better = nullptr;  // keeps the same promise; null: there is none yet
+  // replaces this state and keeps its promise; null: none yet
+  std::atomic<PlanState*> better = nullptr;
   // The number that the plan got when it was finalized. Equal plans, and states that replace each
   // other, have the same number; no other plan has it.
   uint64_t number = 0;
@@ -65,8 +67,9 @@ struct PlanState : KernelState {
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
     return latest;
   }
-  // Returns the plan that runs undivided according to Decision::otherwise: never the application's
-  // own if less was promised than it needs; null if only pieces keep the promise.
+  // Returns the plan that runs undivided according to Decision::otherwise; null if only pieces keep
+  // the promise. If less was promised than the application's own plan needs, that plan is never
+  // returned.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
     switch (decision.otherwise) {
       case planning::Otherwise::kReal:

@@ -11,7 +11,7 @@ namespace {
 
 struct NamedOperation {
   cudnnBackendDescriptorType_t type;
-  const char* name;  // in words, with the name in its descriptor type
+  const char* name;  // in words, followed by its name in the descriptor type
 };
 constexpr NamedOperation kNamedOperations[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},
@@ -50,7 +50,7 @@ std::string NameOf(const WideOperation& operation) {
   const auto named =
       std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
                    [&](const NamedOperation& one) { return one.type == operation.type; });
-  // Only a newer cuDNN has the operation.
+  // This release does not know the operation, which a newer cuDNN has.
   if (named == std::end(kNamedOperations)) {
     return "an operation of type " + std::to_string(static_cast<int>(operation.type));
   }
@@ -62,7 +62,7 @@ std::string NameOf(const WideOperation& operation) {
   return name;
 }
 
-// Returns why a plan is not split that neither is pointwise nor has a single convolution.
+// Returns why a plan is not split. The plan is neither pointwise nor a single convolution.
 std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   if (!shadow || !shadow->wide) {
     return "an operation graph that is not pointwise is not split over ranks";
@@ -119,8 +119,8 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
   }
 }
 
-// Runs the plan on this rank's stripe. If the result is written to other memory than the program's,
-// the plan is executed with a pack of ucudnn's.
+// Runs the plan on this rank's stripe. If the call has other pointers than the program's pack,
+// executes the plan with a pack of ucudnn's own.
 class GraphPlans::OwnSplitCall : public spatial::LocalCall {
  public:
   OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
@@ -149,7 +149,7 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // The plan adds to the old content, which therefore must be 0.
+      // The plan adds to the old content of its output, so this memory must be 0 before.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), stream_);
@@ -204,9 +204,8 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
   if (!call) return CUDNN_STATUS_BAD_PARAM;
-  // The math type of computations with received rows must be the same on all ranks and no less
-  // exact than the plan, whose arithmetic is that of its engine, which each rank may choose for
-  // itself.
+  // Each rank may choose its own engine for the plan. The computations with received rows must have
+  // the same math type on all ranks and be no less exact than any such engine.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),

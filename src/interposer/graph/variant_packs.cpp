@@ -7,7 +7,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// How many packs of one thread a block has room for; more packs use further blocks.
+// The packs of one thread for which a block has room; more packs use further blocks.
 constexpr int kSlots = 32;
 
 struct Slot {
@@ -17,12 +17,12 @@ struct Slot {
 
 struct Block {
   std::array<Slot, kSlots> slots;
-  std::atomic<int> used = 0;  // slots from here on were never used
+  std::atomic<int> used = 0;  // slots at this index and above were never used
   std::atomic<Block*> next = nullptr;
 };
 
-// The blocks of a thread. When the thread ends, another thread takes over the pool with the packs
-// that still exist.
+// The blocks of a thread. After the thread has ended, another thread takes over the pool, with the
+// packs that still exist.
 struct Pool {
   Block first;
   std::atomic<bool> owned = true;

@@ -1,7 +1,7 @@
 // Shadows of the application's variant packs, whose pointers cuDNN does not return. Frameworks make
-// a pack for every execution, so each thread has a pool of shadows: after a thread's first pack it
-// takes no lock and allocates nothing. Another thread may use or destroy a pack. Thread-safe. The
-// pools belong to the process and are leaked at exit.
+// a pack for every execution, so each thread has a pool of shadows: after its first pack, a thread
+// takes no lock and allocates nothing. A thread may use or destroy the pack of another thread.
+// Thread-safe. The pools belong to the process and are leaked at exit.
 #pragma once
 
 #include <cudnn.h>
@@ -12,15 +12,15 @@
 namespace ucudnn::interposer {
 
 struct VariantPack {
-  // Most operands that are kept; a convolution that ucudnn divides has at most 3 +
+  // The most operands that are kept. A convolution that ucudnn divides has at most 3 +
   // kMostFusedOperands.
   static constexpr int kMost = 16;
   std::array<void*, kMost> pointers;
   std::array<int64_t, kMost> uids;
   int pointer_count = 0, uid_count = 0;
   void* workspace = nullptr;
-  // False once an attribute was set that is not kept here: more operands, other shapes, or
-  // intermediates.
+  // False once the program has set an attribute that is not kept here: more operands, other shapes,
+  // or intermediates.
   bool plain = true;
 
   // Returns the pointer of the operand `uid`; null if there is none.
@@ -30,7 +30,7 @@ struct VariantPack {
     }
     return nullptr;
   }
-  // Resets the pack to a new one.
+  // Makes the shadow that of a new pack.
   void Clear() {
     pointer_count = uid_count = 0;
     workspace = nullptr;
@@ -42,11 +42,14 @@ struct VariantPack {
 
 // Makes a shadow for a new pack. If memory is out, returns false, and the pack stays unknown.
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept;
-// Returns null if the pack is unknown. Valid until the pack is closed.
+// Returns the shadow of a pack of any thread, which is valid until the pack is closed; null if the
+// pack is unknown.
 VariantPack* FindPack(cudnnBackendDescriptor_t pack) noexcept;
-// As FindPack, for a pack that the calling thread has made; `descriptor` may be of any type.
+// Returns the shadow if the calling thread has made the pack, otherwise null. `descriptor` may be
+// of any type.
 VariantPack* FindOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
-// Frees the shadow. Returns false if `descriptor` is no pack that the calling thread has made.
+// CloseOwnPack frees the shadow of a pack that the calling thread has made, ClosePack that of any
+// pack. Both return false if there is no such pack.
 bool CloseOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
 bool ClosePack(cudnnBackendDescriptor_t pack) noexcept;
 

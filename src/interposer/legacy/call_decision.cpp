@@ -1,5 +1,5 @@
-// Decides how a call of a convolution runs that its session has not seen before, or decides anew
-// when more is known.
+// Decides how a convolution call runs if its session has not seen such a call before, and decides
+// anew when more is known.
 #include <algorithm>
 
 #include "convolution/engine_name.h"
@@ -18,7 +18,8 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace may simply want none, which does not show that memory is out.
+  // A caller that passes no workspace may simply want none, which does not show that memory is out,
+  // so the limit falls at most by half.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
 }
@@ -56,7 +57,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
       if (asked.told_alone) {
         needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
       }
-      // Inside a capture only necessary memory is allocated.
+      // Assure may allocate, so it is called only if the assured memory is too small: inside a
+      // capture only necessary memory is allocated.
       if (needed > budget->assured_bytes()) budget->Assure(needed);
       facts.assured_bytes = budget->assured_bytes();
     }
@@ -65,8 +67,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
-  // A promise with more workspace than its undivided engine needs was made in expectation of a plan
-  // that uses this workspace. So tiles are considered as if the program's engine had no known need.
+  // A promise with more workspace than its undivided engine needs expects a later plan to use this
+  // workspace. So tiles are considered even if the program's engine itself needs little.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,
@@ -99,7 +101,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
-  // A strict limit is refused or kept at the first call already, which requires measurements.
+  // With a strict limit, the first call must already be refused or stay within the limit, which
+  // requires measurements.
   kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
@@ -107,7 +110,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   Lifecycle life({process_, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
-  // Nothing is measured during a capture, so this decision is not kept.
+  // Nothing can be measured during a capture, so a decision for the program's own call is not kept.
   if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
   life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));

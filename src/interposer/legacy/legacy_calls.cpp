@@ -99,13 +99,13 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return CallKind::kScaled;
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
-    // For gradients whose partials are summed, only engines that replace the output were compared,
-    // and none that adds to it.
+    // If the partials of a gradient are summed, engines were compared only when they replace the
+    // output, not when they add to it.
     const bool adds =
         problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
     return adds ? CallKind::kAdding : CallKind::kScaled;
   }
-  // Pieces pass the descriptor of their y for their z, so z must be laid out like y.
+  // Pieces pass the descriptor of their y for z, too, so z must be laid out like y.
   if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
   }

@@ -21,8 +21,8 @@ class LegacyCalls : public DivisionChoices {
   // larger one.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
-  // Answers a query for a workspace size. This function, FindAlgorithms and GetAlgorithms are
-  // defined in queries.cpp.
+  // Answers a query for a workspace size by setting *bytes. This function, FindAlgorithms and
+  // GetAlgorithms are defined in queries.cpp.
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
                               const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
   using Performances = std::vector<cudnn::AlgorithmPerformance>;
@@ -49,7 +49,8 @@ class LegacyCalls : public DivisionChoices {
                                  const ConvolutionProblem& problem) const;
   // Returns whether a decision may be kept for a call that its session has not seen before.
   bool MayRemember(const Session& session, const CallKey& key);
-  // Returns whether only pieces may keep the promise for such calls.
+  // Returns whether such calls need a decision to run, because only pieces, or only the named
+  // algorithm, keep their promise.
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
   // Decides about a call, and keeps the decision in its session. `earlier` is the decision in
@@ -60,56 +61,62 @@ class LegacyCalls : public DivisionChoices {
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit from free memory if a caller passes less than the promised workspace, which
-  // shows that its allocation failed. The new limit is at least half of the promise.
+  // Lowers a limit that was computed from free memory if a caller passes less than the promised
+  // workspace, because the caller's allocation must have failed. The new limit is at least half of
+  // the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
-  // Returns the kernel that a caller asks about; none if nothing can be promised for it. The
-  // functions from here to NoteAsked are defined in queries.cpp.
+  // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
+  // from here to NoteAsked are defined in queries.cpp.
   std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
                                    const cudnn::Descriptors& descriptors);
-  // Returns whether `measured` shows which engine is the fastest, or will never show more.
+  // Returns whether `measured` shows which undivided engine is the fastest, or has undivided
+  // engines and will never show more.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
-  // Returns the limit under which the kernel is measured if the caller's limit is `limit_bytes`;
-  // under a budget it is the budget's.
+  // Returns the limit under which the kernel is measured: `limit_bytes`, the limit for the caller's
+  // workspace, or, under a budget, the limit of the budget.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
-  // Returns the answer from measurements: each algorithm and math type that fits, once, in its
-  // fastest way, undivided or as a promise. The promises are added to process_.promises. Empty if
-  // nothing fits. Under a budget, the algorithms are those that an engine without workspace can
-  // replace.
+  // Returns the answer from measurements: each pair of algorithm and math type that fits, once,
+  // with the faster of the undivided engine and a promise. The promises are added to
+  // process_.promises. Empty if nothing fits. Under a budget, the answer has the algorithms that an
+  // engine without workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
-  // Returns grids of tiles for callers with the problem's own math type and the known `candidates`,
-  // if the program would run an engine that needs `need_bytes` undivided and tiles may replace it.
+  // Returns grids of tiles for callers with the problem's own math type, as far as tiles may
+  // replace the known `candidates`. `need_bytes` is the workspace of the undivided engine that the
+  // program would run.
   planning::Tilings FindTilings(const LegacyKernel& kernel,
                                 const std::vector<planning::Candidate>& candidates,
                                 size_t need_bytes, const planning::PromiseRequest& request);
-  // As FindTilings, under one budget of which the kernel may have `part_bytes`.
+  // Does the same as FindTilings under one budget, of which the kernel may have `part_bytes`.
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
-  // Returns the workspace of the fastest undivided engine among `candidates` or, if an engine that
-  // was not measured may be faster, of the engine that the real library's heuristics rank first.
+  // Returns the workspace of the fastest undivided engine among `candidates`. If an engine that was
+  // not measured may be faster, returns at least the workspace of the engine that the real
+  // library's heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
-  // Returns the answer without measurements: the heuristics' ranking without engines that the
-  // user's options forbid. Returns none if they forbid nothing, or if no engine is left.
+  // Returns the answer without measurements: the heuristics' ranking, reduced to engines that fit
+  // `limit_bytes` and that the user's options allow. Returns none if these options forbid nothing,
+  // or if only the caller's limit leaves no engine; otherwise, if no engine is left, returns
+  // NothingFits.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
   // Returns the answer if nothing fits the user's limit: empty if the limit is strict, else none,
   // so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
-  // A promise for the algorithm that a caller chose without asking. If no engine within the limit
-  // is as exact and as deterministic, there is none, and `why_none` says so.
+  // The promise for an algorithm that a caller chose without asking. If no engine within the limit
+  // is as exact and as deterministic, there is no promise, and `why_none` tells the reason.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
     planning::Note why_none = {planning::Cause::kOverLimit, {}};
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs the pieces and compares them, unless this process has done that before. Returns the
-  // verdict.
+  // Runs the pieces and compares their result, unless this process has done that before. Returns
+  // the verdict.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
   // Sets `bytes` of the budget of the kernel's device aside. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
@@ -119,24 +126,24 @@ class LegacyCalls : public DivisionChoices {
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
-  // Adds the promises of `offers` to process_.promises. Returns what the caller is told of these
-  // promises.
+  // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller of
+  // these promises. `settled` says that no better plan can follow.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
-  // Returns the undivided algorithms with the problem's math type. Their times only put them in the
-  // order of the real library's heuristics.
+  // Returns the undivided algorithms with the problem's math type as candidates. Their times only
+  // give them the order of the real library's heuristics.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // Tells the budget, while it learns, that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // Describes a caller that names `algorithm`; if that is none, the caller asks which algorithm to
-  // use. The functions from here on answer from a workspace plan and are defined in
+  // Describes a caller that names `algorithm`, or, if that is none, a caller that asks which
+  // algorithm to use. The functions from here on answer from a workspace plan and are defined in
   // workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
-  // Returns the answer to Find and Get: the workspace plan's configuration, then the engines that
-  // run undivided within the limit. Returns none if the plan does not name the kernel, or if its
-  // entry does not hold.
+  // Returns the answer to a Get or Find query: the workspace plan's configuration, then the engines
+  // that run undivided within the limit. Returns none if the plan does not name the kernel, or if
+  // its entry does not hold.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Adds the promise of the workspace plan's configuration to process_.promises, for callers of
   // `algorithm`. Returns false if the promise cannot be kept.

@@ -21,9 +21,9 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
 
 namespace {
 
-// Compares the plan that the known rows give before more rows are measured, so that this plan may
-// run if time runs out. Under one budget the plan depends on the kernel's share, so it is compared
-// once the share is known.
+// Compares the plan that the rows measured so far allow, before more rows are measured, so that
+// this plan may run if time runs out. Under one budget the plan depends on the kernel's share, so
+// it is compared once the share is known.
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
   if (kernel.session->budget() != nullptr) return;
   kernel.may_measure = false;
@@ -73,7 +73,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
                               found.unanswered ? planning::Cause::kWorkspacePlanUnanswered
                                                : planning::Cause::kWorkspacePlanDoesNotHold,
                               *found.why);
-    // A kernel whose entry does not hold gives up its segment of the workspace plan.
+    // A kernel whose entry does not hold gives up its place in a segment of the workspace plan.
     if (session.budget() != nullptr && !found.unanswered) session.budget()->Drop(kernel.problem);
   }
   Confirmation fact;

@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// forward has the most algorithms
+// Forward has the most algorithms.
 constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 
 // Returns the time of the plan; infinity if it is unknown.
@@ -52,8 +52,8 @@ void PromiseBook::Add(const PromiseKey& key, planning::Promise promise) {
   MutexLock lock(mutex_);
   Entry& entry = Open(key);
   std::vector<planning::Promise>& given = entry.promises;
-  // If the same promise is given again, as to a framework that asks before every step, it only
-  // becomes the latest one.
+  // A framework that asks before every step is given the same promise again. The promise is not
+  // added twice, but becomes the latest one.
   const auto same = std::find_if(given.begin(), given.end(), [&](const planning::Promise& old) {
     return old.workspace_bytes == promise.workspace_bytes &&
            old.configuration == promise.configuration &&
@@ -76,8 +76,8 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
-    // A call does not tell on which of several promises it relies. If one of them was reported as
-    // deterministic, only deterministic ones are used.
+    // A call does not tell on which of several promises it relies. If one of the promises was
+    // reported as deterministic, only deterministic ones are used.
     const bool stricter =
         best != nullptr && promise.reported.deterministic && !best->reported.deterministic;
     const bool laxer =

@@ -1,7 +1,7 @@
 // The promises that this process gave to callers of the legacy API. They belong to the process, not
-// to a handle, because frameworks ask on one thread's handle and run on another's. Thread-safe. The
-// lock is taken when a promise is given and when a handle runs a kernel for the first time, never
-// at later calls.
+// to a handle, because frameworks ask on one thread's handle and run on another thread's.
+// Thread-safe. The lock is taken when a promise is given and when a handle runs a kernel for the
+// first time, never at later calls.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace ucudnn::interposer {
 
-// The key of a promise: what a caller passes both in a query and in the call itself.
+// The key of a promise: values that a caller passes both in a query and in the call itself.
 struct PromiseKey {
   int platform = 0;            // index of the handle's platform in Sessions
   int algorithm = 0;           // as the caller was told
@@ -32,8 +32,8 @@ class PromiseBook {
   using Page = PromisePage;
   Page& PageOf(const PromiseKey& key);
 
-  // Returns whether there are kMostKernels pages. The book accepts more, but callers should open no
-  // further ones.
+  // Returns whether there are kMostKernels pages. The book accepts more, but callers should then
+  // open no further pages.
   bool full() const { return full_.load(std::memory_order_relaxed); }
   bool Knows(const PromiseKey& key) const;
   // Returns whether any algorithm has a page for the problem.
@@ -45,16 +45,17 @@ class PromiseBook {
   // none.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
-  // As Find, for a call that only the reported algorithm serves: the plan consists of pieces of
-  // that algorithm, and nothing can replace them.
+  // Does the same as Find for a call that only the reported algorithm serves. The plan of the
+  // returned promise consists of pieces of that algorithm, and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
-  // Returns the undivided algorithm of the promise that Find would return. Allocates nothing, so
-  // that it works when memory is out.
+  // Returns the undivided algorithm of the promise that Find would return; none if there is no such
+  // promise or it has no undivided algorithm. Allocates nothing, so that it works when memory is
+  // out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // What a caller was told last for `key` and must be told again, and the workspace that must be
-  // assured for it (planning::AssuredBytes).
+  // The workspace that a caller was told last for `key` and must be told again, and the workspace
+  // that must be assured for that promise (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;

@@ -44,8 +44,8 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// Returns the workspace of the fastest undivided engine of any math type, which the real library
-// would choose without a limit.
+// Returns the workspace of the fastest undivided engine of any math type. That engine is what the
+// real library would choose without a limit.
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
@@ -101,7 +101,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const std::vector<Candidate>& candidates,
                                            size_t need_bytes,
                                            const planning::PromiseRequest& request) {
-  // Plans in ucudnn's own workspace are made when the budget is divided.
+  // Under a budget, plans in ucudnn's own workspace are made when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
@@ -265,8 +265,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   NoteAsked(kernel, best.algorithm, math);
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
-    // The caller must bring room for the better plan that follows when the kernel is measured: at
-    // most what the real library's own first choice needs.
+    // The caller is told the size that a better plan may use once the kernel is measured: at most
+    // what the real library's own first choice needs.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
@@ -297,8 +297,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   const tuning::LegacyRows measured =
       Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-  // An engine that was not measured may be the fastest, and if the user has no limit, the real
-  // library may still find it.
+  // An engine that was not measured may be the fastest. If the user has no limit, the real library
+  // may still find it, so the real library answers.
   const bool all =
       process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
@@ -308,7 +308,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
-  // If the caller's own workspace is too small, the real library says so.
+  // The caller's own workspace is too small, which the real library tells the caller.
   if (limit != ours) return std::nullopt;
   return NothingFits(problem, Cause::kNothingUndividedFits);
 }
@@ -331,12 +331,12 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
-    // If the caller's own limit is too low, the real library says so.
+    // The caller's own limit is too low, which the real library tells the caller.
     if (limit != ours) return std::nullopt;
     return NothingFits(problem, Cause::kNothingUndividedFits);
   }
-  // Without any limit, the workspace of the heuristics' choice is the limit. That choice is the
-  // answer unless a measured engine is faster within this limit.
+  // Without any limit, the workspace of the heuristics' first choice becomes the limit. That choice
+  // is the answer unless a measured engine is faster within this limit.
   Performances ranking;
   if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
           CUDNN_STATUS_SUCCESS ||
@@ -376,13 +376,14 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
   std::vector<MicroConfiguration> rows;
   for (const AlgorithmPerformance& ranked : ranking) {
     if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
-    // Whatever math type the ranking lists it with, the engine may run with the caller's.
+    // The engine may run with the caller's math type, whatever math type the ranking lists it with.
     const EngineId engine = EngineId::Legacy{ranked.algorithm, std::nullopt};
     const bool known = std::any_of(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
       return row.engine == engine;
     });
     if (known) continue;
-    // Execution checks this size, which may exceed the one that the heuristics state.
+    // Executing the engine checks the size that WorkspaceBytes returns, which may exceed the size
+    // that the heuristics state.
     size_t bytes = 0;
     if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
@@ -419,7 +420,8 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
     return planning::OfferFor(without, known);
   };
   if (auto promise = offer_for(offer, candidates)) return {std::move(promise)};
-  // An engine that was not measured may fit: the heuristics at least rank it undivided.
+  // An engine that was not measured may fit, so the undivided engines that the heuristics rank are
+  // tried.
   const auto of_heuristics = [&] {
     planning::NamedOffer unmeasured = offer;
     unmeasured.ranked = true;
@@ -476,7 +478,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  // A workspace budget of this device may have no room left for what an earlier promise needs.
+  // An earlier promise is told again, unless the workspace budget of this device has no room left
+  // for what it needs.
   const auto reported = process_.promises.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;

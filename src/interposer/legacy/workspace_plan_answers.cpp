@@ -29,7 +29,8 @@ bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
   planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
-  // ucudnn's own workspace serves only whole plans, so the algorithm alone must run without any.
+  // ucudnn's own workspace serves only the workspace plan's configuration. So the algorithm that
+  // keeps the promise alone must run without any workspace.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
   const EngineId engine = EngineId::Legacy{algorithm, std::nullopt};
   if (!planning::MakeKeepableAlone(kernel.problem.operation, confirmed.candidates, engine, request,
@@ -54,8 +55,9 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   const ConvolutionProblem& problem = kernel.problem;
   if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
                         *promise)) {
-    // The undivided engine is at least as exact as the plan. It may be reported instead only if it
-    // is not more exact than the plan either.
+    // The undivided engine is at least as exact as the plan. It is reported instead of the plan's
+    // engine only if it has the numeric class of the plan's largest piece, because a caller must
+    // not be told a more exact engine than the plan.
     const int whole = promise->undivided.engine.legacy()->algorithm;
     const bool same = LegacyNumericClass(problem.operation, whole) == confirmed->largest;
     promise->reported.engine = promise->undivided.engine;

@@ -1,5 +1,5 @@
 // Checks whether the real library can run a kernel as a workspace plan divides it. Any thread may
-// call it, with engines of its own.
+// call ConfirmConfiguration with engines of its own.
 #pragma once
 
 #include <span>
@@ -14,22 +14,23 @@
 namespace ucudnn::interposer {
 
 struct ConfirmedConfiguration {
-  // An error contradicts the plan, and of the other members only `unanswered` has a meaning.
+  // Ok if the library confirms the plan. Otherwise the error says what contradicts the plan, and of
+  // the other members only `unanswered` has a meaning.
   Status status;
   bool unanswered = false;  // the library gave no answer, but may do so at a later call
-  // With the workspace and the determinism that the library states for the pieces.
+  // Has the workspace and the determinism that the library states for the pieces.
   Configuration configuration;
   std::vector<NumericClass> numeric;  // numeric class of the pieces of each run
 };
 
-// `configuration` divides `problem`; the workspace of its runs is the most that their pieces may
-// need. engines[i] must include the engine that run i names. REQUIRES: configuration.runs.size() ==
-// engines.size().
+// Asks `engines` about each run of `configuration`, which divides `problem`. The workspace of a run
+// is the most that its pieces may need. engines[i] must include the engine that run i names.
+// REQUIRES: configuration.runs.size() == engines.size().
 ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
                                             const Configuration& configuration,
                                             std::span<cudnn::Engines* const> engines);
 
-// Formats "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images".
+// Formats the engine and the images of a piece: "IMPLICIT_PRECOMP_GEMM (legacy:1) for 4 images".
 std::string NameOfPiece(Operation operation, const MicroConfiguration& micro);
 
 }  // namespace ucudnn::interposer

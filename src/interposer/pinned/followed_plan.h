@@ -23,21 +23,21 @@ namespace ucudnn::interposer {
 
 class FollowedPlan {
  public:
-  // Reads the file that `options` name. Warns once if it cannot be used.
+  // Reads the file that options.workspace_plan names. Warns once if the file cannot be used.
   FollowedPlan(const Options& options, const cudnn::Functions& functions);
 
   // Stops following the file, and warns once.
   void Ignore(const std::string& why);
-  // Returns the file, which this object owns. Returns null if there is none, if it is not followed
-  // or, after one warning, if it is for another device or cuDNN.
+  // Returns the file, which this object owns. Returns null if there is no file or it is not
+  // followed. Also returns null, after one warning, if the file is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
   // Returns whether the file is followed and is for this platform.
   bool Follows(const planning::Platform& platform) const;
-  // Returns whether the file is followed and has the kernel, which therefore is not measured.
+  // Returns whether the file is followed and names the kernel. Such a kernel is not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
-  // Returns, at the first call for a kernel that the followed file lacks, what the file has
-  // instead, in words (empty: nothing). Returns none at later calls, and if the file has the kernel
-  // or is not followed.
+  // At the first call for a problem that the followed file does not name, returns in words what the
+  // file names instead (empty: nothing). Returns none at later calls, and if the file names the
+  // kernel or is not followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
                                     const ConvolutionProblem& problem, Api api);
 
@@ -47,9 +47,10 @@ class FollowedPlan {
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
     std::optional<std::string> why;  // why the entry does not hold; set only the first time
   };
-  // Returns the file's entry of a legacy kernel, confirmed by the library with `handle`, a handle
-  // of the platform; if `handle` is null, only an entry that was confirmed before. Threads that ask
-  // at the same time wait for the first one's answer. The result exists as long as this object.
+  // Returns the file's entry for a legacy kernel, confirmed by the library with `handle`, a handle
+  // of the platform. If `handle` is null, returns the entry only if it was confirmed before.
+  // Threads that ask at the same time wait for the answer to the first of them. The result exists
+  // as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 
@@ -59,8 +60,8 @@ class FollowedPlan {
     State state = State::kNotAsked;
     std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null if the entry does not hold
   };
-  // Asks the library for the workspace of each piece. If the library gave no answer, returns an
-  // error and sets `unanswered` to true.
+  // Asks the library for the workspace of each piece of `configuration`. If the library gave no
+  // answer, returns an error and sets `unanswered` to true.
   Result<planning::ConfirmedLegacyKernel> ConfirmKernel(const ConvolutionProblem& problem,
                                                         const Configuration& configuration,
                                                         cudnnHandle_t handle,

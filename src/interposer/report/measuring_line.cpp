@@ -30,7 +30,7 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // The ranks of a job wait at the same time, so rank 0 shows it for all. A user who wants only
+  // The ranks of a job wait at the same time, so only rank 0 shows the line. A user who wants only
   // errors, or who has the log in a file, wants a quiet terminal.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
@@ -44,7 +44,7 @@ MeasuringLine::MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now n
       owner_(getpid()) {}
 
 void MeasuringLine::Begin() noexcept {
-  // A fork may have left the mutex locked in this child for ever.
+  // If this process is a forked child, the fork may have left the mutex locked for ever.
   if (getpid() != owner_) return;
   MutexLock lock(mutex_);
   if (waiting_++ == 0) since_ = now_();

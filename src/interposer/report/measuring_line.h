@@ -1,6 +1,6 @@
 // Tells a user at a terminal why the program stands still. Once the program has waited for a second
-// in total, one line shows what is being measured, and is rewritten. At the end of the process a
-// last line says how much was measured. Thread-safe; never throws.
+// in total, a line shows what is being measured, and is rewritten as measuring goes on. At the end
+// of the process a last line says how much was measured. Thread-safe; never throws.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class MeasuringLine : public tuning::MeasuringProgress {
   using Clock = std::chrono::steady_clock;
   using Now = Clock::time_point (*)();
 
-  // The caller owns `terminal` and keeps it alive; whether it is a terminal is tested only here.
-  // `now` returns the time; tests replace it.
+  // The caller owns `terminal` and keeps it alive. Only the constructor tests whether `terminal` is
+  // a terminal. `now` returns the time; tests replace it.
   MeasuringLine(TerminalLine& terminal, MeasuringLineUse use, Now now = Clock::now);
 
   void Begin() noexcept override;
@@ -45,9 +45,9 @@ class MeasuringLine : public tuning::MeasuringProgress {
   const Now now_;
   const pid_t owner_;  // a forked child, whose process id differs, shows nothing
   Mutex mutex_;
-  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls without their End
-  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // time since which some thread waits
-  // How long at least one thread was waiting, before `since_`.
+  int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls that have not ended
+  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // the present wait's beginning
+  // The time during which at least one thread waited, without the present wait.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
   Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time
   bool closed_ UCUDNN_GUARDED_BY(mutex_) = false;

@@ -22,8 +22,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The file is rewritten for each of the first kWholeReports records, and later whenever a kShare-th
-// of all records is new.
+// The file is rewritten for each of the first kWholeReports records, and later whenever 1 / kShare
+// of all records are new.
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
@@ -40,8 +40,8 @@ std::optional<double> TotalMs(const Configuration& configuration) {
   return unknown ? std::nullopt : std::optional(configuration.TimeMs());
 }
 
-// Numbers `lanes` among `all`, the lanes of all kernels: their bits become the lowest ones.
-// Lanes::kOthers keeps its bit.
+// Renumbers `lanes` among `all`, the lanes of all kernels, so that the lanes in use have the lowest
+// bits. Lanes::kOthers keeps its bit.
 uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
   uint64_t numbered = lanes & (uint64_t{1} << Lanes::kOthers);
   for (uint64_t rest = lanes & ~numbered; rest != 0; rest &= rest - 1) {
@@ -50,7 +50,7 @@ uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
   return numbered;
 }
 
-// Returns the kernel as the report shows it. `names` are the names of its layers (null: none),
+// Returns the kernel in the form of the report. `names` are the names of its layers (null: none),
 // `lanes` the lanes of all kernels.
 ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>* names,
                         uint64_t lanes) {
@@ -65,8 +65,8 @@ ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>
   return told;
 }
 
-// Returns the figures of the device with the most kernels; the other devices that hold memory
-// follow as other_devices.
+// Returns the figures of the device with the most kernels. Its other_devices are the other devices
+// whose budgets have kernels or hold memory.
 ReportedBudget Joined(const std::vector<std::pair<const void*, ReportedBudget>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
     return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
@@ -105,7 +105,8 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   MutexLock lock(mutex_);
-  // The hash includes the limit, because some callers pass another workspace size at every call.
+  // The hash includes the limit, because some callers pass another workspace size at every call,
+  // which gives many records of one problem.
   const size_t hash = record.problem.Hash() ^ record.limit_bytes.value_or(0) * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
   const auto [first, last] = by_hash_.equal_range(hash);

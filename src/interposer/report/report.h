@@ -1,7 +1,7 @@
 // The decisions of this process, with a record for each kernel and decision, and everything that
-// did not go as planned. Written as JSON (`ucudnn-report`) into a new file, which is then renamed.
-// Thread-safe. Counting a call takes one atomic addition, and a second one at a kernel's first call
-// on a lane.
+// did not go as planned. The report is written as JSON (`ucudnn-report`) into a new file, which is
+// then renamed. Thread-safe. Counting a call takes one atomic addition, and a second atomic
+// operation at a kernel's first call on a lane.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ using planning::kUnknownTime;  // null in the JSON
 // A record, and the calls that were made while its decision was in force.
 struct CountedKernel {
   KernelRecord record;
-  std::atomic<long> calls = 0;  // a native CUDA graph that is made counts as one call
+  std::atomic<long> calls = 0;  // making a native CUDA graph counts as one call
   // The part of `calls` that ran undivided although the plan has pieces.
   std::atomic<long> undivided_calls = 0;
   std::atomic<uint64_t> lanes = 0;  // bits of the lanes of its calls (Lanes::BitOf)
@@ -55,16 +55,17 @@ struct Totals {
 
 class Report {
  public:
-  // Adds a record, on which the calls of a decision are counted. The report owns it, and its
-  // address never changes. The calls of `earlier` (null: none), whose decision is replaced, are
-  // moved to it. Sets `fresh` to true if the report file should be written: the record is new and,
-  // if there are very many, enough others are new, too.
+  // Returns the record that equals `record`, on which the calls of a decision are counted; adds it
+  // if there is none. The report owns the record, and its address never changes. The calls of
+  // `earlier` (null: none), whose decision is replaced, are moved to it. Sets `fresh` to true if
+  // the report file should be written: a record was added and, if there are very many, enough
+  // others are new, too.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Records that something did not go as planned. Both texts are for people.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
-  // As LayerNames::Add.
+  // Does the same as LayerNames::Add.
   bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
   // Takes over names that were given before the report existed.
   void NameLayers(LayerNames names);
@@ -83,8 +84,8 @@ class Report {
   // Returns the whole report as JSON. `measured` is the number of measurements that this process
   // has made.
   std::string Json(const char* mode, long measured);
-  // Writes Json to `path`, in which %p is replaced by the process id: into a new file, which is
-  // then renamed.
+  // Writes Json to `path`, in which %p is replaced by the process id. Writes a new file, and then
+  // renames it. Fails if `path` is not a regular file.
   Status Write(const std::string& path, const char* mode, long measured);
 
   bool empty();
@@ -93,7 +94,7 @@ class Report {
   Mutex mutex_;
   planning::Platform platform_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<const void*, ReportedBudget>> budgets_
-      UCUDNN_GUARDED_BY(mutex_);  // by device, in the order of their first figures
+      UCUDNN_GUARDED_BY(mutex_);  // by device, in the order of the first SetBudget
   std::optional<SplitJob> split_ UCUDNN_GUARDED_BY(mutex_);
   std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // their addresses never change
   std::unordered_multimap<size_t, CountedKernel*> by_hash_

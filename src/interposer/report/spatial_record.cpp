@@ -32,7 +32,7 @@ std::optional<SplitTimes> MeanTimes(const spatial::KernelTimes& times) {
                     .exposed_sum_ms = mean(times.exposed_sum_ms)};
 }
 
-// Bytes in the entry are sums over all calls.
+// The bytes in the entry are sums over all calls.
 SplitKernelEntry ReportedKernelOf(const spatial::KernelFigures& kernel) {
   const spatial::KernelFacts& facts = kernel.facts;
   const uint64_t exchanges = kernel.calls - kernel.paired_calls;

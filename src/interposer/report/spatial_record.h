@@ -6,8 +6,8 @@
 
 namespace ucudnn::interposer {
 
-// Returns the figures of one rank. The caller sets its number, its transport and the memory of its
-// exchanges.
+// Returns the figures of one rank. The caller sets the rank's number, its calls, its transport, and
+// the memory of its exchanges.
 RankEntry ReportedRank(const spatial::RankFigures& figures);
 
 }  // namespace ucudnn::interposer

@@ -14,7 +14,7 @@
 
 namespace ucudnn::interposer {
 
-// At most half of the kSlots slots, a power of two, are used.
+// `kSlots` is a power of two. At most half of the slots are used.
 template <typename Value, size_t kSlots = 65536>
 class AddressTable {
  public:
@@ -30,7 +30,8 @@ class AddressTable {
     return nullptr;
   }
 
-  // Returns false if the table is half full, because probing would take long.
+  // Sets the value of `key`. Returns false if the table is half full, because probing would take
+  // long.
   bool Insert(const void* key, Value* value) {
     assert(key != nullptr && value != nullptr);
     MutexLock lock(mutex_);
@@ -77,8 +78,8 @@ class AddressTable {
       if (found != key) continue;
       candidate.key.store(Gone(), std::memory_order_release);
       --count_;
-      // Removed slots directly before a null slot become null, too, because no entry behind them is
-      // reached through them.
+      // Removed slots directly before a null slot become null, too, because no probe needs them to
+      // reach an entry.
       for (size_t back = slot + kSlots;
            slots_[(back + 1) % kSlots].key.load(std::memory_order_relaxed) == nullptr &&
            slots_[back % kSlots].key.load(std::memory_order_relaxed) == Gone();

@@ -1,5 +1,5 @@
-// The decision about equal calls of the legacy API: they have the same problem, algorithm, kind and
-// workspace size.
+// The decision about equal calls of the legacy API. Equal calls have the same problem, algorithm,
+// kind and workspace size.
 #pragma once
 
 #include <cstdint>

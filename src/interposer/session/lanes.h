@@ -17,16 +17,16 @@ class Lanes {
   // The number that all lanes after the first kOthers share.
   static constexpr int kOthers = 63;
 
-  // Returns a bit for the lane's number. `owner` is the handle or, if `ordered`, the name of the
-  // handles that the program orders, which are one lane on all streams. A new handle takes over the
-  // number of a destroyed handle on the same stream.
+  // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, the name of the
+  // lane of handles that the program orders, which are one lane on all streams. A new handle takes
+  // over the number of a destroyed handle on the same stream.
   uint64_t BitOf(const void* owner, bool ordered, CUstream stream);
-  // To be called when `handle` is destroyed.
+  // To be called when `handle`, or the last handle of the lane with this name, is destroyed.
   void Leave(const void* handle);
 
  private:
   struct Lane {
-    const void* owner = nullptr;  // null: the handle was destroyed
+    const void* owner = nullptr;  // null: the handle or lane was destroyed
     bool ordered = false;
     CUstream stream = nullptr;
     bool operator==(const Lane&) const = default;

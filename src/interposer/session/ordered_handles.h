@@ -15,12 +15,12 @@ class OrderedHandles {
     std::vector<const void*> handles;
     const void* name = nullptr;  // unique as long as one of the handles exists
   };
-  // Makes one lane of both handles and of the handles with which either was declared before.
+  // Makes one lane of both handles and of all handles with which one of them was declared before.
   // Changes nothing if memory is out.
   Lane Join(const void* first, const void* second);
   // Returns the name of the lane of `handle`; null if the handle is not ordered with another one.
   const void* NameOf(const void* handle) const;
-  // Removes `handle`. Returns the name of its lane if no handle is left there; else null.
+  // Removes `handle`. Returns the name of its lane if no handle is left in it; otherwise null.
   const void* Leave(const void* handle);
 
  private:

@@ -1,5 +1,5 @@
-// What all decisions about legacy calls of one problem and algorithm share, on all handles of a
-// platform. PromiseBook owns a page and never changes its address. Thread-safe.
+// The state that all decisions about legacy calls of one problem and algorithm share, on all
+// handles of a platform. PromiseBook owns a page and never changes its address. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct PromisePage {
   std::atomic<uint64_t> latest = 0;
   // Number of calls on all handles. A call whose decision is final is not counted.
   std::atomic<long> calls = 0;
-  // True once a piece failed or a plan was found wrong: then no plan divides any more, on any
+  // True once a piece failed or a plan was found wrong. From then on no plan divides, on any
   // handle, if an undivided engine keeps the promise.
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
 };

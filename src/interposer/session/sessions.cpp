@@ -36,7 +36,7 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
   const cuda::ContextScope scope(driver, context);
   const Result<planning::Platform> platform = tuning::DescribePlatform(driver, process_.functions);
   if (!platform.ok()) {
-    // Measurements are filed under the device's name; without a name, calls on the handle are
+    // Measurements are stored under the device's name. Without a name, calls on the handle are
     // forwarded (platform index -1).
     WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
     session.Open(nullptr, -1, stream);
@@ -64,7 +64,7 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   try {
     // An earlier handle at this address may have been destroyed without ucudnn's knowledge.
     Leave(*handle);
-    Of(*handle);  // now, while the handle's context is current
+    Of(*handle);  // opens the session while the handle's context is current
   } catch (...) {
     // Out of memory: the handle's first call will open the session.
   }
@@ -82,7 +82,8 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
-  // This must be done before the real destroy, after which another handle may get the address.
+  // The session is closed before the real cudnnDestroy, after which another handle may get the
+  // address.
   const auto [budget, leave] = Leave(handle);
   process_.splitter.Forget(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();

@@ -18,15 +18,16 @@ class Sessions {
  public:
   explicit Sessions(Process& process) : process_(process) {}
 
-  // These do what cuDNN's functions with the same names do, and update the handle's session.
+  // Create, Destroy and SetStream do what cuDNN's functions of these names do, and update the
+  // handle's session.
   cudnnStatus_t Create(cudnnHandle_t* handle);
   cudnnStatus_t Destroy(cudnnHandle_t handle);
   cudnnStatus_t SetStream(cudnnHandle_t handle, cudaStream_t stream);
   // To be called before a call on `handle`, because its stream may have been set without ucudnn's
   // knowledge.
   void FollowStream(cudnnHandle_t handle);
-  // Notes that the program promises to order the work of both handles, on all streams: they become
-  // one lane of the budget and of the report. The error says why that is not possible.
+  // Notes that the program promises to order the work of both handles, on all streams. The handles
+  // become one lane of the budget and of the report. The error says why that is not possible.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
   // Returns the session of `handle`, which is opened if it is new; null if calls on the handle are
@@ -43,8 +44,8 @@ class Sessions {
 
  private:
   void Open(cudnnHandle_t handle, Session& session);
-  // To be called when `handle` was or will be destroyed. Returns its budget (null: none) and the
-  // result of WorkspaceBudget::Close.
+  // To be called when `handle` was destroyed or is about to be. Returns the handle's budget (null:
+  // none) and the result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
   int PlatformIndex(const planning::Platform& platform);
 

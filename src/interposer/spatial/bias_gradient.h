@@ -1,5 +1,5 @@
-// cudnnConvolutionBackwardBias in a process whose calls are split: the rank's own gradient, summed
-// over ranks.
+// cudnnConvolutionBackwardBias in a process whose calls are split: the rank computes its own
+// gradient, which is summed over ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -18,7 +18,8 @@ struct BiasGradientCall {
   void* db = nullptr;
 };
 
-// REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
+// Runs the call. REQUIRES: calls are split, and the program has not excluded this call
+// (Splitter::enabled).
 cudnnStatus_t RunBiasGradient(const SplitContext& context, const BiasGradientCall& call);
 
 }  // namespace ucudnn::interposer

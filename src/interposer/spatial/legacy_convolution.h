@@ -5,8 +5,8 @@
 
 namespace ucudnn::interposer {
 
-// `own` makes the rank's own call. REQUIRES: calls are split, and the program has not excluded this
-// call (Splitter::enabled).
+// Runs the call. `own` makes the rank's own call. REQUIRES: calls are split, and the program has
+// not excluded this call (Splitter::enabled).
 cudnnStatus_t RunLegacyConvolution(const SplitContext& context, const cudnn::ConvolutionCall& call,
                                    spatial::LocalCall& own);
 

@@ -35,8 +35,8 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
        !cudnn::SameTensor(functions, call.y_descriptor, call.dy_descriptor))) {
     return "a gradient does not lie as its tensor does";
   }
-  // After the rank's own call, rows at the cuts are computed again from x and dy, which dx must not
-  // have overwritten.
+  // After the rank's own call, rows at the cuts are computed again from x and dy, so dx must not
+  // overwrite them.
   if (call.operation == Operation::kBackwardData && (call.dx == call.x || call.dx == call.dy)) {
     return "dx lies where x or dy does";
   }
@@ -69,7 +69,7 @@ cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call) {
     split.work = spatial::SplitWork::kPooling;
     split.pooling = kind;
     // When a whole image is pooled, the program may declare y as replicated while x is a stripe. So
-    // only x counts.
+    // only the declaration of x decides.
     split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
     return splitter.Run(split, local);
   });

@@ -25,7 +25,8 @@ struct PoolingCall {
   void* dx = nullptr;
 };
 
-// REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
+// Runs the call. REQUIRES: calls are split, and the program has not excluded this call
+// (Splitter::enabled).
 cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call);
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,5 @@
-// How the ranks of this process meet the other ranks: the place, the terms on which all ranks must
-// agree, and the settings of their split calls. Thread-safe.
+// How the ranks of this process meet the other ranks: where they meet, the options on which all
+// ranks must agree, and the settings of their split calls. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,26 +15,26 @@
 
 namespace ucudnn::interposer {
 
-// Returns the part of a workspace limit that exchanges may use, which kernels therefore may not.
+// Returns the part of a workspace limit that exchanges may use. Kernels may use only the rest.
 constexpr size_t ExchangeShare(size_t limit_bytes) { return limit_bytes / 4; }
 
 class RankMeeting {
  public:
-  // Called with the name of the transport over which a rank exchanges, and the transport's library;
-  // empty if it has none.
+  // Called with the name of the transport over which a rank exchanges, and with the transport's
+  // library (empty if it has none).
   using OnOpened = std::function<void(const char* transport, const std::string& library)>;
 
   // `driver` may be null; then no rank can meet. `limit` is the process's limit, which the program
-  // may change while it runs. The caller keeps all arguments alive.
+  // may change while it runs. The caller owns all arguments and keeps them alive.
   RankMeeting(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
               const WorkspaceLimit& limit)
       : options_(options), functions_(functions), driver_(driver), limit_(limit) {}
 
-  // Waits until all ranks have come. `on_opened` is called later, on the thread of the rank's first
-  // exchange.
+  // Waits until all ranks have come to the meeting, and returns the split calls of `rank`. Fails if
+  // the ranks cannot meet. `on_opened` is called later, on the thread of the rank's first exchange.
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank, spatial::GradientSums& sums,
                                                     OnOpened on_opened);
-  // Removes the files of a meeting to which some rank did not come.
+  // Removes the files that OwnPlace has made, in case a rank did not come to the meeting.
   void End();
 
  private:

@@ -17,7 +17,8 @@ struct RowExchangeCall {
   void* y = nullptr;
 };
 
-// If calls are not split, x is the whole image. On a wrong argument, `why` says what is wrong.
+// Runs the exchange. If calls are not split, x is the whole image. If an argument is wrong, returns
+// BAD_PARAM, and `why` says what is wrong.
 cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall& call,
                              std::string& why);
 

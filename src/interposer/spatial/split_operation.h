@@ -1,5 +1,5 @@
-// What every adapter of the legacy API does with an operation of the program, after it has checked
-// the arguments.
+// The steps that all adapters of the legacy API have in common: how they run an operation of the
+// program as a split call, after they have checked its arguments.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct SplitContext {
 };
 
 // Makes a split call of the program's `call`, on the stream of its handle, and passes it to `run`.
-// read(problem) sets the problem and returns null, or returns why the operation cannot be read:
-// then all ranks refuse it, in a line that begins with `name`. REQUIRES: calls are split, and not
-// all of them refused.
+// read(problem) sets the problem and returns null, or returns why the operation cannot be read. In
+// the latter case all ranks refuse it, with a message that begins with `name`. REQUIRES: calls are
+// split, and not all calls are refused.
 template <typename Read, typename Run>
 cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
                              const cudnn::ConvolutionCall& call, const Read& read, const Run& run) {

@@ -59,7 +59,7 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     }
     rank = joined->second;
   }
-  // If one thread were two ranks, it would wait for itself.
+  // A thread belongs to one rank, because a thread that is two ranks would wait for itself.
   if (bound_.splitter != this) bound_ = {this, rank};
   if (bound_.rank == rank) return rank;
   return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +
@@ -102,7 +102,8 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  // Only now the thread's rank, for which calls may be disabled, is known.
+  // The thread's rank is known only now, so only now it is known whether the rank's calls are
+  // excluded.
   if (!enabled()) return local.Run(call.call);
   spatial::SplitCall said = call;
   said.declared = declared_;
@@ -124,15 +125,16 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle, CU
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
-    // Ranks that have not met yet wait for this one, so it must meet them to tell. If ranks are
-    // threads, it is unknown whose call this was.
+    // Ranks that have not met yet wait for this rank, so it must meet them before it can tell them.
+    // If ranks are threads, it is unknown to which rank this call belongs.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
       if (calls != nullptr) calls->Fail(why);
     }
   } catch (...) {
-    // Memory is out even for the message. The other ranks will miss this rank's next record.
+    // Memory is out even for the message. The other ranks will notice that this rank's next record
+    // is missing.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -209,7 +211,7 @@ void Splitter::Note(Report& report) const {
 }
 
 void Splitter::Leave() {
-  // Ranks leave on threads of their own, because each waits for the others.
+  // Each rank leaves on a thread of its own, because each rank waits for the others.
   std::vector<std::thread> leaving;
   for (const auto& rank : ranks_) {
     spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);

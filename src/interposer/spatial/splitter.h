@@ -1,8 +1,8 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
 // rank meet the others at its first split call. Either the process is one rank, or its threads are
-// ranks: then each rank has a thread, and a call belongs to the rank of its device (peer) or of its
-// handle (loopback). If calls are split, this class runs every convolution, and never returns the
-// result of the rank's own call alone. Thread-safe.
+// ranks. In the latter case each rank has a thread, and a call belongs to the rank of its device
+// (peer) or of its handle (loopback). If calls are split, this class runs every convolution, and
+// never returns the result of the rank's own call alone. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -33,13 +33,13 @@ class Splitter {
   Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
            const WorkspaceLimit& limit);
 
-  // Returns whether calls of this process are split, or refused because they should be split and
-  // cannot be. If so, no convolution runs in another way.
+  // Returns whether calls of this process are split, or are refused because they should be split
+  // and cannot be. If so, this class runs every convolution.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Returns why every call is refused; empty if calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
   // Returns false if the program has excluded the calling thread's calls from splitting
-  // (ucudnnSpatialEnable for its rank, ucudnnSpatialEnableThread): they are then local calls.
+  // (ucudnnSpatialEnable for its rank, ucudnnSpatialEnableThread). Such calls are local.
   bool enabled() const {
     if (takes_thread_out_) return false;
     const int rank = ThisRank();
@@ -50,9 +50,10 @@ class Splitter {
   // Returns what the calling thread has declared about its next calls.
   static spatial::Declared& declared() { return declared_; }
   // Returns whether an operation that reads more than one position of an image gives the right
-  // result on this rank alone.
+  // result if it runs on this rank alone.
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
-  // Fails if ranks are threads and the calling thread does not belong to a rank yet.
+  // Sets whether the calls of the calling thread's rank are split. Fails if ranks are threads and
+  // the calling thread does not belong to a rank yet.
   Status Enable(bool enabled);
   static void EnableThread(bool enabled) { takes_thread_out_ = !enabled; }
 
@@ -64,8 +65,8 @@ class Splitter {
     replicated_.Declare(tensor, replicated);
   }
   bool IsReplicated(cudnnTensorDescriptor_t tensor) const { return replicated_.Has(tensor); }
-  // Returns the process's rank or, if ranks are threads, the rank of the calling thread's first
-  // split call; -1 if it has made none.
+  // Returns the process's rank. If ranks are threads, returns the rank of the calling thread's
+  // first split call; -1 if the thread has made none.
   int ThisRank() const {
     if (!options_.spatial.in_process) return options_.spatial.rank;
     return bound_.splitter == this ? bound_.rank : -1;
@@ -73,8 +74,8 @@ class Splitter {
 
   // Runs one convolution of the program. REQUIRES: active().
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
-  // Returns the part of a workspace limit that exchanges may use, which kernels therefore may not.
-  // It depends on the process's options only, so that all ranks tell their programs the same sizes.
+  // Returns the part of a workspace limit that exchanges may use; kernels may use only the rest. It
+  // depends on the process's options only, so that all ranks tell their programs the same sizes.
   size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
   // Refuses an operation that cannot be split: logs one line that names it, and returns
@@ -82,7 +83,7 @@ class Splitter {
   cudnnStatus_t Refuse(const std::string& what) const;
   // Makes all ranks fail, because a call failed on this rank before it could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
-  // Refuses a call in `context` that every rank refuses by itself, because it cannot be read.
+  // Refuses a call in `context` that cannot be read. Every rank refuses such a call by itself.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
   // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
@@ -92,7 +93,8 @@ class Splitter {
   // deferred.
   Status Await(cudnnHandle_t handle, const Session& session);
   void Forget(cudnnHandle_t handle);
-  // Adds the figures so far to the report; adds nothing if no call was split.
+  // Sets the report's figures of splitting; changes nothing if no rank has met the others and no
+  // call was refused.
   void Note(Report& report) const;
   // To be called at the end of the process: ranks compare how many calls they have made.
   void Leave();
@@ -111,10 +113,11 @@ class Splitter {
   };
   // Returns the rank to which a call on `handle`, in `context`, belongs.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
-  // Returns a rank's calls; null if the ranks could not meet, which was reported when they tried.
+  // Returns the calls of `rank`; null if the ranks could not meet. That was reported when they
+  // tried.
   spatial::SplitCalls* CallsOf(int rank);
-  // Returns the calls of the rank to which a call on `handle` belongs; null if the call is refused,
-  // which is then reported.
+  // Returns the calls of the rank to which a call on `handle` belongs; null if the call must be
+  // refused, for a reason that was then reported.
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
   Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
@@ -130,7 +133,7 @@ class Splitter {
     int rank;
   };
   static inline thread_local Bound bound_ = {nullptr, -1};
-  // The ranks of this process: one, or all of them by number.
+  // This process's rank alone or, if ranks are threads, all ranks by number.
   std::vector<std::unique_ptr<Rank>> ranks_;
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);

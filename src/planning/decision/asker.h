@@ -1,5 +1,6 @@
 // Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step. Decide then goes on with an empty answer, and its decision is dropped.
+// becomes the next step. From there on Decide goes on with empty answers, and its decision is
+// dropped.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +43,8 @@ class Asker {
   bool WasSlower(const Configuration& configuration) const {
     return WasFound(Trust::Kind::kSlower, configuration);
   }
-  // Removes grids that were found slower in place. Returns the message of one of them; empty if
-  // there were none.
+  // Removes the grids that a comparison found slower in place. Returns the message of the last such
+  // comparison; empty if there was none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
     for (const auto& entry : facts_.compared.entries()) {

@@ -19,16 +19,16 @@ enum class Course {
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or the finalizing of the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
-// What runs in place of a schedule that cannot run, because memory is missing, a piece failed, or a
-// capture forbids it.
+// Names what runs in place of a schedule that cannot run, because memory is missing, a piece
+// failed, or a capture forbids it.
 enum class Otherwise {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
-  // Nothing runs: no undivided engine fits the promise, so the call returns the error of the
-  // pieces.
+  // Nothing replaces the pieces, because no undivided engine fits the promise. The call returns the
+  // error of the pieces.
   kPieces,
 };
-// When a call of the kernel decides anew, because more may be known by then.
+// Says when a call of the kernel decides anew, because more may be known by then.
 enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
@@ -36,20 +36,20 @@ struct Decision {
   // The configuration that runs. For kReal it is the program's own engine, with its time if that is
   // known.
   Configuration configuration;
-  // Runs in place of `configuration` if need be; if its engine is empty, nothing can.
+  // The undivided engine that can replace `configuration`. If the engine is empty, none can.
   MicroConfiguration undivided;
   Otherwise otherwise = Otherwise::kReal;
   size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
   size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
   bool ran_here = false;      // the pieces ran in this process, so they may be captured
-  size_t limit_bytes = 0;     // the ceiling under which it was decided
+  size_t limit_bytes = 0;     // the ceiling under which the decision was taken
   Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
   // True if the earlier decision stays in force, because the better plan was not compared yet.
   bool standing = false;
-  // True if the program is told less than its plan of the graph API needs. `promise` says how that
-  // is kept.
+  // True if the program is told less workspace than its plan of the graph API needs. `promise` says
+  // how the smaller promise is kept.
   bool promises_less = false;
   // True if the promise exceeds the plan's need, within the user's limit, so that tiles have room.
   // The pieces may need less than promised.
@@ -57,7 +57,7 @@ struct Decision {
   std::optional<KeptPromise> promise;
   // True if `promise` is new: Steps::Keep stores it before the program is told.
   bool gives_promise = false;
-  // True if `promise` replaces one from the store that cannot be kept.
+  // True if `promise` replaces a promise from the store that cannot be kept.
   bool replaces_promise = false;
   std::vector<Note> notes;
 
@@ -68,18 +68,18 @@ using Step = std::variant<Measure, FindTilings, FindSubstitutes, Compare, Build,
 
 Step Decide(const Facts& facts);
 
-// Returns the decision that the program's own call runs unchanged, for the reason `because`.
+// Returns the decision to run the program's own call unchanged, for the reason `because`.
 Decision AsAsked(const Facts& facts, Because because);
 
-// Returns the candidates of a plan of the graph API under one budget: `own`, the rows of the plan's
-// own engine, and `other`, rows of an engine that runs all `n` images without workspace. Drops rows
-// of `own` that state less than the plan's `need_bytes` for all images.
+// Returns the candidates for a plan of the graph API under one budget: `own`, the rows of the
+// plan's own engine, and the rows of `other` for all `n` images, whose engine runs without
+// workspace. Drops rows of `own` for all images that state less than the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
 
-// Returns whether tiles of a kernel are sought: either to gain time, or to fit the request's limit
-// if pieces of the mini-batch among `candidates` do not.
+// Returns whether tiles of a kernel are sought: to gain time, or to fit the request's limit if no
+// pieces of the mini-batch among `candidates` fit it.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
 // Returns whether tiles are measured under one budget, of which the kernel may use `limit_bytes`.
@@ -89,7 +89,7 @@ bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // Returns the workspace of the fastest undivided engine among `candidates`, without any limit.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// Returns why tiles do not serve a program within a limit that nothing else fits; empty if more may
+// Returns why tiles do not help a program within a limit that nothing else fits; empty if more may
 // be known later. `tilings` is the answer to FindTilings with that limit.
 std::string WhyNoTiles(const Tilings& tilings);
 
@@ -97,11 +97,11 @@ std::string WhyNoTiles(const Tilings& tilings);
 // invariant's number in docs/design.md; null if it keeps all of them.
 //  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
 //     the graph API is divided with its own engine. Other engines run only as a substitute, by the
-//     workspace plan, or, if as exact, in tiles of a vast plan.
-//  2. Nothing exceeds the workspace that the caller passes, or that a plan promises: its need, or
-//     less, or more if the user has a limit. The promise is kept by an undivided engine inside it,
-//     or by pieces that nothing can replace. A plan that was promised less than it needs never runs
-//     as the program asked for it.
+//     workspace plan, or, if they are as exact, in tiles of a vast plan.
+//  2. Nothing uses more than the workspace that the caller passes, or that a plan promises: the
+//     plan's need, or less, or more if the user has a limit. The promise is kept by an undivided
+//     engine inside it, or by pieces that nothing can replace. A plan that was promised less than
+//     it needs never runs as the program asked for it.
 //  3. All that runs was built.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Without a need to fit, nothing is slower than what the program asked for, as far as both are
@@ -110,10 +110,11 @@ std::string WhyNoTiles(const Tilings& tilings);
 //  9. Pieces were compared, except for pieces that alone keep a promise.
 const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
-// After this many plans of a kernel were found wrong, no further plan of it is compared.
+// After this number of plans of a kernel were found wrong, no further plan of the kernel is
+// compared.
 constexpr int kMostWrong = 4;
-// An upper bound on the steps of a decision. More steps mean that Decide does not find the answer
-// to its own question and would ask it for ever.
+// An upper bound on the steps of a decision. If a decision takes more, Decide does not recognise
+// the answer to one of its own questions and would ask that question for ever.
 constexpr int kMostSteps = 100;
 
 }  // namespace ucudnn::planning

@@ -10,8 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns true if the promise has more workspace than its plan and its undivided engine need, so
-// that pieces of the named algorithm can serve an identity activation in it.
+// Returns true if the promise has more workspace than its plan and its undivided engine need,
+// because pieces of the named algorithm need it to serve an identity activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -54,8 +54,8 @@ class CallDecider {
     return rows;
   }
 
-  // Returns whether `told` can be kept. A promise without an undivided engine cannot if its pieces
-  // were found wrong, or if ucudnn's workspace on this device is too small.
+  // Returns whether `told` can be kept. A promise without an undivided engine cannot be kept if its
+  // pieces were found wrong, or if ucudnn's workspace on this device is too small.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
     return !LacksMemory(told) && !ask_.WasWrong(told->configuration);
@@ -67,11 +67,11 @@ class CallDecider {
   // told, or a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Returns the tiles that the kernel may run in within its share of the budget, which is the limit
-  // of `request`.
+  // Returns the tiles in which the kernel may run within its share of the budget. The share is the
+  // limit of `request`.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
-  // Returns `promise` with the fastest plan inside it that is known by now. REQUIRES: `promise` was
+  // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was
   // made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
   // Returns a plan within the workspace that the caller passes, as exact and as deterministic as
@@ -81,8 +81,8 @@ class CallDecider {
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // Returns `promise`, the best one of `candidates` without tiles, or a promise in tiles that is
-  // faster. Asks for grids within the larger of `limit_bytes` and the request's limit.
+  // Returns `promise`, the best promise of `candidates` without tiles, or a promise in tiles that
+  // is faster. Asks for grids within the larger of `limit_bytes` and the request's limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
@@ -96,7 +96,8 @@ class CallDecider {
   // it, sets `promise_` to none.
   Trust Trusted();
   // Returns the fastest known undivided engine that could run in place of the tiles of `promise_`,
-  // in the same workspace. Returns an empty engine if a workspace plan demands the tiles.
+  // in the same workspace. Returns an empty engine if `promise_` is not in tiles or a workspace
+  // plan demands the tiles.
   MicroConfiguration InPlaceOfTiles() const;
   // Returns whether the named algorithm fits the limit and is as deterministic as demanded.
   bool AskedServes() const;
@@ -120,9 +121,10 @@ class CallDecider {
   bool in_budget_ = false;
   bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and later found wrong
   bool settled_ = true;
-  bool late_ = false;     // something is not settled, and no time is left to measure it
+  bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if none were sought
-  // Why tiles that fit do not run: they are not faster in place; empty if none were found slower.
+  // Why tiles that fit do not run: in place they are not faster. Empty if no tiles were found
+  // slower.
   std::string slower_;
 };
 
@@ -140,12 +142,12 @@ std::optional<Promise> CallDecider::InBudget() {
 
 std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& candidates,
                                                 const PromiseRequest& request) {
-  // Tiles run engines of the graph API, so these must be allowed to serve the call.
+  // Tiles run engines of the graph API, so such engines must be allowed to serve the call.
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // Shares may change, but grids are always asked for under the limit of every kernel. With
-  // `measures` false only tiles are returned that were measured before, when the budget was
+  // Shares may change, but grids are always asked for under the limit that holds for every kernel.
+  // If `measures` is false, only tiles are returned that were measured before, when the budget was
   // divided.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   Tilings tilings = ask_(FindTilings{
@@ -161,12 +163,12 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
 std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
                                             const std::vector<Candidate>& candidates,
                                             const PromiseRequest& request, size_t limit_bytes) {
-  // Tiles run engines of the graph API, so these must be allowed to serve the call. Under a budget,
-  // TilingsInShare finds tiles.
+  // Tiles run engines of the graph API, so such engines must be allowed to serve the call. Under a
+  // budget, TilingsInShare finds the tiles instead.
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // An earlier promise in tiles was made of the grids for its own limit, so the question covers
+  // An earlier promise in tiles chose among the grids for its own limit, so the question covers
   // that limit, too.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
@@ -182,7 +184,7 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
 
 Promise CallDecider::Improved(Promise promise) {
   // The promise may exceed the user's limit, because pieces for an identity activation may need
-  // more (IsSizedForAlone). A better plan must stay within both.
+  // more (IsSizedForAlone). A better plan must stay within the promise and within the limit.
   PromiseRequest request = RequestFor(
       facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;
@@ -193,14 +195,14 @@ Promise CallDecider::Improved(Promise promise) {
   const int n = facts_.problem.n;
   if (!promise.configuration.IsTiled() && UsesGraph(promise.configuration) &&
       FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n) == nullptr) {
-    // The graph engine was found wrong, so its rows are gone.
+    // The graph engine of the promise was found wrong, so its rows are gone.
     promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
   better = OrTiles(std::move(better), rows.candidates, request, promise.limit_bytes);
   if (!better) return promise;
   if (promise.configuration.Pieces() == 1) {
-    // Without the time of the present engine no replacement can be compared with it.
+    // If the time of the present engine is unknown, no replacement can be compared with it.
     const Candidate* const present =
         FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n);
     if (present == nullptr) return promise;
@@ -248,7 +250,7 @@ std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
     // The real library refuses this algorithm. The call must reach the library even under a strict
-    // limit, because another engine would hide that error from the program.
+    // limit: if another engine ran, the program would not see that error.
     decision_.promised_bytes = 0;
     decision_.reason = {Because::kDoesNotServe};
     return std::nullopt;
@@ -269,7 +271,7 @@ std::optional<Promise> CallDecider::Unasked() {
   if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
     // The named algorithm was not measured, because time or memory ran out before, so it may be
-    // faster than all that were measured.
+    // faster than all measured engines.
     decision_.reason = {Because::kAskedNotMeasured};
     return std::nullopt;
   }
@@ -280,9 +282,9 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // The fastest plan is compared here, not only the promised one, which may be slower than the
-    // fastest by kHysteresis: otherwise the named algorithm might run although it is slower by up
-    // to twice kHysteresis.
+    // Not only the promised plan is compared with the named algorithm, but also the fastest plan,
+    // because the promised plan may be slower than that by kHysteresis. Otherwise the named
+    // algorithm might run although it is slower than the fastest plan by up to twice kHysteresis.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -294,7 +296,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // The named algorithm's own pieces are left. They are compared with the algorithm undivided.
+    // Only pieces of the named algorithm itself are left. They are compared with the algorithm
+    // undivided.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -369,7 +372,7 @@ Trust CallDecider::Trusted() {
   if (!promise_ || StaysWhole() || !NeedsTrust(promise_->configuration)) return {};
   const bool alone = promise_->undivided.engine.empty();
   const MicroConfiguration& against = alone ? promise_->reference : promise_->undivided;
-  // Without an undivided engine and a `reference` there is nothing to compare the pieces with.
+  // Without an undivided engine and a `reference`, the pieces cannot be compared with anything.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
   Trust trust =
@@ -411,11 +414,11 @@ bool CallDecider::AskedServes() const {
 }
 
 // Returns whether the program's own call may run while the plan is not compared or built, or after
-// a piece failed. It may if it fits the limit and is as deterministic as demanded, because the plan
-// then was only a gain of time. If nothing undivided keeps the promise, it may also run if it fits
-// the workspace that the caller passes, or if nothing was ever told for this algorithm, so that the
-// call's error is the real library's own. It may not if the caller was told less and a strict limit
-// forbids the call.
+// a piece failed. It may if it fits the limit and is as deterministic as demanded, because then the
+// plan would only have gained time. If nothing undivided keeps the promise, it may also run in two
+// cases: it fits the workspace that the caller passes, or nothing was ever told for this algorithm,
+// so that the call's error is the real library's own. It may not run if the caller was told a
+// promise and a strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -493,7 +496,7 @@ Decision CallDecider::Decide() {
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool inside = !in_budget_ || (facts_.earlier && !facts_.earlier->lost_share);
   if (!trusted && inside && facts_.earlier && facts_.earlier->divides) {
-    // The plan that runs now was compared, so it stays until the better plan is compared, too.
+    // The earlier plan was compared, so it stays in force until the better plan is compared, too.
     decision_.standing = true;
     decision_.look_again = When::kLater;
     return decision_;

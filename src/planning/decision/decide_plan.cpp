@@ -10,7 +10,8 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// Returns the row for all `n` images among the rows of one engine; null if that was not measured.
+// Returns the row for all `n` images among `candidates`, the rows of one engine; null if that row
+// was not measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -27,8 +28,8 @@ class PlanDecider {
         ask_(ask),
         decision_(AsAsked(facts, Because::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
-        // A plan to which the workspace plan gives a share of the budget must promise none of the
-        // caller's workspace, whatever it needs.
+        // If the workspace plan gives the plan a share of the budget, the plan must promise none of
+        // the caller's workspace, whatever it needs.
         must_shrink_(plan_.need_bytes > facts.user_limit ||
                      (facts.share && plan_.in_workspace_plan)) {}
 
@@ -38,8 +39,8 @@ class PlanDecider {
   PromiseRequest Request(size_t limit_bytes) const {
     return RequestFor(facts_.problem, limit_bytes, facts_.deterministic);
   }
-  // Returns the rows of `engine`: the plan's own engine, or a substitute, which is measured only on
-  // the whole mini-batch.
+  // Returns the rows of `engine`, which is the plan's own engine or a substitute. A substitute is
+  // measured only on the whole mini-batch.
   Rows Measured(const EngineId& engine, const PromiseRequest& request) {
     const Rows& rows = ask_(Measure{engine, request});
     settled_ &= rows.settled;
@@ -54,26 +55,27 @@ class PlanDecider {
   // kernel does not hold for the plan.
   bool FollowFile();
   void FitUnder();
-  // Decides for `promise`, which only its pieces keep.
+  // Decides for `promise`, which has no undivided engine, so that only its pieces keep it.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
   // Returns `promise`, which is of the plan's own engine within the plan's need, or a promise in
-  // tiles that gains over it. Tiles that need more workspace than the plan must also gain over
-  // tiles that do not.
+  // tiles that gains over `promise`. If the tiles need more workspace than the plan, they must also
+  // gain over the best tiles that do not.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Returns whether the program was told more than the plan needs, so that tiles have room.
+  // Returns whether the program was told of more workspace than the plan needs, so that tiles have
+  // room.
   bool HasRoom() const;
   // Returns the most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
   // Promises `bytes`, which is more than the plan needs.
   void GiveRoom(size_t bytes);
   // Makes a promise of less than the plan needs: within the limit or, if `told` is set, of the size
-  // of `told`. Returns none if nothing can keep it; `why_` then says why.
+  // of `told`. Returns none if nothing can keep the promise; `why_` then says why.
   std::optional<Promise> Within(const KeptPromise* told);
   // Returns a promise that pieces of the plan's own engine keep alone, for plans that no undivided
   // engine can replace within the limit.
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
-  // Returns the fastest pieces of the plan's own engine or, if none fits, tiles of it.
+  // Returns the fastest pieces of the plan's own engine or, if no pieces fit, tiles of that engine.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
   // Returns grids of tiles of the plan's own engine or, for a vast plan, of any engine that may
   // serve its tiles.
@@ -102,10 +104,11 @@ class PlanDecider {
   // If settled_, measured_ or compared_ is false, a later call may know more.
   bool settled_ = true;   // everything that the policy wants was measured
   bool measured_ = true;  // some row of the plan's own engine is known
-  bool late_ = false;     // no time was left to measure all of the plan's own engine
+  bool late_ = false;     // no time was left to measure more of the plan's own engine
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if none were sought
-  // Why tiles that fit do not run: they are not faster in place; empty if none were found slower.
+  // Why tiles that fit do not run: in place they are not faster. Empty if no tiles were found
+  // slower.
   std::string slower_;
 };
 
@@ -136,7 +139,7 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
 }
 
 // Runs `promise`. With `in_place`, less is promised than the plan needs, so the undivided engine
-// takes the plan's place.
+// replaces the application's plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.course = Course::kSchedule;
   decision_.configuration = promise.configuration;
@@ -153,13 +156,13 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const Substitutes& others =
       ask_(FindSubstitutes{told != nullptr ? told->undivided : EngineId(), request.limit_bytes});
   if (others.empty()) return std::nullopt;
-  // Where pieces are expected to run, the substitute runs only after they fail, so its speed does
-  // not matter and it is not measured.
+  // If pieces are expected to run, the substitute runs only after they fail. Its speed then does
+  // not matter, and it is not measured.
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The heuristics put the engine first that they expect to be fastest. Another one is preferred
-  // only if both were timed.
+  // The heuristics list the engine first that they expect to be the fastest. Another engine is
+  // preferred only if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
@@ -188,7 +191,7 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   if (auto promise = MakeOwnedPromise(candidates, Request(limit), tilings)) {
     return std::move(*promise);
   }
-  // The undivided engine was not timed, but runs without workspace.
+  // The undivided engine was not timed, but it runs without workspace, so it can be promised.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
   promise.configuration = {{{promise.undivided, 1}}};
@@ -212,11 +215,12 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
                                               const PromiseRequest& request) {
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = PiecesOf(facts_.asked, rows.candidates, request);
-  // A promise that only pieces keep needs tiles even if the options allow none now.
+  // If only pieces keep the promise, tiles may be needed even if the options allow none now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // If an earlier process promised tiles, they were found within the limit of its promise, so the
-  // store has their measurements.
+  // If an earlier process promised tiles, it found them within limit_, so the store has
+  // measurements of their grids. Only if none of them fits, grids are sought within the request's
+  // limit.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;
@@ -245,16 +249,16 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   if (facts_.share) return InBudget(*other);
   std::optional<Promise> promise = OwnPieces(told, request);
   const Rows undivided_rows = Measured(other->engine, request);
-  // If the substitute was not timed, the workspace that the library states for it counts.
+  // If the substitute was not timed, the workspace that the library states for it is used.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // In pieces a plan keeps its own engine and knobs: applications time plans against each other,
-  // and build the fastest one again from its engine and knobs, also in another process.
+  // When it is divided, a plan keeps its own engine and knobs: applications time plans against each
+  // other, and build the fastest one again from its engine and knobs, also in another process.
   // Applications that time nothing take the first plan of a list, so only that plan may change its
   // engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
-  // Tiles must gain kHysteresis over the undivided engine; pieces of the mini-batch must only not
-  // be slower than it by kHysteresis.
+  // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch need
+  // only not be slower than it by kHysteresis.
   const bool other_is_faster =
       promise && undivided.time_ms >= 0 &&
       (promise->configuration.IsTiled()
@@ -262,8 +266,8 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
            : undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs());
   const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
   // If only another engine could keep a promise, nothing is promised, except for the first plan of
-  // a list. An application that times plans would otherwise time that engine under many names, and
-  // the promise would leave no room for pieces later.
+  // a list. Otherwise an application that times plans would time that engine under the names of
+  // many plans, and the promise would leave no room for pieces later.
   if (!promise && !any_engine && told == nullptr) {
     why_ = {late_        ? Because::kNoTimeForDivisions
             : !measured_ ? Because::kDivisionsNotMeasured
@@ -272,16 +276,16 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
-  // The first plan of a list must run something inside the limit. So must a plan whose smaller
-  // workspace was reported before, even if its pieces no longer fit.
+  // The first plan of a list must run something within the limit. So must a plan that has reported
+  // a smaller workspace before, even if its pieces no longer fit.
   if (!promise || (any_engine && other_is_faster)) {
     promise = promise.value_or(Promise{});
     promise->configuration = {{{undivided, 1}}};
   }
   promise->undivided = undivided;
   if (undivided.time_ms >= 0) promise->baselines = {undivided, undivided};
-  // A promise that was told keeps its size: every program that builds this plan must get the same
-  // answer.
+  // A promise that was told keeps its size, because every program that builds this plan must get
+  // the same answer.
   promise->workspace_bytes =
       told != nullptr ? told->workspace_bytes : std::max(pieces_bytes, undivided.workspace_bytes);
   promise->limit_bytes = limit;
@@ -311,12 +315,12 @@ bool PlanDecider::FollowFile() {
   promise.configuration = confirmed.configuration;
   promise.limit_bytes = confirmed.limit_bytes;
   if (promise.configuration.Pieces() == 1 && !in_budget) {
-    // The whole mini-batch runs with the file's engine, which may be the plan's own.
+    // The file's engine runs the whole mini-batch undivided. It may be the plan's own engine.
     promise.undivided = promise.configuration.runs[0].micro;
     promise.workspace_bytes = bytes;
   } else {
-    // An undivided engine must keep the promise. It should fit the workspace of the pieces;
-    // otherwise the promise grows to what the engine needs, within the file's limit.
+    // An undivided engine must keep the promise. It should fit the workspace of the pieces; if none
+    // does, the promise grows to what the engine needs, within the file's limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
     if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
     if (others.empty()) return fails(Sentence(Detail::kNothingUndivided));
@@ -372,8 +376,8 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // Decisions after the first must not change the promise, and without a limit of the user nothing
-  // beyond the need is allowed.
+  // Decisions after the first must not change the promise. And unless the user has set a limit,
+  // nothing beyond the need may be promised.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -402,7 +406,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // Without a time of the whole, the gain of tiles is unknown.
+  // If the whole was not timed, there is no `promise`, and the gain of tiles is unknown.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }
@@ -415,7 +419,7 @@ void PlanDecider::GainTime() {
                   : late_          ? Because::kNoTime
                   : known          ? Because::kNothingFasterAnywhere
                                    : Because::kNotMeasured};
-    // A vast plan is slow as a whole, so its reason says what prevents tiles.
+    // A vast plan is slow as a whole, so its reason says what prevents tiles even if no tiles fit.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
@@ -464,7 +468,7 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
 void PlanDecider::FitUnder() {
   const KeptPromise* told = plan_.told ? &*plan_.told : nullptr;
   std::optional<Promise> promise;
-  // Any program may have written the store, so a promise in it that exceeds the limit is not kept.
+  // Any program may have written the store, so a stored promise that exceeds the limit is not kept.
   const bool too_large = told != nullptr && !plan_.told_here && told->workspace_bytes > limit_;
   if (!too_large) promise = Within(told);
   if (!promise && told != nullptr && !plan_.told_here) {
@@ -475,8 +479,9 @@ void PlanDecider::FitUnder() {
     promise = Within(told);
   }
   if (!promise) return Stay(why_);
-  // Tiles must be faster in place than what may run instead: under a budget any engine, for the
-  // first plan of a list the substitute. Other plans have nothing else to run.
+  // Tiles must be faster in place than what may run instead of them: under a budget the fastest
+  // engine of any API, and for the first plan of a list the substitute. Instead of other plans
+  // nothing else may run.
   const bool replaces = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   const Trust trust = Compared(*promise, facts_.share ? promise->baselines.any_api
                                          : replaces   ? promise->undivided
@@ -484,7 +489,7 @@ void PlanDecider::FitUnder() {
   const bool any_engine =
       plan_.is_heuristics_first || promise->configuration.Largest().engine != facts_.asked;
   if (promise->ran_here) return RunAlone(*promise, told, trust);
-  // Until the division is compared, the undivided engine runs.
+  // As long as the division is not compared, the undivided engine runs.
   if (trust.kind != Trust::Kind::kTrusted) promise = UndividedAlone(std::move(*promise));
   compared_ &= trust.kind != Trust::Kind::kUnknown;
   const auto build = [&](const Configuration& pieces) -> const BuildOutcome& {
@@ -520,10 +525,12 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that has reported its whole need, although that exceeds the limit, keeps reporting it.
+  // A plan that has reported its whole need, although the need exceeds the limit, keeps reporting
+  // it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
-  // If this process measures nothing, the rows of another process may still appear in the store.
+  // If this process does not measure the plan, rows of another process may still appear in the
+  // store.
   const bool more = !compared_ || (facts_.tunes ? !settled_ : !measured_ && plan_.store);
   if (more) decision_.look_again = When::kLater;
 }
@@ -553,8 +560,8 @@ Decision PlanDecider::Decide() {
   }
   LookAgain();
   // A new decision replaces an earlier one only if it promises the same. A division that was
-  // compared stays until the better one is compared, too, unless the budget took its workspace
-  // away.
+  // compared stays in force until the better division is compared, too, unless the budget took its
+  // workspace away.
   const EarlierDecision* const earlier = facts_.earlier ? &*facts_.earlier : nullptr;
   decision_.standing =
       earlier != nullptr && (earlier->promises_less != decision_.promises_less ||

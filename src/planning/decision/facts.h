@@ -1,4 +1,4 @@
-// What is known about one kernel when Decide decides how it runs: what the program asked for and
+// The facts about one kernel from which Decide decides how it runs: what the program asked for and
 // was told, what the user demands, and the answers to Decide's questions so far. Plain values.
 #pragma once
 
@@ -25,7 +25,7 @@
 namespace ucudnn::planning {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-// Stands for an unknown time.
+// The value of a time that is unknown.
 constexpr double kUnknownTime = -1;
 
 // The properties of a legacy call, besides the problem, on which a decision depends.
@@ -47,8 +47,8 @@ enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisalign
 // own engine, or a substitute, which is measured on the whole mini-batch only.
 struct Rows {
   std::vector<Candidate> candidates;
-  bool settled = false;  // a later call cannot know more
-  bool late = false;     // not settled, and this process has no time left to measure the rest
+  bool settled = false;  // false: a later call may know more
+  bool late = false;     // not settled, and no time is left in this process to measure more
 };
 struct Measure {
   using Answer = Rows;
@@ -57,16 +57,17 @@ struct Measure {
   bool operator==(const Measure&) const = default;
 };
 
-// The answer to FindTilings, which asks for grids of tiles that were measured within `request`'s
-// limit. The tiles run the plan's own engine or, if `engine` is empty, any engine that may serve
-// plain calls of a legacy kernel or the tiles of a vast plan. Asked only if Facts::tiles allows it,
-// or if a promise in tiles was given.
+// The answer to FindTilings, which asks for grids of tiles that were measured within the limit of
+// `request`. The tiles run the plan's own engine or, if `engine` is empty, any engine that may
+// serve plain calls of a legacy kernel or the tiles of a vast plan. FindTilings is asked only if
+// Facts::tiles allows it, or if a promise in tiles was given.
 struct Tilings {
   std::vector<Tiling> measured;
-  size_t least_bytes = 0;  // if no grid fits: the smallest workspace of a grid; 0: unknown
-  std::string why;         // if no grid can be run at all: what prevented the last one
-  bool settled = true;     // see Rows::settled
-  bool late = false;       // see Rows::late
+  // If no grid fits: the smallest workspace of a grid; 0: unknown.
+  size_t least_bytes = 0;
+  std::string why;      // if no grid can be run at all: what prevented the last one
+  bool settled = true;  // see Rows::settled
+  bool late = false;    // see Rows::late
 };
 struct FindTilings {
   using Answer = Tilings;
@@ -76,9 +77,9 @@ struct FindTilings {
   bool operator==(const FindTilings&) const = default;
 };
 
-// Asks for engines that may replace a plan undivided within `limit_bytes`, as exact and as
-// deterministic as the plan, the most promising one first: the plan's own engine if it fits, else
-// `promised`, else the engines of the heuristics' list.
+// Asks for undivided engines that may replace a plan within `limit_bytes`. They are as exact and as
+// deterministic as the plan, and the most promising one comes first. The answer is the plan's own
+// engine if it fits, otherwise `promised`, otherwise engines of the heuristics' list.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
   EngineId promised;  // the engine of an earlier promise; empty if there was none
@@ -87,11 +88,11 @@ struct FindSubstitutes {
 };
 
 // Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
-// convolution exceeds the memory for measuring, each kind of tile is compared by itself; with
-// `need_whole` nothing is compared then, because a plan that must not be slower has to be compared
-// with the whole in place. Tiles are also timed in place, in turn with `faster_than`, the fastest
-// undivided engine that could run instead; they must gain kHysteresis over it. If the engine of
-// `faster_than` is empty, nothing is timed.
+// convolution exceeds the memory for measuring, each kind of tile is compared by itself. With
+// `need_whole` nothing is compared in that case, because a plan that must not be slower has to be
+// compared with the whole in place. Tiles are also timed in place, in turn with `faster_than`, the
+// fastest undivided engine that could run instead; they must gain kHysteresis over it. If the
+// engine of `faster_than` is empty, nothing is timed.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
@@ -103,19 +104,19 @@ struct Compare {
 };
 
 // The answer to Build, which asks to build what the decision runs: the pieces of `configuration`,
-// if it has runs, and `undivided`, which may replace them.
+// if it has runs, and `undivided`, which may replace the pieces.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
-  std::string message;  // why it could not be built
+  std::string message;  // why the pieces or `undivided` could not be built
 };
 struct Build {
   using Answer = BuildOutcome;
   Configuration configuration;
   MicroConfiguration undivided;  // if its engine is empty, nothing replaces the pieces
   size_t promised_bytes = 0;     // of the caller's workspace
-  // True if `undivided` is built as a plan of the graph API that takes the application's plan's
-  // place.
+  // True if `undivided` is to be built as a plan of the graph API that replaces the application's
+  // plan.
   bool in_place = false;
   bool operator==(const Build&) const = default;
 };
@@ -129,7 +130,8 @@ class Answers {
                                     [&](const auto& known) { return known.first == question; });
     return entry == entries_.end() ? nullptr : &entry->second;
   }
-  // REQUIRES: the question has no answer yet. Decide asking a question again would ask it for ever.
+  // Adds an answer. REQUIRES: the question has no answer yet. A question that Decide asks again
+  // although it was answered would be asked for ever.
   void Add(Question question, typename Question::Answer answer) {
     assert(Find(question) == nullptr);
     entries_.emplace_back(std::move(question), std::move(answer));
@@ -141,9 +143,10 @@ class Answers {
   std::vector<std::pair<Question, typename Question::Answer>> entries_;
 };
 
-// A legacy kernel of a workspace plan, as the real library confirms it. `candidates` are its pieces
-// and all undivided engines, with the workspace that the real library states. The times of engines
-// that the file does not name only put them in an order.
+// A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
+// `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
+// library states. The times of engines that the workspace plan does not name only give them an
+// order.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
@@ -151,15 +154,14 @@ struct ConfirmedLegacyKernel {
   NumericClass largest = NumericClass::kDirect;  // numeric class of the largest piece
 };
 
-// A kernel of a workspace plan for an execution plan: micro-batches with engines that the plan may
-// use.
+// A workspace plan's entry for an execution plan: micro-batches with engines that the plan may use.
 struct ConfirmedGraphKernel {
   Configuration configuration;
   size_t limit_bytes = 0;  // ceiling of the caller's workspace or, under a budget, of ucudnn's
-  Reason reason;           // its number of pieces is set later
+  Reason reason;           // without the number of pieces, which is set later
 };
 
-// What one kernel may use of the budget for all kernels.
+// The part of the budget for all kernels that one kernel may use.
 struct BudgetShare {
   size_t bytes = 0;        // the kernel's share of ucudnn's workspace
   size_t limit_bytes = 0;  // the ceiling for every kernel
@@ -171,9 +173,11 @@ struct BudgetShare {
 // tiles have room.
 struct KeptPromise {
   size_t workspace_bytes = 0;
-  // Keeps the promise in one piece; in a promise of more than the need, the plan's own engine.
+  // The engine that keeps the promise in one piece. If more than the need was promised, it is the
+  // plan's own engine.
   EngineId undivided;
-  bool any_engine = false;  // `undivided` may run in place of pieces even where they could run
+  // True if `undivided` may run in place of pieces even where the pieces could run.
+  bool any_engine = false;
   bool operator==(const KeptPromise&) const = default;
 };
 
@@ -183,14 +187,16 @@ struct CallFacts {
   size_t passed_bytes = 0;           // workspace that the caller passes
   std::optional<size_t> need_bytes;  // need of the named algorithm; none: the library refuses it
   bool graph_engines = false;        // engines of the graph API may serve this call
-  // The stream is captured, which hides facts that a later call will have.
+  // True if a later call outside a capture may know more than this call in case this call is
+  // captured: engines of the graph API, or the workspace plan's entry.
   bool more_outside = false;
   std::optional<Promise> told;  // the fastest promise within passed_bytes
   // The fastest promise within passed_bytes that the named algorithm keeps alone.
   std::optional<Promise> told_alone;
   bool was_told = false;  // a promise, of any size, was given for this algorithm
   std::optional<ConfirmedLegacyKernel> confirmed;
-  // The library may confirm the kernel of the workspace plan at a later call.
+  // True if the library could not confirm the workspace plan's entry now, but may do so at a later
+  // call.
   bool confirmed_later = false;
 };
 
@@ -199,24 +205,26 @@ struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
-  // True if cuDNN has hardly another engine for the whole (IsVast). Then the plan's tiles may run
-  // engines that are as exact as the plan's engine but do not propagate NaNs as strictly.
+  // True if the convolution is vast (IsVast), so that cuDNN has hardly another engine for the
+  // whole. The plan's tiles may then run engines that are as exact as the plan's engine but do not
+  // propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise that holds under this limit
   bool told_here = false;           // this process gave `told`, so it must not change
   bool store = false;               // other processes may add measurements to the store
-  bool in_workspace_plan = false;   // the workspace plan has a kernel for this plan
-  // True if the plan's share of a budget by the workspace plan is known only when the plan runs.
+  bool in_workspace_plan = false;   // the workspace plan has an entry for this plan
+  // True if the workspace plan's entry cannot be applied yet, because the plan's share of the
+  // budget is known only when the plan runs.
   bool file_waits = false;
-  // The kernel of the workspace plan; none if that kernel does not hold for this plan.
+  // The workspace plan's entry; none if it does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;
-  std::string unconfirmed_why;  // why the kernel of the workspace plan does not hold
+  std::string unconfirmed_why;  // why the workspace plan's entry does not hold
 };
 
 // The decision that is in force until the new one replaces it.
 struct EarlierDecision {
   bool divides = false;        // the decision runs pieces, which were compared
-  bool lost_share = false;     // the budget was divided anew, which took the kernel's share away
+  bool lost_share = false;     // the budget was divided anew, so the share no longer holds
   bool promises_less = false;  // a plan of the graph API was promised less than it needs
   size_t promised_bytes = 0;
 };
@@ -234,7 +242,7 @@ struct Facts {
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
   TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
-  // Bytes of ucudnn's own workspace that any call can have: they are set aside for kernels that no
+  // Bytes of ucudnn's own workspace that any call can have. They are set aside for kernels that no
   // engine serves without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;

@@ -8,7 +8,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// What is broken, in words; null if nothing is.
+// The postcondition that is broken, in words; null if none is.
 using Broken = const char*;
 
 template <typename Promised>
@@ -52,7 +52,8 @@ class Invariants {
   Broken Limited() const;
   Broken Compared() const;
 
-  // Calls `each` for each engine that the decision may run, until something is broken.
+  // Calls each(micro) for each engine that the decision may run, until a call returns what is
+  // broken. Returns that, or null.
   template <typename Each>
   Broken OfAll(Each each) const {
     for (const Run& run : decision_.configuration.runs) {
@@ -60,7 +61,8 @@ class Invariants {
     }
     return has_whole_ ? each(decision_.undivided) : nullptr;
   }
-  // Calls `each` for every candidate that is known: rows and tiles.
+  // Calls each(candidate) for every candidate that the facts contain: rows, tiles, and the
+  // workspace plan's entry.
   template <typename Each>
   void ForCandidates(Each each) const {
     for (const auto& [question, rows] : facts_.measured.entries()) {
@@ -78,8 +80,8 @@ class Invariants {
   }
   Broken ExactInCall(const MicroConfiguration& micro) const;
   Broken ExactInPlan(const MicroConfiguration& micro) const;
-  // Returns whether the call's engines must be deterministic, as demanded, told, or as the named
-  // algorithm is.
+  // Returns whether the call's engines must be deterministic, because the user demands it, because
+  // the program was told so, or because the named algorithm is deterministic.
   bool IsDeterministic() const;
   const MicroConfiguration* AskedAsMeasured() const;
 
@@ -189,8 +191,8 @@ Broken Invariants::ExactInPlan(const MicroConfiguration& micro) const {
 Broken Invariants::Exact() const {
   const bool deterministic = call_ != nullptr && IsDeterministic();
   return OfAll([&](const MicroConfiguration& micro) -> Broken {
-    // The named algorithm may be less deterministic than what was told, unless the user demands
-    // determinism.
+    // The named algorithm may be less deterministic than the program was told, unless the user
+    // demands determinism.
     const bool may_be_random = micro.engine == facts_.asked && !facts_.deterministic;
     if (deterministic && !micro.deterministic && !may_be_random) {
       return "1: less deterministic than what was asked";
@@ -221,7 +223,7 @@ Broken Invariants::Promised() const {
       break;
     case Otherwise::kReal:
       // kReal runs the program's own call in the workspace that the program passes, or its plan in
-      // what the plan needs.
+      // the workspace that the plan needs.
       if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
                            : decision_.promises_less) {
         return "2: what was asked does not keep the promise";
@@ -256,8 +258,8 @@ Broken Invariants::Legal() const {
   }
   for (const Run& run : decision_.configuration.runs) {
     if (run.count < 1 || run.micro.micro_batch < 1) return "4: a piece has no images";
-    // Places of tiles need not be multiples of the step, because plans of tiles declare the
-    // alignment of their own.
+    // Tiles need not begin at multiples of the step, because plans of tiles declare their own
+    // alignment.
     if (decision_.configuration.IsTiled()) continue;
     const bool last = &run == &decision_.configuration.runs.back() && run.count == 1;
     if (run.micro.micro_batch % step != 0 && !last) return "4: a piece begins on no legal step";
@@ -274,7 +276,7 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
 }
 
 // Checks invariant 7, never worse. After an earlier promise or under a budget a plan may have to be
-// slower than the named engine, so these are not compared. Kernels of a workspace plan have no
+// slower than the named engine, so the times are not compared. Kernels of a workspace plan have no
 // measurements.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
@@ -287,7 +289,7 @@ Broken Invariants::NoSlower() const {
   return serves && slower ? "7: it is slower than what was asked" : nullptr;
 }
 
-// Checks invariant 8: memory stated is memory used.
+// Checks invariant 8: the workspace that is stated is the workspace that is used.
 Broken Invariants::Limited() const {
   const bool told = call_ != nullptr && call_->was_told;
   if (!told && decision_.promised_bytes > facts_.user_limit)

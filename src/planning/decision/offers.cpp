@@ -11,7 +11,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// The number of CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM.
+// The number of CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, the only algorithm that serves an
+// identity activation.
 constexpr int kServesIdentity = 1;
 
 bool MayServeIdentity(Operation operation, const EngineId& engine) {
@@ -20,8 +21,8 @@ bool MayServeIdentity(Operation operation, const EngineId& engine) {
          legacy->algorithm == kServesIdentity;
 }
 
-// Returns the division into pieces of `engine` alone that needs the least workspace within the
-// request.
+// Returns the promise of pieces of `engine` alone that need the least workspace; none if no pieces
+// fit the request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
   std::vector<size_t> sizes;
@@ -37,8 +38,8 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
-// Returns pieces of `engine` alone in workspace that is set aside from a budget, whose size is the
-// request's limit.
+// Returns a promise of pieces of `engine` alone in workspace that is set aside from a budget. The
+// size of the budget is the request's limit.
 std::optional<Promise> AssuredPieces(const EngineId& engine,
                                      const std::vector<Candidate>& candidates,
                                      PromiseRequest request) {
@@ -60,9 +61,9 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
          (!request.deterministic || micro.deterministic);
 }
 
-// Returns pieces of the named engine, made by `pieces_of`. If there are none and the named engine
-// cannot serve an identity activation, returns the fastest pieces of another engine of the caller's
-// API.
+// Returns the promise of pieces of the named engine, made by `pieces_of`. If there is none and the
+// named engine cannot serve an identity activation, returns the promise of the fastest pieces of
+// another engine of the caller's API.
 template <typename PiecesOfEngine>
 std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
                                      const std::vector<Candidate>& candidates,
@@ -80,7 +81,7 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // The algorithm that the caller named is reported, because that algorithm may also run.
+    // The algorithm that the caller named is reported, because the caller's own call may also run.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }
@@ -92,8 +93,8 @@ void AddPiecesBy(PiecesOfEngine pieces_of, Operation operation, MathType math,
                  const std::vector<Candidate>& candidates, const PromiseRequest& request,
                  std::vector<Offer>& offers) {
   for (const Candidate& candidate : candidates) {
-    // Only an algorithm that serves the whole mini-batch has its pieces compared with itself
-    // undivided.
+    // The pieces of an algorithm are compared with the algorithm undivided, so it must serve the
+    // whole mini-batch.
     if (!Serves(candidate, request)) continue;
     std::optional<Promise> pieces = pieces_of(candidate.micro.engine, candidates, request);
     if (!pieces) continue;
@@ -203,8 +204,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
       OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
-  // An identity activation may need more than the limit: assured workspace under a budget, else as
-  // much as pieces of the algorithm need.
+  // An identity activation may need more than the limit: under a budget assured workspace,
+  // otherwise as much as pieces of the algorithm need.
   std::optional<Promise> assured;
   if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
     alone.limit_bytes = offer.budget_bytes;
@@ -226,8 +227,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
     }
     for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
   }
-  // A better plan may follow when everything is measured, so the caller is told to bring room for
-  // it.
+  // A better plan may follow when everything is measured, so the caller is told a size that leaves
+  // room for it.
   if (promise->provisional && offer.tunes) {
     promise->workspace_bytes =
         std::max(promise->workspace_bytes, std::min(named.limit_bytes, offer.need_bytes));

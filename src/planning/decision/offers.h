@@ -1,6 +1,6 @@
 // Decides what to tell a caller that asks about a kernel of the legacy API: for each math type,
 // engines that run undivided, or promises. The functions keep no state; MakeKeepableAlone changes
-// `promise`, and those whose names begin with Add extend `offers`.
+// `promise`, and functions whose names begin with Add extend `offers`.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::planning {
 
-// One line of an answer: `promise.reported`, for callers that set the math type `math`.
+// An entry of the answer to a query: `promise.reported`, for callers that set the math type `math`.
 struct Offer {
   MathType math = MathType::kDefault;
   Promise promise;
@@ -19,21 +19,21 @@ struct Offer {
 
 // Changes `promise` so that `engine` alone can keep it, if that may be necessary: cuDNN serves a
 // bias with identity activation by a single algorithm, and a caller that asks does not say whether
-// such a call will follow. The promise may grow within `request`. Returns false if the engine
-// cannot keep it alone.
+// such a call will follow. The promise may grow within the limit of `request`. Returns false if
+// `engine` cannot keep the promise alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
-// Both add to `offers` what can be promised within `request` by `candidates`, the engines for
-// callers with the math type `math`.
+// Both functions add to `offers` the promises that can be made within `request`. `candidates` are
+// the engines for callers with the math type `math`.
 //
-// AddOffers, without a budget, adds every undivided engine that fits and the promises that are
+// AddOffers, without a budget, adds every undivided engine that fits, and the promises that are
 // faster: the fastest one and, for callers that choose by determinism, the fastest deterministic
 // one.
 //
 // AddOffersInBudget adds each algorithm that an engine without workspace can replace, with the time
 // of the best plan in ucudnn's own workspace, which may be a plan of `tilings`. Until the kernel's
-// share is known, the promise is that engine.
+// share is known, the promise holds only the engine without workspace.
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
@@ -46,42 +46,44 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);
 
-// Returns for each pair of engine and math type its fastest offer, the fastest of all first.
+// Returns the fastest offer for each pair of engine and math type. The fastest of all comes first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
-// A caller that names an algorithm without having asked, and that another engine may serve.
+// A caller that names an algorithm without having asked before, and whose call another engine may
+// serve.
 struct NamedOffer {
   NamedRequest named;
-  size_t need_bytes = 0;  // of the named algorithm
-  // The candidates were not measured, so their times only put them in an order.
+  size_t need_bytes = 0;  // need of the named algorithm
+  // True if the candidates were not measured, so that their times only give them an order.
   bool ranked = false;
   bool settled = true;  // no later measurement can add anything
   bool tunes = true;    // this process may measure the kernel later
-  // Under one budget, the size of the budget, of which a part may be assured to the kernel.
+  // The size of the budget, if there is one, of which a part may be assured to the kernel.
   size_t budget_bytes = 0;
 };
-// Returns the promise for the caller of `offer`, in tiles if tiles of `tilings` gain. Returns none
-// if no undivided engine within the limit is as exact and as deterministic as demanded.
+// Returns the promise for the caller of `offer`, in tiles of `tilings` if these gain time. Returns
+// none if no undivided engine within the limit is as exact and as deterministic as demanded.
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// Returns `pieces` of one engine as a promise that they keep alone, for kernels that no undivided
-// engine serves within the limit. It may be given once the pieces have run in this process and were
-// compared with `undivided`, the engine itself on the whole mini-batch, which becomes `reference`.
+// Returns `pieces`, which are of one engine, as a promise that they keep alone, for kernels that no
+// undivided engine serves within the limit. The promise may be given once the pieces have run in
+// this process and were compared with `undivided`, their engine on the whole mini-batch, which
+// becomes `reference`.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named: of its own
+// PiecesFor returns such a promise for the algorithm that a caller named: of the algorithm's own
 // pieces or, if none fit, of pieces of another algorithm of the caller's API that is as exact and
 // as deterministic. The other algorithm never serves an identity activation; whether it serves
 // pointers that are aligned to less than 16 bytes shows only when it runs.
 //
 // AddPieces adds such promises for every algorithm, each of the algorithm's own pieces, for callers
-// that were not told of any.
+// that name no algorithm.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
-// Adds promises of PiecesAlone under one budget, whose size is `request`'s limit. The caller brings
-// no workspace, so AssuredBytes must be set aside: at most a fourth of the budget or, if no pieces
-// fit that, the least that pieces need.
+// Adds promises of PiecesAlone under one budget. The size of the budget is the limit of `request`.
+// The caller passes no workspace, so AssuredBytes must be set aside: at most a fourth of the budget
+// or, if no pieces fit that, the least that pieces need.
 void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 

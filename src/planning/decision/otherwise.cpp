@@ -15,7 +15,8 @@ bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
 }
 
 Unplanned DecideUnplanned(const UnplannedCall& call) {
-  // Only the named algorithm serves an identity activation.
+  // The undivided algorithm of a promise serves no identity activation, which only the named
+  // algorithm serves.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
   if (kept) return {Course::kReal, *call.told};
   const bool over_limit =

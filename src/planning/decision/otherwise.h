@@ -1,5 +1,5 @@
-// What a call runs if the schedule of its decision cannot run, or if there is no decision. Pure
-// functions that allocate nothing, because every call uses them.
+// Decides what a call runs if the schedule of its decision cannot run, or if there is no decision.
+// Pure functions that allocate nothing, because every call uses them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::planning {
 
-// What may keep a schedule's pieces from running at one call.
+// The conditions that may keep a schedule's pieces from running at one call.
 struct Obstacles {
   // The stream is captured, and the pieces have not run outside a capture. Their first run may load
   // modules or allocate, which would break the capture.
@@ -19,17 +19,17 @@ struct Obstacles {
   bool misaligned = false;    // the pieces cannot use the workspace at this address
 };
 
-// Returns whether the pieces of `decision` run; otherwise Decision::otherwise does. Pieces that
-// nothing can replace also run after a failure.
+// Returns whether the pieces of `decision` run. If they do not, Decision::otherwise says what runs.
+// Pieces that nothing can replace also run after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
-// A call of the legacy API without a decision that can run: either nothing can be remembered about
-// it, because memory is out or there are too many kernels, or only pieces may serve it and they
-// cannot run.
+// A call of the legacy API without a decision that can run. Either nothing can be remembered about
+// the call, because memory is out or there are too many kernels, or only pieces may serve it and
+// they cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
   int algorithm = 0;  // the algorithm that the program names
-  // The undivided algorithm of the promise that holds; none: there is none.
+  // The undivided algorithm of the promise that holds for the call; none if no promise holds.
   std::optional<int> told;
   std::optional<size_t> need_bytes;  // need of `algorithm`, which is read only under a strict limit
   size_t user_limit = kNoLimit;      // ceiling of the caller's workspace, in bytes
@@ -39,11 +39,11 @@ struct UnplannedCall {
 };
 struct Unplanned {
   Course course = Course::kReal;  // kReal or kRefusal
-  int algorithm = 0;              // runs undivided in the workspace that the caller passes
+  int algorithm = 0;  // the algorithm that runs, in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };
 // Decides an unplanned call. If a promise was given, which may be smaller than the need of the
-// named algorithm, the undivided algorithm that keeps it runs.
+// named algorithm, the undivided algorithm runs that keeps the promise.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning

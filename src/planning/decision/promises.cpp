@@ -43,9 +43,10 @@ void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro) 
 
 namespace {
 
-// Reports the engine of the plan's largest piece. A program will ask the library for the reported
-// engine's workspace on the whole mini-batch, so an engine that does not serve it is replaced by
-// the undivided engine. Returns false if that engine is more exact than the plan.
+// Reports the engine of the plan's largest piece. A program will ask the library for the workspace
+// of the reported engine on the whole mini-batch, so an engine that does not serve the whole
+// mini-batch is replaced by the undivided engine. Returns false if the undivided engine is more
+// exact than the plan.
 bool ReportLargest(const ConfirmedLegacyKernel& confirmed, int n, Promise& promise) {
   const EngineId& largest = confirmed.configuration.Largest().engine;
   const Candidate* const whole = FindUndivided(confirmed.candidates, largest, n);
@@ -70,8 +71,8 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   PromiseRequest request = is_named
                                ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
-  // After a promise, the reported determinism counts rather than that of the algorithm named now:
-  // pieces and the engine that replaces them need only be as deterministic as was told.
+  // After a promise, the determinism that it reported counts, not that of the algorithm that is
+  // named now: pieces and the engine that replaces them need only be as deterministic as was told.
   if (told) request.deterministic = named.deterministic || told->reported.deterministic;
   if (!is_named) request.chosen = confirmed.largest;
   if (!is_named && named.in_budget)

@@ -20,7 +20,8 @@ bool NeedsTrust(const Configuration& configuration);
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
-// The algorithm that a program names, and the limits and demands under which its kernel must run.
+// The algorithm that a program names, and the limits and demands under which the program's kernel
+// must run.
 struct NamedRequest {
   const ConvolutionProblem& problem;
   EngineId engine;  // empty: the program asks which engine to use
@@ -31,18 +32,19 @@ struct NamedRequest {
 };
 
 // Returns a request that admits only engines that are as exact and as deterministic as the named
-// one. If no candidate tells whether the named engine is deterministic, it counts as deterministic.
+// engine. If no candidate tells whether the named engine is deterministic, it counts as
+// deterministic.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
-// Returns the promise of the file's configuration; none if the configuration is less exact or less
-// deterministic than the named engine. If `told` is given, its reported determinism replaces that
-// of the named engine.
+// Returns the promise of the workspace plan's configuration; none if the configuration is less
+// exact or less deterministic than the named engine, or if no undivided engine can replace it. If
+// `told` is given, its reported determinism counts instead of that of the named engine.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});
 
-// Sets the time of `micro` to unknown unless the file's `configuration` contains it, because times
-// of other engines only put them in an order.
+// Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains it,
+// because times of other engines only give them an order.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

@@ -26,9 +26,9 @@ enum class Because {
   kNoDivisionFits,
   kAllDivisionsWrong,
   kNoSubstituteReady,  // no substitute could be built
-  kCannotBeDivided,    // the mini-batch is a single image
-  kNotDeterministic,   // the plan is refused
-  kOverStrictLimit,    // the call is refused
+  kCannotBeDivided,    // the mini-batch is a single image, and tiles gain nothing
+  kNotDeterministic,   // not deterministic, so the plan is refused
+  kOverStrictLimit,    // over a strict limit, so the call is refused
   kDivided,
   kDividedByAnother,  // no pieces of the algorithm `detail` fit, so pieces of another one run
   kInPlaceOf,         // a faster engine that fits runs in place of `detail`
@@ -36,7 +36,7 @@ enum class Because {
   kGraphEngine,
   kOwnWorkspace,  // undivided, in ucudnn's own workspace
   kAsTold,        // undivided, as the caller was told when it asked
-  // More workspace was told than this call uses, so that an identity activation can run, too.
+  // More workspace was told than this call uses, because an identity activation needs it.
   kAsToldForIdentity,
   kAskedAfterFailure,  // the caller's own call, because a piece failed
   kAskedNotCompared,   // the caller's own call, because the plan was not compared yet
@@ -46,12 +46,14 @@ enum class Because {
   kBrokenInvariant,  // the decision contradicted itself
   kWorkspacePlan,
   kWorkspacePlanOwnEngine,  // the file's micro-batches, with the plan's own engine
-  // The plan's own engine is kept, and in the file's micro-batches it needs no less workspace.
+  // The plan's own engine runs undivided, because in the file's micro-batches it needs no less
+  // workspace.
   kWorkspacePlanNoGain,
   kWorkspacePlanWrong,  // the file's micro-batches were found wrong
 };
 
-// A sentence shows the members for which its text has a place. `detail` is an engine or a message.
+// The reason of a decision. Its sentence shows the members for which the text has a place. `detail`
+// is an engine or a message.
 struct Reason {
   Because because = Because::kNotMeasured;
   int pieces = 1;
@@ -64,7 +66,7 @@ struct Reason {
 };
 std::string Sentence(const Reason& reason);
 
-// An entry of the report's `fallbacks`.
+// The cause of an entry in the report's `fallbacks`.
 enum class Cause {
   kNotMeasuredOverLimit,
   kNotMeasuredNotDeterministic,
@@ -96,24 +98,25 @@ enum class Cause {
 };
 const char* Sentence(Cause cause);
 
-// Texts of ucudnn's own that become the detail of a cause or a reason.
+// Texts that become the `detail` of a cause or a reason.
 enum class Detail {
   kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
   kNoRoomInTotal,   // the total workspace has nothing left to set aside
   kNothingUndivided,
-  kPromisedBefore,  // this process gave a promise before, which must not grow
+  kPromisedBefore,  // this process gave another promise before, which must not grow
   kPromiseOverLimit,
   kNotDeterministic,
   kStaysWhole,
   kUnfamiliarShapes,
-  kNoEngine,         // a substitute's engine is not known
+  kNoEngine,         // the engine of a substitute is not known
   kEngineNeedsMore,  // the engine needs more than is promised
   kWorkspacePlanEmpty,
   kWorkspacePlanWithoutTotal,
   kWorkspacePlanTooLarge,
   kWorkspacePlanOfOtherBatches,
   kTilesNeedMore,  // even the grid with the smallest need exceeds the limit
-  kOnlyTilesFit,   // calls that tiles cannot serve have no undivided engine that fits
+  // Tiles fit, but no undivided engine fits for the calls that tiles cannot serve.
+  kOnlyTilesFit,
 };
 // The values that a sentence shows. `words` are an engine, a message or a list.
 struct Particulars {

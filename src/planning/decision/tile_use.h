@@ -17,13 +17,13 @@ enum class TileUse : int32_t {
 };
 
 // Returns whether an image of x or y spans more than `most_span` elements. Engines that count
-// elements in 32 bits do not serve such a convolution as a whole, which leaves cuDNN one or two
-// slow engines, but they serve its tiles.
+// elements in 32 bits do not serve such a convolution as a whole, so cuDNN has only one or two slow
+// engines for it; but those engines do serve its tiles.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
-// The conditions, besides the problem, on which the use of tiles depends.
+// The conditions, besides the problem, that decide for what tiles are used.
 struct TileConditions {
-  bool allowed = true;  // by UCUDNN_TILES
+  bool allowed = true;  // false: UCUDNN_TILES forbids tiles
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   size_t need_bytes = 0;  // workspace of the engine that the program would run undivided
   size_t user_limit = 0;  // ceiling of that workspace
@@ -31,11 +31,11 @@ struct TileConditions {
   int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
-// Returns what tiles are used for: to fit if the limit excludes what the program would run, else to
-// gain time if there is a reason why they may be faster. Such a reason is that the policy tries
-// everything; that fast engines serve only parts of one image (IsVast); or that, with channels
-// first, fast engines convert x and y in the workspace, and the copies of a single image exceed the
-// L2 cache. Without a reason, measuring tiles would be in vain.
+// Returns the purpose of tiles: to fit if the limit excludes the engine that the program would run,
+// otherwise to gain time if there is a reason why tiles may be faster. There are three such
+// reasons: the policy tries everything; fast engines serve only parts of one image (IsVast); or,
+// with channels first, fast engines convert x and y in the workspace, and the copies of a single
+// image exceed the L2 cache. Without a reason, measuring tiles would be in vain.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 
 }  // namespace ucudnn::planning

@@ -295,7 +295,7 @@ class Bench(FolderTest):
             self.assertAlmostEqual(ms, total[f"{who}_ms"])
         self.assertAlmostEqual(sums["real"] / sums["best"], total["real_ratio"])
         self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
-        # A second --cliff finds all measurements in the store.
+        # A second run with --cliff finds all measurements in the store.
         self.assertGreater(report["measured"], 0)
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
@@ -304,7 +304,8 @@ class Bench(FolderTest):
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
-        # In processor time the tiles are faster in place, too, whatever else the machine does.
+        # The stand-in's clock is processor time, so tiles are also faster where they are timed in place, whatever else the
+        # machine runs.
         clock = {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1"}
         kernel, = self.bench(*words, **clock)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))

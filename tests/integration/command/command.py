@@ -34,7 +34,7 @@ def clean_environment(**variables):
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
 
 
-# ucudnn does not know the operator Unheard of this network.
+# This network has an operator that ucudnn does not know: Unheard.
 UNHEARD_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
 layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" }
@@ -197,7 +197,7 @@ class CommandTest(FolderTest):
         for name in STAND_INS:
             cls.build_library("int stand_in;", f"{cls.host}/{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, "program")
-        # On a machine without a driver, `run` would warn. It finds this one instead.
+        # Without a CUDA driver `run` would warn, so the commands find this dummy through LD_LIBRARY_PATH.
         cls.driver = f"{cls.folder}/driver"
         os.mkdir(cls.driver)
         shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)

@@ -30,7 +30,7 @@ SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
-# Each row has what is typed behind `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ", in which …
+# Each row has what is typed after `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ", in which …
 # stands for any text.
 MISTAKES = [
     # ---- Words that are no command, or stand in the wrong place.
@@ -63,7 +63,7 @@ MISTAKES = [
     *[(f"run --off {ranks}-- ./no-interpreter", 126, "'./no-interpreter' cannot be started: its first line names "
        "'/no/such/interpreter', which is not there") for ranks in ("", "--ranks 3 ")],
     ("doctor --json -- ./text", 126, "'./text': is not executable; …"),
-    # ---- Options that do not exist, stand twice, lack their value, or have one.
+    # ---- Options that do not exist, stand twice, lack their value, or have a value but take none.
     *[(typed, 2, f"{typo} is not an option; did you mean {meant}?") for typed, typo, meant in (
         ("--hepl", "--hepl", "--help"), ("run --polcy all -- true", "--polcy", "--policy"),
         ("run --workspace_limit=1GiB -- true", "--workspace_limit", "--workspace-limit"),
@@ -249,7 +249,8 @@ MISTAKES = [
     ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
     ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
     ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
-    # Kernels in reports of version 1 have streams in place of lanes, so all of them would be read as one kernel.
+    # Kernels in reports of version 1 have `streams` in place of lanes. If such a report were not refused, all of its kernels
+    # would be read as one.
     *[(f"{words} --trace old.json", 2,
        "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
       for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],
@@ -472,11 +473,11 @@ class Told(CommandTest):
         self.assert_told(["run", "--off"], "")
 
     def test_a_missing_driver_names_the_stand_in(self):
-        # A machine with a driver gives no message.
+        # On a machine with a driver, the command prints no message.
         told = self.run_command("run", "--", self.program, "argument").stderr
         line = "there is no CUDA driver (libcuda.so.1), so nothing is changed; --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
-        # This file has the driver's name but cannot be opened, so every machine gives the message.
+        # This file has the driver's name but cannot be opened, so the command prints the message on every machine.
         self.write("broken/libcuda.so.1", "no library\n")
         self.assert_told(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
         self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)

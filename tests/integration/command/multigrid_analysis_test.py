@@ -35,13 +35,15 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # Forward takes 196. Backward, the opening takes 1, since the image needs no gradient, the steps 64 * 3, and the closing
-        # 2. The weights of the opening, of 64 steps and of the last layer take 66 kernels for gradients, and 3 for updates.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64 * 3
+        # for the steps, and 2 for the closing. The gradients of the weights (of the opening, of 64 steps and of the last layer)
+        # take 66 kernels, and the updates take 3.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # Opening and closing take 2 each, and filling the states 1. The cycle takes 3 for each of these steps: 3 F-points and 1
-        # Advance of all 16 blocks at once, 1 coarse step of all blocks at once, 16 coarse steps in sequence, and 3 F-points.
+        # Opening and closing take 2 ms each, and filling the states takes 1. The cycle takes 3 ms for each of these steps: 3
+        # F-points and 1 Advance of all 16 blocks at once, 1 coarse step of all blocks at once, 16 coarse steps in sequence, and
+        # 3 F-points.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
         # A message of 2 ms passes between the devices amid the 16 coarse steps. The message with the first state takes 2 ms as
         # well, but arrives before these begin.
@@ -72,7 +74,7 @@ class MultigridAnalysis(MultigridTest):
                                                   for workload in document["workloads"]])
 
     def test_what_does_not_fit_is_marked(self):
-        # A training step keeps 12 bytes for each of the 73,682 parameters besides the states, which exceeds 1 MiB in all.
+        # A training step keeps the states, and 12 bytes for each of the 73,682 parameters: more than 1 MiB in all.
         text = self.analyse("kirby-3m", "--layers", "64", "--machine", self.machine(memory_bytes=1 << 20), *SETTING, "--devices", "1,4")
         self.assertRegex(text, r"(?m)^training, modelled; serial propagation [\d.]+\* ms")
         self.assertRegex(text, r"(?m)^ +1 +[\d.]+\* ")

@@ -105,7 +105,7 @@ class Multigrid(MultigridTest):
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")
-        # The message names the least tolerance; this one is 1.2 times as large.
+        # The message names the least tolerance that can be reached; `reachable` is 1.2 times as large.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
         for status, words, line in (
@@ -380,9 +380,10 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
 
     def test_the_json_says_what_states_take(self):
-        # The counts are of states, for 16 steps in blocks of 4. The finest level keeps all 17, or 6 with c-points (u0, 4
-        # C-points and the last). Each of 4 coarse steps has 2, each of 2 threads has 3, and there is 1 copy of the first.
-        # Training has twice as many; with c-points, each thread also has the 3 F-points of a block, both forward and backward.
+        # The numbers count states, for 16 steps in blocks of 4. The finest level keeps all 17, or 6 with c-points (u0, 4
+        # C-points and the last state). Each of the 4 coarse steps keeps 2, each of 2 threads keeps 3, and there is 1 copy of
+        # the first state. Training keeps twice as many; with c-points, each thread also keeps the 3 F-points of a block, both
+        # forward and backward.
         for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
             words = ("--threads", "2", "--storage", storage, "--batch", "6")
             self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
@@ -494,7 +495,8 @@ class Multigrid(MultigridTest):
         self.assertEqual(("previous", "broadcast", 3), (previous["start"], broadcast["start"], previous["training"]["repeats"]))
         (previous,), (broadcast,) = previous["training"]["epochs"], broadcast["training"]["epochs"]
         self.assertEqual((12, 12), (previous["solves"], broadcast["solves"]))
-        # With "previous", 2 of the 3 solves of a mini-batch start from states that are almost right.
+        # By default solves start from "previous" states, so 2 of the 3 solves of a mini-batch start from states that are almost
+        # right.
         for key in ("residual", "backward_residual"):
             self.assertLess(previous[key], 0.5 * broadcast[key])
         self.assertRegex(self.multigrid(*words), r"mini-batches of 16, 3 steps each, learning rate 0\.01, momentum 0\.9\n")
@@ -529,7 +531,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(without_times(self.document(*self.SMALL)), without_times(self.load("new/folder/solve.json")))
         self.multigrid(*self.TRAIN, "--epochs", "2", "--report", "train.json")
         self.assertEqual(2, len(self.load("train.json")["training"]["epochs"]))
-        # "few" is a folder, so the report cannot be written, which is refused before the first epoch.
+        # "few" is a folder, so the report cannot be written. The command notices that before the first epoch.
         self.assertNotIn("\n    1 ", self.ended(1, "multigrid", *self.TRAIN, "--report", "few").stdout)
 
     def test_a_terminal_sees_how_far_it_is_and_nothing_stays(self):

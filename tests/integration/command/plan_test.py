@@ -253,8 +253,8 @@ class Plan(CommandTest):
             self.assertIn("on Toy, ", document["measured"])
             return {tuple(row[axis] for axis in "nchw"): row["compute_ms"] for row in rows if row["measured"]}
 
-        # A device with n of 8 parts has 128 / n images, which are 8 / n times 16, in 3 operations of 7 ms, or of 4 ms with half
-        # of the channels.
+        # If the images are divided into n parts, a device has 128 / n of them, which are 8 / n batches of 16. Each of 3
+        # operations takes 7 ms for a batch, or 4 ms with half of the channels.
         whole = {(n, 1, 1, 1): 8 // n * 21 for n in (8, 4, 2, 1)}
         halves = {(n, 2, 1, 1): 8 // n * 12 for n in (4, 2, 1)}
         self.assertEqual(whole | halves, conv2("--device", "Toy"))

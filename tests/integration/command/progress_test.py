@@ -7,8 +7,8 @@ import unittest
 from alexnet_step import ALEXNET_STEP
 from command import FolderTest
 
-# Measuring may take 3 of these 4 seconds, and comparing the rest. Measurements last longer than 1 second, after which the line
-# is shown, on any CPU: AlexNet's kernels at all micro-batch sizes up to 16 are some ten thousand runs of gigaflops.
+# Measuring may take 3 of these 4 seconds, and comparing the rest. On any CPU, measurements last longer than 1 second, after
+# which the line is shown: AlexNet's kernels at all micro-batch sizes up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
 POLICY = ("--policy", "all", "--engines", "legacy")
 # "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.
@@ -49,7 +49,7 @@ class Progress(FolderTest):
             self.assertGreaterEqual(float(waited), 1)
             self.assertIn(int(size), range(1, 17))
             self.assertIn(int(engine), range(1, int(engines) + 1))
-        # Lines that begin with LOGGED are warnings of kernels for which the time was too short.
+        # Lines that begin with LOGGED are warnings about kernels for which the time was too short.
         *program, last, after = [line for line in screen(written) if not line.startswith(LOGGED)]
         self.assertEqual("", after)
         self.assertTrue(LAST.fullmatch(last), last)

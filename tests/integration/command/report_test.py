@@ -247,7 +247,8 @@ class Report(PageTest):
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()
         # In the plan, a call of forward takes 4 * 18.5 = 74 ms, and of backward_filter 2 * 30 + 8 = 68 ms; backward_data runs
-        # undivided, once, in 50.25 ms. The totals are given for one call of each kernel and for its 3 calls.
+        # undivided, once, in 50.25 ms. The page gives totals for one call of each kernel and for the reported calls: 3 of the
+        # first two kernels and 1 of backward_data.
         for calls in (1, 3):
             undivided, best, planned = (calls * forward + calls * filters + 50.25
                                         for forward, filters in ((101.5, 118), (101.5, 81.6), (74, 68)))
@@ -295,7 +296,7 @@ class Report(PageTest):
                       page.text())
         self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
         self.assertEqual(["1.00x"] * 3, [row["division"] for row in self.rows(page, "kernel-table")])
-        # Beside a divided kernel, undivided kernels do not change the gain of division.
+        # Undivided kernels that do not run their best engine must not lower the gain of another kernel's division.
         page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
         self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
@@ -365,7 +366,7 @@ class Report(PageTest):
         self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
         self.assertIn("their sum is 11 MiB", text)  # 4 MiB of the shared segment 0, and 7 MiB of segment 1
-        # Without `undivided`, no engine of conv2 fits the share, so its gain is not known.
+        # conv2 has no `undivided` here: no engine fits the share undivided, so the gain of conv2 is not known.
         text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)

@@ -269,7 +269,7 @@ class Reach(CommandTest):
         for first in f"#!{python}", "#!/usr/bin/env python3", "#!/usr/bin/env -S python3":
             script = self.script("train", first + "\n")
             self.assertEqual(self.both(), self.preloads("--", script, "argument", PATH=path), first)
-            # A hundred files as arguments do not change that.
+            # A hundred further arguments that name Python files do not change what is preloaded.
             many = [self.script(f"given/{i}.py", "import torch\n") for i in range(100)]
             self.assertEqual(self.both(), self.preloads("--", script, *many, PATH=path), first)
 
@@ -304,7 +304,7 @@ class Reach(CommandTest):
         for manager, expected in ("manager", self.both()), ("other", self.drop_in):
             shims = os.path.dirname(self.script(f"{manager}/shims/python3", f"#!/bin/sh\nexec {self.program} a b\n"))
             self.assertEqual(expected, self.preloads("--", "python3", PATH=f"{shims}:{os.environ['PATH']}"), manager)
-        # A shim of a version manager may start any Python, but each has the modules in PYTHONPATH.
+        # A shim of a version manager may start any Python, but each of them finds the modules in PYTHONPATH.
         modules = f"{self.folder}/manager/versions/3.11.7/lib/python3.11/site-packages"
         self.assertEqual(self.both(), self.preloads("--", f"{self.folder}/other/shims/python3", PYTHONPATH=modules))
 

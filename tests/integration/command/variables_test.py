@@ -9,7 +9,7 @@ from command import FolderTest
 
 # "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.
 STEP = (ALEXNET_STEP, "1", "1", "64", "get")
-# With these, a run reads its options and measures nothing.
+# With these variables, a run reads its options and measures nothing.
 QUICK = {"UCUDNN_TUNE": "off", "UCUDNN_DATABASE": "none", "UCUDNN_ENGINES": "legacy"}
 TYPO = "UCUDNN_WORKSPACE_LIMT is no variable of ucudnn: it changes nothing; did you mean UCUDNN_WORKSPACE_LIMIT?\n"
 

@@ -54,7 +54,7 @@ class Warm(AlexnetTest):
         self.assertGreater(sum(bytes > 0 for *_, bytes in used), 0)
         for *engine, bytes in used:
             self.assertEqual(needs[tuple(engine)], bytes, engine)
-        # Graph engines are compared before they run, which shows that they need more.
+        # Graph engines are compared before they run. The comparison shows that they need more workspace than the rows state.
         self.assertEqual(undivided, self.reported(*options, "--db", "low.db")[0])
 
     def test_devices_that_help_to_measure_change_nothing_else(self):

@@ -32,7 +32,8 @@ class Pinned(AlexnetTest):
         return f"{self.folder}/plan.json", self.load("plan.json")
 
     def run_with_plan(self, path, workspace_mib, *options, batch="4", **variables):
-        # A test that sets the variable wants the program to read the file; with the option, the command reads it first.
+        # A test that sets UCUDNN_WORKSPACE_PLAN wants the program to read the file. With the option, the command reads it
+        # first.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
         lines, errors = self.step(batch, "2", workspace_mib, "find", options=[
             *named, "--db", "none", "--report", "report.json", *options], **variables)

@@ -290,7 +290,7 @@ class Workspace(CommandTest):
                                                "a,4,4,9,9,8,3,3,1,1\n")
         self.measure(csv({"a": ROWS["a"]}))
         self.measure(self.tiles_of_an_image(5, 2 * MIB))
-        # The 10 MiB hold 8 MiB of a's fastest engine and 2 MiB of the image's tiles.
+        # The 10 MiB hold 8 MiB of layer a's fastest engine and 2 MiB of the image's tiles.
         report = self.plan("--total-workspace", "10MiB", "--division", "disjoint")
         self.assertEqual([(2 * MIB, 10), (8 * MIB, 10)], self.chosen(report))
 
@@ -349,7 +349,7 @@ class Workspace(CommandTest):
         for words, limit, expected in (
                 ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
                 (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
-                # With a budget, the limit is all of it, or with disjoint segments an equal share.
+                # With a budget, the limit is the whole budget or, with disjoint segments, an equal share of it.
                 (("--total-workspace", "8MiB"), 8 * MIB, fast),
                 (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
                 (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),

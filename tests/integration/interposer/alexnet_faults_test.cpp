@@ -47,12 +47,12 @@ struct Kernel {
   int images = kImages;
 };
 
-// Under one budget for all kernels, only one of so many faults is tried, since a budget changes
-// little here.
+// Returns the factor by which fewer faults are tried. Under one budget for all kernels it is 8,
+// since a budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
-// Returns the distance from one tried fault to the next: 1 with INTERPOSER_TEST_FAULTS=every
-// (tools/check --full), else `of`; times Thinning().
+// Returns the distance from one tried fault to the next: `of` times Thinning(), or Thinning() alone
+// with INTERPOSER_TEST_FAULTS=every (tools/check --full).
 long BetweenFaults(long of) { return (EveryFault() ? 1 : of) * Thinning(); }
 
 // Returns a training step: forward (conv5 with bias and activation), then backward.
@@ -67,7 +67,7 @@ std::vector<Kernel> Step() {
   return step;
 }
 
-// Each `variant` has another distance between images, which makes it another kernel to ucudnn.
+// Each `variant` has its own distance between images, so ucudnn takes it for a kernel of its own.
 ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
   const Shape& shape = *kernel.shape;
   ConvolutionProblem problem = ProblemWith({.operation = kernel.operation,
@@ -197,8 +197,8 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { EXPECT_GE(FailEvery("convolution"), 
 class WarmStep : public AlexNet {
  protected:
   // A kernel never divides again after one of its pieces failed, so each fault in a convolution
-  // gets its own variant of the step: the variant whose number is the piece's. All other faults
-  // occur in variant 0.
+  // gets its own variant of the step, with the number of the convolution that fails. All other
+  // faults occur in variant 0.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     std::vector<int> variants = {0};
@@ -234,7 +234,7 @@ class WarmStep : public AlexNet {
     ExpectNothingStays(before);
     return counted >= kth;
   }
-  // Returns the distance from one fault at a site to the next.
+  // Returns the distance from one tried fault at a site to the next.
   static long Distance() { return BetweenFaults(10); }
   static std::map<std::string, long> occurred_;
 };
@@ -246,7 +246,7 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
     for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += Distance()) {
       SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
       // Under a budget, a step may allocate less often than the first one did: memory of earlier
-      // work is used again if that has already finished.
+      // work is used again if that work has already finished.
       const bool met = StepWithFault(site, kth);
       EXPECT_TRUE(met || (TotalWorkspace() && std::strcmp(site, "alloc") == 0));
     }

@@ -58,7 +58,8 @@ class Alignment : public testing::Test {
     store.Write();
   }
 
-  // Expects that the plan has three pieces of a step and the remainder, all at legal boundaries.
+  // Expects that the plan has three pieces of one legal step each and a piece with the remainder,
+  // and that all boundaries between pieces are legal.
   static void CheckPlan(const nlohmann::json& kernel, const ConvolutionProblem& problem) {
     const int step = LegalStep(problem);
     std::vector<int> pieces;
@@ -102,7 +103,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
     }
   }
   // With an odd number of elements in an image, the step is the number of elements in 16 bytes.
-  // Each type has at least 3 layouts in 2-D and 3-D of two such geometries.
+  // There are two such geometries; each type has them in at least 3 layouts, in 2-D and in 3-D.
   for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
                                    {DataType::kHalf, 8},
                                    {DataType::kBfloat16, 8},

@@ -16,8 +16,8 @@
 #include "report_file.h"
 #include "suites.h"
 
-// This header overloads names of cuDNN's functions, whose addresses the headers above take, so it
-// comes after them.
+// This header overloads names of cuDNN's functions. It comes last, because the headers above take
+// the addresses of these functions.
 #include <ucudnn/handle.h>
 
 namespace ucudnn::test {
@@ -55,7 +55,8 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// An algorithm that Choose() asked for as programs for cuDNN 7 do, and its reported workspace.
+// The answer to Choose(), which asks as programs for cuDNN 7 do: the status, an algorithm, and the
+// workspace that is reported for it.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;

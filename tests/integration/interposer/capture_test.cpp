@@ -32,8 +32,7 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Returns the first algorithm that FindEx tells for `lent` bytes and that is exact on whole
-  // numbers.
+  // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on whole numbers.
   static Told FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -75,7 +74,8 @@ class Captured : public testing::Test {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
 
-  // Replays `exec`, a graph of one call of `convolution`, on new contents each time, and compares.
+  // Replays `exec`, a graph of one call of `convolution`, on new contents each time, and compares
+  // with the undivided call.
   void ReplaysAreUndivided(cudaGraphExec_t exec, Convolution& convolution,
                            const Scales& scales = {}) {
     std::mt19937 random(31);
@@ -250,7 +250,7 @@ TEST_F(NeverRan, PiecesAreNotCapturedButWhatKeepsThePromiseIs) {
 // --- Nothing was asked or planned ----------------------------------------------------------------
 class WithoutPlan : public Captured {
  protected:
-  // The first call ever of the layer and of the handle is inside the capture.
+  // Captures the first call that the layer and the handle ever make.
   void CaptureFirst() {
     for (const Operation operation : kOperations)
       for (const int algorithm : {0, 1}) {
@@ -370,7 +370,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
     }
 }
 
-// --- Measuring beside a capture ------------------------------------------------------------------
+// --- Measuring while another thread captures ----------------------------------------------------
 class Measuring : public Captured {};
 
 TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {

@@ -47,7 +47,7 @@ struct Operand {
   GuardedMemory memory;
 };
 
-// Where each operand lies relative to the pages that fault.
+// Says where each operand lies relative to the pages that fault.
 struct Placements {
   Placement x, w, y, z, bias;
 };
@@ -142,8 +142,8 @@ class Convolution {
 // cannot be made.
 std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace);
 
-// RealNeed returns the workspace of `algorithm` that the stand-in tells, and ReportedNeed the one
-// that the drop-in tells. Both return none if the library refuses the problem.
+// RealNeed returns the workspace of `algorithm` that the stand-in reports, and ReportedNeed the
+// workspace that the drop-in reports. Both return none if the library refuses the problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
 std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 

@@ -71,7 +71,7 @@ std::string Text(const std::string& path) {
   return text.str();
 }
 
-// Returns the number of rows in the store, which must be sound.
+// Expects that the store is sound, and returns the number of its rows.
 size_t StoredRows() {
   const auto contents = db::Inspect(DatabasePath());
   EXPECT_TRUE(contents.ok()) << contents.message();

@@ -4,7 +4,8 @@
 // while another thread captures. The result stays right, or the caller gets the real error of its
 // own call; no device memory stays allocated, and what a fault prevented succeeds later. With
 // INTERPOSER_TEST_FAULTS=every (tools/check --full) each occurrence is made to fail. Otherwise the
-// first one at each site and, on average, every eighth of the others are, drawn with a fixed seed.
+// first occurrence at each site fails, and on average every eighth of the later ones, drawn with a
+// fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -44,9 +45,9 @@ constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event"
                                       "synchronize", "handle", "query"};
 const Scales kScales[] = {{1, 0}, {2, 1}};
 
-// What a program asks and calls.
+// Describes a program: what it asks, how often it calls, and whether it may be refused.
 struct Program {
-  std::optional<Question> question;  // if none, it calls algorithm 1 with the real need
+  std::optional<Question> question;  // if none, the program calls algorithm 1 with its real need
   int calls = 1;                     // the number of calls while the fault is armed
   bool may_be_refused = false;       // whether a strict limit may refuse its calls
 };
@@ -131,9 +132,9 @@ class Flow : public testing::Test {
     return convolutions;
   }
 
-  // Calls Meet with problem() while the k-th occurrence at `site` fails, for k = 1 and further k at
-  // distances of `stride` times FaultsBetween(), until there are no more. check(k, result of Meet)
-  // is called for each.
+  // Calls Meet with problem() while the k-th occurrence at `site` fails. k begins with 1 and grows
+  // by `stride` times FaultsBetween(), until no k-th occurrence exists. Calls check(k, result of
+  // Meet) for each k.
   static void FailEvery(std::string_view site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
@@ -150,7 +151,8 @@ class Flow : public testing::Test {
     }
   }
 
-  // Expects that more than `faults` faults occurred, or than ShareOf(faults) if not all are tried.
+  // Expects that more than `faults` faults occurred, or more than ShareOf(faults) if not all faults
+  // are tried.
   static void ExpectMet(long faults) { EXPECT_GT(met_, ShareOf(faults)); }
   static long ShareOf(long faults) { return faults / MeanStep(); }
 
@@ -225,7 +227,8 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
         });
       }
       FailEvery("convolution", kProgram, problem, scales, [](long kth, long convolutions) {
-        // These are the pieces of the call itself; if one fails, the kernel does not divide again.
+        // The comparison comes first. Then the call's own pieces run; if one of these fails, the
+        // kernel does not divide again.
         const bool piece = kth > kCompared && kth <= kCompared + kImages;
         EXPECT_EQ(convolutions, piece ? 1 : kImages);
       });
@@ -396,7 +399,7 @@ class Learning : public Flow {
     Flow::SetUpTestSuite();
   }
 
-  // Returns a step's kernels, of which the store has measurements.
+  // Returns the kernels of a step. The store has measurements of them.
   static std::vector<ConvolutionProblem> Step() {
     std::vector<ConvolutionProblem> step;
     for (const Operation operation : kOperations) {

@@ -13,7 +13,8 @@ size_t FreeMemory();
 void ExpectNothingStays(size_t before);
 
 // Expects in its destructor that as much memory is free as in its constructor, so that not even
-// ucudnn's workspace stays allocated. REQUIRES: handles made in between are destroyed before.
+// ucudnn's workspace stays allocated. REQUIRES: handles that are made in between are destroyed
+// before the destructor runs.
 class NothingStays {
  public:
   NothingStays();

@@ -1,6 +1,6 @@
 // Tests programs of the graph API while one allocation inside libucudnn fails: while plans are
 // made, executed and turned into native CUDA graphs. The result stays right in the workspace that
-// the plan reports, behind which memory faults.
+// the plan reports, and any access beyond it faults.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -23,13 +23,14 @@ using cudnn::BackendDescriptor;
 
 constexpr int kImages = 4;
 constexpr int kEngine = 1;  // the stand-in's GEMM, which is exact on whole numbers
-// Pieces fit the limit, and the undivided engine does not. oneDNN needs less with AVX-512.
+// Pieces fit kLimit, and the undivided engine does not. With AVX-512 the limit is lower, because
+// oneDNN needs less workspace.
 const bool kNeedsLess = __builtin_cpu_supports("avx512f") != 0;
 const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 
-// Returns the next allocation that is made to fail. Later allocations repeat the first ones, so
-// only some of them are. A plan in tiles makes thousands.
+// Returns the number of the next allocation that is made to fail. Later allocations repeat the
+// first ones, so not all of them have to fail. A plan in tiles makes thousands.
 long Next(long kth) { return kth + (kth < 40 ? 1 : std::max(7L, EveryFault() ? 0 : kth / 100)); }
 
 // Image() returns a problem of one image, which runs as tiles within this limit.
@@ -38,7 +39,7 @@ constexpr size_t kTiledLimit = size_t{192} << 10;
 ConvolutionProblem Image() {
   return AsRead(ProblemWith({.n = 1, .c = 16, .k = 16, .x = {1, 64, 64}}));
 }
-// Returns an image that no other call returns: there are more elements from one to the next.
+// Returns a problem that no other call returns: its distance between images is larger each time.
 ConvolutionProblem FreshImage() {
   static int next = 0;
   ConvolutionProblem problem = Image();
@@ -218,8 +219,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     program.Prepare(kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
-  // The graphs of pieces were allocated. Under a budget there are none, since a native graph cannot
-  // use ucudnn's workspace.
+  // Graphs of pieces take more than three allocations. Under a budget there are no such graphs,
+  // since a native graph cannot use ucudnn's workspace.
   EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 

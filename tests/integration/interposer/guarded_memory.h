@@ -9,8 +9,8 @@ namespace ucudnn::test {
 
 using Bytes = std::vector<unsigned char>;
 
-// The faulting page to which the data is as close as its alignment allows, and the distance of the
-// data from a multiple of 16 bytes.
+// Says where data lies: as close to the faulting page at `edge` as alignment allows, and `offset`
+// bytes beyond a multiple of 16.
 struct Placement {
   enum class Edge { kEnd, kBegin } edge = Edge::kEnd;
   size_t offset = 0;
@@ -34,8 +34,8 @@ class GuardedMemory {
   const size_t bytes_;
   void* block_ = nullptr;          // the whole allocation, faulting pages included
   unsigned char* host_ = nullptr;  // the host address of the memory between the faulting pages
-  size_t host_bytes_ = 0;          // the size of that memory
-  size_t before_ = 0;              // its bytes before the data
+  size_t host_bytes_ = 0;          // the number of bytes from host_ on
+  size_t before_ = 0;              // the number of bytes between host_ and the data
   void* data_ = nullptr;
 };
 

@@ -14,8 +14,8 @@ constexpr int kLayerImages = 16;
 // Returns a layer of `n` images of 8 channels and 12x12 pixels, with 3x3 filters to 8 channels.
 ConvolutionProblem LayerProblem(Operation operation, int n = kLayerImages);
 
-// Returns the same layer with distances between images that no earlier one had, which makes it a
-// new kernel to ucudnn.
+// Returns the same layer with distances between images that no earlier call has returned, so ucudnn
+// takes it for a new kernel.
 ConvolutionProblem FreshLayer(Operation operation, int n);
 
 // A limit below the need of algorithm 1 of any operation at kLayerImages.

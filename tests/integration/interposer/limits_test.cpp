@@ -1,4 +1,4 @@
-// Tests what frameworks are told and what then runs, if the user sets a limit, asks for
+// Tests which workspaces frameworks are told and what then runs, if the user sets a limit, asks for
 // determinism, forbids measuring, or turns ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const size_t need = ReportedNeed(convolution, 1).value();
-    // No deterministic engine fits the limit undivided, so pieces of one keep the promise.
+    // No deterministic engine fits the limit undivided, so pieces of a deterministic engine keep
+    // the promise.
     EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
     int engines = 0;
@@ -46,8 +47,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// The size is asked for as for a plain convolution. Only algorithm 1 supports an identity
-// activation, so only pieces of algorithm 1 can keep what was told.
+// The program asks for the size as if for a plain convolution. Only algorithm 1 supports an
+// identity activation, so only pieces of algorithm 1 can keep what was told.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();

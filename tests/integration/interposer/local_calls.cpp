@@ -49,7 +49,7 @@ class Tensor {
   void* data_ = nullptr;
 };
 
-// Returns the values of(position, plane) for all positions of two planes.
+// Returns `of(position, plane)` for all positions of two planes, the first plane first.
 template <typename Of>
 Values TwoPlanes(Of of) {
   Values values;

@@ -1,6 +1,6 @@
 // Tests cuDNN calls that compute each position by itself: while images are split, each rank calls
-// them on its own stripe, and they stay unsplit. Results are whole numbers and halves, which are
-// exact.
+// them on its own stripe, and ucudnn does not split them. Results are whole numbers and halves,
+// which are exact.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,6 +11,7 @@ namespace ucudnn::test {
 // Tests softmax over channels, forward and backward, on a rank's handle. Waits for the handle's
 // stream; an expectation fails if a call or its result is wrong.
 void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream);
-// Tests batch normalisation with statistics for each position (PER_ACTIVATION) in the same way.
+// Tests batch normalisation with statistics for each position (PER_ACTIVATION) as
+// ExpectChannelSoftmax() tests softmax.
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream);
 }  // namespace ucudnn::test

@@ -95,7 +95,8 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
               ran = true;
             }
           }
-          // A single answer may be an algorithm that is not exact, and does not run here.
+          // If only one algorithm is requested, it may be one that is not exact; such algorithms do
+          // not run here.
           EXPECT_TRUE(ran || requested == 1) << "nothing that was told ran";
           if (HasFailure()) return;
         }

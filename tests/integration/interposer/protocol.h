@@ -1,5 +1,5 @@
-// Helps tests of the promises that ucudnn's answers make. They run an algorithm that ucudnn told in
-// a workspace of exactly the size that it told, and compare what happens with the promise.
+// Helps tests of the promises in ucudnn's answers. Such a test runs an algorithm from an answer in
+// a workspace of exactly the reported size, and compares what happens with the promise.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Tests the orders of calls in which frameworks ask for algorithms and run them, if only the caller
-// limits workspace: what ucudnn tells must hold when the algorithm runs, in memory of exactly the
+// limits workspace: what ucudnn reports must hold when the algorithm runs, in memory of exactly the
 // reported size.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -72,8 +72,9 @@ TEST_F(CallersLimit, RequestedCountsAreThoseOfTheRealLibrary) {
   }
 }
 
-// Only algorithm 1 supports an identity activation, and the question does not say that one follows.
-// So pieces of algorithm 1 alone must be able to keep what is told about it.
+// Only algorithm 1 supports an identity activation, and the question does not say that an
+// activation follows. So the workspace told for algorithm 1 must suffice for pieces of algorithm 1
+// alone.
 TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward, 12);
   for (const bool alone : {true, false}) {

@@ -1,4 +1,5 @@
-// One function for cuDNN's nine functions that tell algorithms: three questions for each operation.
+// Ask() stands for the nine functions of cuDNN that return algorithms: three questions for each
+// operation.
 #pragma once
 
 #include <vector>

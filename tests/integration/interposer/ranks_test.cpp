@@ -86,7 +86,7 @@ class Meeting {
     close(file);
   }
 
-  // Waits until every process of the job has called Wait as often as this one.
+  // Waits until every process of the job has called Wait as often as this process.
   void Wait() {
     ++*arrived_;
     ++times_;
@@ -140,8 +140,8 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
 }
 
 // Runs steps of a training run, with mini-batches of each of `batches`. The processes wait for each
-// other at the start of each part; `meetings` has the step at which each part ends. ucudnn makes
-// plans that are not final anew at these numbers of calls.
+// other at the start of each part; `meetings` has the step at which each part ends. At these
+// numbers of calls, ucudnn remakes plans that are not final.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();
@@ -311,7 +311,7 @@ TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
   for (int rank = 0; rank < kProcesses; ++rank) {
     measured += ReadReportOf(ReportOf(rank))["measured"].get<long>();
   }
-  // Each measurement has a row of its own, so no process measured what another had measured.
+  // There are as many rows as measurements, so no process repeated a measurement of another.
   EXPECT_EQ(StoredRows(), measured);
   const std::vector<Interval> intervals = Intervals();
   std::set<long long> measuring;
@@ -347,7 +347,7 @@ TEST_F(Waiting, EndsInsideTheBudgetAndWhatOthersMeasuredIsUsedLater) {
 
   std::vector<TestProcess> processes;
   for (int rank = 0; rank < kProcesses; ++rank) {
-    // The job has one more rank: this process takes part in its meetings.
+    // The job has one more rank than processes, because this process also waits in its meetings.
     processes.emplace_back("Waiting.Steps", ReportOf(rank), RankEnvironment(rank, kProcesses + 1));
   }
   setenv("WORLD_SIZE", std::to_string(kProcesses + 1).c_str(), 1);

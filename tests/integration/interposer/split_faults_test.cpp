@@ -30,8 +30,8 @@ constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 // plan.
 constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-// This is how many processes run at the same time. With more of them, calls might take longer than
-// ranks wait for each other.
+// At most this many processes run at the same time. With more, calls might take longer than ranks
+// wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -77,11 +77,12 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes with faults at `site`, several at once, until a fault does not occur any more.
-  // The first one must occur.
+  // Starts processes, several at once, each with one fault at `site`: at later and later
+  // occurrences, until a process has too few occurrences. The first fault must occur.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only some are tried. With INTERPOSER_TEST_FAULTS=every the
-    // stride is stride / 4 in place of 6 * stride, so 24 times as many are.
+    // stride is a quarter of `stride` in place of six times `stride`, so 24 times as many are
+    // tried.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
     // Processes often only wait for a rank that failed, so many can run at once.
     const long at_once = EveryFault() ? kMostAtOnce : 4;
@@ -188,7 +189,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // In each of these places, at least one failed allocation became an exception.
+  // In each of these places, at least one failed allocation must have become the expected error.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

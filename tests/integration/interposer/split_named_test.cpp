@@ -34,8 +34,8 @@ std::string LastError() {
 }
 
 // Calls `function` with null or zero arguments. A function that is not split is refused before its
-// arguments are read, where the real library would return BAD_PARAM. Softmax gets mode 0, which is
-// over positions, too.
+// arguments are read, where the real library would return BAD_PARAM. The zero mode of softmax is
+// CUDNN_SOFTMAX_MODE_INSTANCE, which also sums over positions.
 template <typename... Arguments>
 cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments...),
                               cudnnHandle_t handle) {
@@ -104,7 +104,8 @@ std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   return calls;
 }
 
-// Calls split functions with null or zero arguments; they must answer as the real ones do.
+// Calls split functions with null or zero arguments; they must return the status that the real
+// functions return.
 std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnPoolingForward),
           CALL_WITH_NOTHING(cudnnPoolingBackward),

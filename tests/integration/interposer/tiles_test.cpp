@@ -25,7 +25,8 @@
 namespace ucudnn::test {
 namespace {
 
-// Algorithm 1 and engine 1 of all operations need more, and some of their tiles need less.
+// Algorithm 1 and engine 1 of all operations need more workspace than kLimit, and some of their
+// tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
 constexpr int kFast = 1;  // the stand-in's direct convolution, which is exact on whole numbers
 
@@ -40,8 +41,8 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// Returns the same convolution with a larger distance between images, which makes it another kernel
-// to ucudnn.
+// Returns the same convolution with a larger distance between images, so ucudnn takes it for
+// another kernel.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
   problem.x_strides[0] += 4;
@@ -199,7 +200,7 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
   }
 }
 
-// Under a budget, the program is told 0, and tiles use ucudnn's workspace.
+// Under a budget, the program is told a need of 0, and tiles use ucudnn's own workspace.
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
@@ -274,8 +275,9 @@ TEST_F(TilesOff, NothingRunsInTiles) {
   }
 }
 
-// With UCUDNN_ENGINES=legacy, tiles need equal padding on both sides, as the legacy API's
-// descriptors have it. Tiles at an edge of a padded image do not have that.
+// With UCUDNN_ENGINES=legacy, tiles need equal padding on both sides, because descriptors of the
+// legacy API have one pad for each axis. Tiles at an edge of a padded image have padding on one
+// side only.
 class TilesOfLegacyEngines : public Tiles {};
 
 TEST_F(TilesOfLegacyEngines, AreNotOfferedWherePaddingIsCut) {

@@ -1,5 +1,5 @@
-// Tests when kernels are measured, and what callers are told before and after: results stay equal,
-// told workspaces never grow, and budgets for measuring are kept.
+// Tests when kernels are measured, and which workspaces callers are told before and after that:
+// results stay equal, told workspaces never grow, and budgets for measuring are kept.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
   for (int i = 0; i < 4; ++i) RunAndCompare(larger, 0, 1 << 17);
   const long fresh = ReadReport()["measured"].get<long>() - before;
   EXPECT_GT(fresh, 0);
-  EXPECT_LE(fresh, kAlgorithms);  // at most each algorithm at one size
+  EXPECT_LE(fresh, kAlgorithms);  // at most one measurement of each algorithm
 }
 
 // --- Measured at the fourth call, under a limit: promises come from heuristics -------------------

@@ -19,8 +19,8 @@ TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
   EXPECT_EQ(without.out, RunProgram({kOpener, "path", real}).out);
 }
 
-// The real library looks its functions up in its parts, and such look-ups must not come back to the
-// drop-in.
+// The real library looks up functions in its own sub-libraries. These look-ups must not return the
+// drop-in's functions.
 TEST(DlsymHook, RealCudnnFindsItsOwnParts) {
   const Outcome alone = RunProgram({kOpener, "path", REAL_CUDNN});
   const std::string version = alone.out.substr(alone.out.find("version=") + 8);

@@ -1,6 +1,6 @@
-// Tests the ways in which frameworks are installed: in each, the program reaches the drop-in, and
-// the drop-in finds the real library that the package brought, with nothing configured. Every
-// layout is a folder of real files; a run without the drop-in shows which library that is.
+// Tests the ways in which frameworks are installed: in each of them, with nothing configured, the
+// program reaches the drop-in, and the drop-in finds the real library of the package. Every layout
+// is a folder of real files; a run without the drop-in shows which library is the real one.
 #include <filesystem>
 #include <fstream>
 

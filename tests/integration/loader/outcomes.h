@@ -1,4 +1,4 @@
-// The places and expectations that the tests of loading share.
+// Paths and expectations that the tests of loading share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@ namespace ucudnn::testing {
 inline const std::string kRoot = LOADER_ROOT;
 inline const std::string kOpener = kRoot + "/opener";
 inline const std::string kFolder = kRoot + "/hooked/lib/ucudnn";
-// This drop-in stands beside the libucudnn of test_hooks.cpp, which answers cudnnCreate.
+// This drop-in lies in the folder of the libucudnn that test_hooks.cpp makes, which answers
+// cudnnCreate.
 inline const std::string kDropin = kFolder + "/libcudnn.so.9";
 inline const std::string kHooked = "create=0 handle=0x5eed ";
 

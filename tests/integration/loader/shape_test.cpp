@@ -125,7 +125,8 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
 }
 
-// The functions of shim/glibc, linked in place of newer ones of glibc, do the same.
+// Functions of shim/glibc, which replace functions of newer glibc releases, must behave as those
+// do.
 TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   const std::string program = kRoot + "/oldest_glibc";
   for (const std::string& version : GlibcVersions(program)) {
@@ -185,7 +186,7 @@ TEST(Shape, DropinRunsNothingWhenLoaded) {
 TEST(Shape, DropinExportsExactlyTheListUnderCudnnsNode) { EXPECT_EQ(Exports(DROPIN), kListed); }
 
 // The drop-in also exports functions of other cuDNN releases, because a program may be built for
-// any.
+// any release.
 TEST(Shape, DropinExportsWhatTheRealLibraryExports) {
   const Names real = Exports(REAL_CUDNN);
   const Names ours = Exports(DROPIN);

@@ -30,7 +30,7 @@ constexpr cudnnMathType_t kMathTypes[] = {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MA
                                           CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH};
 const float kOne = 1, kZero = 0;
 
-// Device memory of `bytes` and guard bytes behind; get() returns null if `bytes` is 0.
+// Owns `bytes` bytes of device memory, followed by guard bytes. get() returns null if `bytes` is 0.
 class Workspace {
  public:
   explicit Workspace(size_t bytes) : bytes_(bytes) {

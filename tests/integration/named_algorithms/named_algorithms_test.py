@@ -136,7 +136,8 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         divided = {(kernel["op"], kernel["problem"].get("math", "default")) for kernel in report["kernels"]
                    if sum(part["count"] for part in kernel["plan"]) > 1}
-        # No engine that is as deterministic as these fits the limit undivided, so all of them are divided.
+        # No engine that is as deterministic as these gradients' algorithms fits the limit undivided, so these kernels are
+        # divided.
         for operation in ("backward_data", "backward_filter"):
             for math in ("default", "tensor_op", "tensor_op_allow_conversion", "fma"):
                 self.assertIn((operation, math), divided)
@@ -151,8 +152,10 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         self.expect_right(lines)
         self.assertEqual(0, report["measured"])
-        # An engine that fits undivided by the library's heuristics replaces others without being measured. It cannot replace
-        # algorithm 1 of forward, the only one that cudnnConvolutionBiasActivationForward takes with an identity activation.
+        # Without measurements, an algorithm that exceeds the limit is replaced only if the library's heuristics name an engine
+        # that fits undivided. Algorithm 1 of forward is not replaced, since cudnnConvolutionBiasActivationForward takes no
+        # other with an identity activation. The algorithms of gradients are not replaced, since no engine that fits is as
+        # deterministic.
         over = {call for call, (told, _) in lines.items() if told > limit}
         needy = self.served({"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]})
         self.assertEqual({(operation, algorithm, math) for operation, algorithms in needy.items()

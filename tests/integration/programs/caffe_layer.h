@@ -75,8 +75,8 @@ class ConvolutionLayer {
   void LayerSetUp(int bottoms);
   void Reshape(const std::string& name, size_t limit_bytes);
   void ChooseAlgorithms(Input& input, size_t limit_bytes);
-  // Work on the default stream waits for earlier work on all streams; later work on them waits for
-  // that.
+  // Makes later work on all streams wait for all earlier work, because the default stream waits for
+  // the other streams and they wait for it.
   void SyncGroups() { CHECK_CUDA(cudaMemsetAsync(sync_, 0, 1, nullptr)); }
 
   const Shape shape_;

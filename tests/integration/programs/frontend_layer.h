@@ -1,6 +1,6 @@
-// What the test programs written with NVIDIA's cudnn-frontend share: channels-last tensors, graphs
-// of operations on them, and plain loops. The values are small integers, so every sum is exact in
-// any order and is rounded once, to the type of the result.
+// Shared parts of the test programs that are written with NVIDIA's cudnn-frontend: channels-last
+// tensors, graphs of operations on them, and plain loops. The values are small integers, so every
+// sum is exact in any order and is rounded once, to the type of the result.
 #pragma once
 
 #include <cuda_bf16.h>

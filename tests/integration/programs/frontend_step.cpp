@@ -9,8 +9,8 @@
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 //
 // For every step it prints a checksum of every result and the workspace that its plan asked for. It
-// exits with 1 if a result differs from plain loops. These run over the whole images, also if the
-// process has only a stripe of them.
+// exits with 1 if a result differs from plain loops. The loops run over the whole images, even if
+// the process has only a stripe of them.
 #include <dlfcn.h>
 
 #include "frontend_layer.h"

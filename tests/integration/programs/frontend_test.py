@@ -46,8 +46,8 @@ class Frontend(unittest.TestCase):
                 continue
             for size in {BATCH, *SIZES}:
                 time_ms = size if size == BATCH else 0.01 * (1 + size)
-                # A sum of partials needs workspace beside the pieces, so with `sums` a row keeps the size at which its need was
-                # measured. Without, every size gets the undivided kernel's need.
+                # A sum of partials needs workspace in addition to the pieces, so with `sums` each row keeps the size at which
+                # its need was measured. Without `sums`, every size gets the undivided kernel's need.
                 if not sums or size == int(row["micro_batch"]):
                     primed.append(row | {"micro_batch": size, "time_ms": time_ms})
         return program.add_rows(f"{folder}/primed.db", primed)
@@ -93,8 +93,8 @@ class Frontend(unittest.TestCase):
                             self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
                     followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
-                    # Under a budget, a kernel has as much workspace as the file's plan needs, and plans with fused operations may
-                    # need more.
+                    # Under a budget, a kernel gets only the workspace that the file states for it. Plans with fused operations
+                    # may need more, and then fall back.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)

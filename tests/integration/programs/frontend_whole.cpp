@@ -36,7 +36,7 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Makes `all` the concatenation of y and the second half of its own channels, which stays in
+  // Makes `all` the concatenation of y with the second half of the channels of `all`, which stay in
   // place.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;

@@ -36,7 +36,7 @@ class Native(unittest.TestCase):
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # The micro_batch of a row of engine "sum" is that of the partials, so it does not decide the time.
+            # Rows of engine "sum" state the micro_batch of the partials, so they get the time 0 at any micro_batch.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")

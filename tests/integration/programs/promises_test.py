@@ -26,7 +26,7 @@ class Promises(unittest.TestCase):
             limit = need["forward"] // 2
             self.assertGreater(limit, 0)
             store, options = f"{folder}/store.db", ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
-            # Nothing is measured, so an engine that fits the limit undivided runs in the plan's place.
+            # Nothing is measured, so an engine that fits the limit undivided replaces the plan's engine.
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
             # The store then gets rows in which pieces of the plan's own engine are the fastest.

@@ -129,7 +129,7 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// Convolves with `handle`, which belongs to no rank or to another rank than the calling thread.
+// Convolves with `handle`, which belongs to no rank, or to a rank other than the calling thread's.
 // Returns whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   const Numbers memory(1);
@@ -141,7 +141,7 @@ bool IsRefused(cudnnHandle_t handle) {
 }
 
 // Asks for the stripe with five more rows above and below, which is more than a neighbour has, and
-// a column more on both sides. Returns whether each element is that of the picture, which has
+// one more column on both sides. Returns whether each element is that of the picture, which has
 // `height` rows, or 0 outside it.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;

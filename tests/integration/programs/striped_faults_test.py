@@ -301,7 +301,8 @@ class BesideSumsOfTheProgram(unittest.TestCase):
                    PAIR_SUM=kind, **variables)
 
     def test_sums_on_the_stream_of_the_calls_or_ordered_with_it_are_sound(self):
-        # Every rank cuts 32 rows into 8 stripes, so the first group's images consist of rows 0 to 15.
+        # The program cuts 32 rows into 8 stripes, one for each rank. The first group has four of the ranks, so its images
+        # consist of rows 0 to 15.
         whole = run(words=(STRIPED_CNN, "16", "2"))
         self.assertEqual(0, whole.returncode, whole.stderr)
         for kind in ("same", "ordered"):

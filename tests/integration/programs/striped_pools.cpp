@@ -1,5 +1,5 @@
 // This ordinary cuDNN program knows nothing of ucudnn. Each process holds a stripe of rows of every
-// image, which its RANK tells; only calls of cuDNN compute with more than one row. The program runs
+// image, chosen by its RANK; only calls of cuDNN compute with more than one row. The program runs
 // forward and backward, in fp64:
 //
 //   3x3 convolution, batch normalisation, max pooling 3x3 with stride 2, batch normalisation (Ex),

@@ -75,7 +75,8 @@ class Striped(unittest.TestCase):
         result = run("--ranks", "4", "--spatial", "n2h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TRANSPORT="loopback")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertEqual(50, len(lines(result)))
-        # Every rank cuts 32 rows into 4 stripes, so the first group's images consist of rows 0 to 15.
+        # The program cuts 32 rows into 4 stripes, one for each rank. The first group has two of the ranks, so its images
+        # consist of rows 0 to 15.
         self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
@@ -108,7 +109,8 @@ class Striped(unittest.TestCase):
                 program.command("report", f"{folder}/{name}")
         self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
                          sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
-        # Each rank counts what it sends and receives; with two ranks, one's sent bytes are the other's received bytes.
+        # Each rank counts what it sends and receives. With two ranks, the bytes that one rank sends are those that the other
+        # receives, so both count the same.
         self.assertEqual(told[0]["exchanged_bytes"], told[1]["exchanged_bytes"])
         for one in told:
             self.assertGreater(one["exchanged_bytes"], 0)
@@ -153,13 +155,13 @@ class Striped(unittest.TestCase):
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
                     above, below = track["rank"] > 0, track["rank"] < ranks - 1
                     # Each rank receives from each other rank two sums for each of 4 channels (batch normalisation), or one for
-                    # each of 2 images and 4 channels (global average). Both are `numbers` bytes.
+                    # each of 2 images and 4 channels (global average). In either case these sums take `numbers` bytes.
                     told = steps * (ranks - 1) * numbers
                     row = steps * 32 * numbers  # the bytes of a row of 32 columns, in all steps
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
                                 ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
-                                # From below come a row of dy, which has half as many columns, and the 2 rows of x that its
-                                # window covers there.
+                                # From below, a rank receives one row of dy, which has half as many columns, and the 2 rows of x
+                                # that the window of that row covers there.
                                 ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
                     for kernel in track["kernels"]:
                         self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
@@ -173,7 +175,8 @@ class Striped(unittest.TestCase):
         self.assertEqual(("transparent", "", steps), (kernel["verdict"], kernel["reason"], kernel["calls"]))
         if kind[0] != "convolution":
             self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
-        # A maximum may hide the NaN with which a failed rank fills its rows, so each message has one number more that shows it.
+        # A failed rank fills its rows with NaN, which a maximum may hide. So each message of max pooling has one more number
+        # that shows the failure.
         self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
         self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
         self.assertEqual(1, kernel["times"]["calls"])  # only the second step is timed
@@ -218,8 +221,8 @@ class Striped(unittest.TestCase):
                       program.command("report", files[0]))
 
     def test_reports_tell_why_a_kernel_is_refused(self):
-        # With 8 rows on 4 ranks, the layer with stride 2 leaves one row on each rank. That may be a stripe or a copy, so the 3x3
-        # layer behind it is refused.
+        # With 8 rows on 4 ranks, the layer with stride 2 leaves one row on each rank. ucudnn cannot know whether such a row is
+        # a stripe or a copy, so the 3x3 layer that follows is refused.
         with tempfile.TemporaryDirectory() as folder:
             script = f'UCUDNN_REPORT={folder}/$1.json RANK=$1 WORLD_SIZE=4 LOCAL_RANK=0 exec {STRIPED_CNN} 8 1'
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -260,8 +263,8 @@ class Striped(unittest.TestCase):
         self.assert_refused(result, "rank 0 has waited", "for rank 1")
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
-        # Stripes of 3-D images have unequal heights, because these images have 5 rows. frontend_step declares that a fused and a
-        # plain gradient read one dy, and steps alternate their order.
+        # Stripes of 3-D images have unequal heights, because these images have 5 rows. frontend_step declares that a fused and
+        # a plain gradient read the same dy. Steps alternate the order of these gradients.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):

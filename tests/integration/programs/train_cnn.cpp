@@ -408,7 +408,8 @@ void Train() {
     CHECK_CUDNN(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                     Factor(1).get(), scores.value.descriptor(), scores.value.data(),
                                     Factor(0).get(), logs.descriptor(), logs.data()));
-    // The loss is -sum(truth * logs) / batch, so its gradient by logs is -truth / batch.
+    // The loss is -sum(truth * logs) / batch, so its gradient with respect to logs is -truth /
+    // batch.
     CHECK_CUDNN(cudnnSoftmaxBackward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                      Factor(-1.0 / batch).get(), logs.descriptor(), logs.data(),
                                      truth.descriptor(), truth.data(), Factor(0).get(),

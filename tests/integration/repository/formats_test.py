@@ -6,7 +6,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# By document: the heading behind which it describes formats, and where their members are listed.
+# By document: the heading after which it describes formats, and the sources in which their members are listed.
 FORMATS = {
     "db/FORMAT.md": ("\n## Reports\n", ("src/convolution/json_kernel.cpp", "src/convolution/report_format.cpp",
                                          "src/planning/workspace_plan.cpp")),

@@ -7,13 +7,15 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# These compute each element of the result from the same position of the inputs, or from a filter, which is never split.
+# These functions compute each element of the result from the same position of the inputs, or from a filter, which is never
+# split.
 LOCAL = {
     "cudnnActivationBackward", "cudnnActivationForward", "cudnnAddTensor", "cudnnDropoutBackward", "cudnnDropoutForward",
     "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",
     "cudnnTransformTensor", "cudnnTransformTensorEx"
 }
-# These make or read descriptors and handles, or answer questions. (Backend plans are refused when finalized or executed.)
+# These functions make or read descriptors and handles, or answer questions. (Backend plans are refused when finalized or
+# executed.)
 COMPUTES_NOTHING = re.compile(r"cudnn(Backend(Create|Destroy|Finalize|Get|Initialize|Set)\w*|Build\w+|Create\w*|Derive\w+|Destroy\w*|"
                               r"Dropout(GetReserveSpace|GetStates)Size|Get\w+|InitTransformDest|\w+GetBufferSizes|MakeFusedOpsPlan|"
                               r"QueryRuntimeError|RestoreDropoutDescriptor|RNN[GS]etClip_v\d|Set(?!Tensor$)\w+|\w+VersionCheck)$")

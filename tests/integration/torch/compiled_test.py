@@ -35,7 +35,8 @@ class Compiled(unittest.TestCase):
         return spatial.shard(torch.randn(1, 4, 16, 16), 2)
 
     def refused(self, run):
-        # The default backend would generate Triton or C++ kernels. torch raises errors of the compilation as RuntimeError.
+        # Both backends are refused: "eager", and the default one, which would generate Triton or C++ kernels. torch turns
+        # errors during compilation into RuntimeError.
         for options in ({"backend": "eager"}, {}):
             with self.subTest(options), self.assertRaisesRegex(RuntimeError, "torch.compile, whose own kernels"):
                 run(options)

@@ -34,7 +34,7 @@ class Living(TorchDispatchMode):
                 self.add(tensor)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        # A result that shares memory with an argument, such as a view of a parameter, does not count.
+        # A result that shares memory with an argument, such as a view of a parameter, is not counted.
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
             read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}

@@ -166,7 +166,7 @@ class Describe(unittest.TestCase):
                         pairs = report.predicted.get(kind, {}).values()
                         self.assertEqual(one[kind], [sum(pair[place] for pair in pairs) for place in (0, 1)], (frozen, kind))
                 counted.append(sum(one["transfer"][0] + one["statistics"][0] for one in devices))
-        # A frozen convolution alone changes nothing, since the normalization behind it is trained and needs the gradient.
+        # A frozen convolution alone changes nothing, since the normalization after it is trained and needs the gradient.
         all_trained, first, second = sorted(set(counted), reverse=True)
         self.assertEqual([all_trained, all_trained, first, first, second], counted)
 

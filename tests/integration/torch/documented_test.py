@@ -13,8 +13,8 @@ import unittest
 import gloo
 
 RANKS = 4
-# A bound for differences: values reach about 4, a rounding of fp32 is 2^-24 of that, and some thirty layers with sums in
-# another order err by less than 256 roundings.
+# Bounds differences: values reach about 4, a rounding of fp32 is 2^-24 of a value, and some thirty layers with sums in another
+# order err by less than 256 roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 
 

@@ -15,7 +15,8 @@ from ucudnn.spatial.grid import owned, stripes
 
 IMAGES = 2, 3, 40, 12
 RANKS, MULTIPLE = 4, 4  # the 40 rows are cut into stripes of 12, 12, 8 and 8
-# Filters, size, stride, padding, dilation and groups of each convolution. The third reads rows beyond a neighbour's stripe.
+# Each convolution has: filters, size, stride, padding, dilation and groups. The third one reads rows beyond the nearest
+# neighbour's stripe.
 CONVOLUTIONS = [(6, 3, 1, 1, 1, 1), (8, 7, 2, 3, 1, 1), (8, 3, 1, 5, 5, 2), (6, 4, 2, 1, 1, 1), (4, 1, 1, 0, 1, 1)]
 
 

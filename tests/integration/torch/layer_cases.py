@@ -426,7 +426,8 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
-# These functions draw random numbers in training. The first value is the class that a program would have to trust, or None.
+# These functions draw random numbers in training. The first value is the module class that a program has to name in `trust` for
+# the function to run, or None if there is none.
 DRAWN = {
     "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
     "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),

@@ -161,7 +161,7 @@ def in_16_bits():
                         "softmax": lambda x: x.flatten(2).softmax(2), "logsumexp": lambda x: x.logsumexp((2, 3)),
                         "einsum": lambda x: torch.einsum("nchw,ndhw->ncd", x / 16, x / 16),
                         "cosine": lambda x: F.cosine_similarity(x.flatten(2)[:, :1], x.flatten(2)[:, 1:] + 1, 2)}
-        # 2^-14 allows for the roundings of fp32, which are far smaller than one of a 16-bit type.
+        # 2^-14 allows for the roundings of fp32, which are far smaller than one rounding of a 16-bit type.
         for name, function in by_positions.items():
             found, expected = function(x), function(whole)
             bound = (roundoff + 2 ** -14) * expected.abs() + 2 ** -24

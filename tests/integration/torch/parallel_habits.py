@@ -166,7 +166,7 @@ def accumulation():
         for optimizer in optimizers:
             optimizer.step()
     same(divided, single)
-    # Zeroing discards gradients that were not summed yet, too.
+    # Zeroing also discards gradients that were not summed yet.
     for zero in (lambda: optimizers[0].zero_grad(), lambda: optimizers[0].zero_grad(set_to_none=False),
                  lambda: divided.zero_grad(set_to_none=False), lambda: [one.grad.data.zero_() for one in divided.parameters()]):
         with divided.no_sync():

@@ -280,7 +280,7 @@ def one_exchange_a_norm():
         assert noted.calls == ["all_gather"] * 3, noted.calls
         noted.calls.clear()
         y.square().sum().backward()
-    # One all_reduce is for each of the 3 norms and one for the loss.
+    # Each of the 3 norms makes one all_reduce, and so does the loss.
     assert noted.calls.count("all_reduce") == 4 and noted.calls.count("begin_sum") == 1, noted.calls
 
 

@@ -1,4 +1,5 @@
-// Limits hold for a process, so every case runs in a child of its own.
+// Tests limits on the size of files. A limit holds for a whole process, so every case runs in a
+// child of its own.
 #include "base/file_size_limit.h"
 
 #include <fcntl.h>
@@ -27,7 +28,7 @@ bool WriteFails(const std::string& path) {
   return fits && fails;
 }
 
-// Returns the state of a child that does `action` under the limit.
+// Returns the wait status of a child that does `action` under the limit.
 template <typename Action>
 int StateAfter(Action action) {
   const pid_t child = fork();

@@ -1,4 +1,5 @@
-// The log writes to a process-wide place, so every case runs in a child of its own.
+// Tests the log. It writes to one place for the whole process, so every case runs in a child of its
+// own.
 #include "base/log.h"
 
 #include <gmock/gmock.h>

@@ -91,7 +91,7 @@ TEST(SpatialGrid, TheRanksOfAGroupHoldTheCellsOfOneN) {
       EXPECT_EQ(grid.CellOf(rank).n, group);
       EXPECT_EQ(grid.GroupOf(rank), group);
       EXPECT_EQ(grid.GroupRankOf(rank), group_rank);
-      // Apart from n, the cell depends on the group rank alone.
+      // The cell's h and w depend on the group rank alone.
       EXPECT_EQ(grid.CellOf(rank).h, group_rank / 2);
       EXPECT_EQ(grid.CellOf(rank).w, group_rank % 2);
       ranks.insert(rank);

@@ -1,4 +1,4 @@
-// A terminal of the test's own, and what programs wrote to it.
+// A pseudo-terminal for a test, which can read what programs wrote to it.
 #pragma once
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ class Terminal {
 
   // Returns what was written since the last call.
   std::string Seen() {
-    constexpr char kEnd = '\4';  // a terminal hands bytes on some time later, in their order
+    constexpr char kEnd = '\4';  // a terminal may deliver bytes late, but keeps their order
     EXPECT_EQ(write(descriptor_, &kEnd, 1), 1);
     std::string seen;
     for (char byte = 0; read(controller_, &byte, 1) == 1 && byte != kEnd;) seen += byte;

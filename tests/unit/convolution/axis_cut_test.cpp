@@ -1,6 +1,6 @@
-// Tests two answers about a cut axis: whether a program that knows nothing of the cut computes what
-// it did uncut, against windows looked at one by one; and what a part reads from other parts,
-// against pairs of windows and taps.
+// Tests two answers about a cut axis. The first, whether a program that knows nothing of the cut
+// computes the same as without the cut, is compared with windows that are looked at one by one. The
+// second, what a part reads from other parts, is compared with pairs of windows and taps.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -194,8 +194,8 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
       for (int64_t stride = 1; stride <= 2; ++stride) {
         const int64_t last = (taps - 1) * dilation;
         const SlidingWindow window = {taps, dilation, stride, last / 2};
-        // The loop below tries the halos before and behind a long run of windows. Those have gaps
-        // where both the stride and the dilation are above 1.
+        // The loop below tries the halos before and after a long run of windows. These halos have
+        // gaps where both the stride and the dilation are above 1.
         if (stride > 1 && dilation > 1) continue;
         for (const auto& [windows, elements] :
              {std::pair{Interval{0, 9}, Interval{-window.pad, 0}},
@@ -411,8 +411,8 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
       EXPECT_EQ(top.runs[0].range, last);
       EXPECT_EQ(bottom.runs[0].range, first);
       const bool forward = exchanged == Exchanged::kElements;
-      // One term reads the whole halo and changes the rows of the result that lie beside it: the
-      // first `dilation` rows for `top`, the last for `bottom`.
+      // One term reads the whole halo and changes the rows of the result that are next to the halo:
+      // the first `dilation` rows for `top`, the last for `bottom`.
       EXPECT_EQ(
           top.runs[0].terms,
           (std::vector<AxisTerm>{{first, forward ? Interval{0, 1} : Interval{2, 3}, first, 0}}));

@@ -73,7 +73,7 @@ bool IsTransparent(const RandomAxis& axis);
 
 // A convolution of one image and one channel, and its cut, which is transparent along every axis.
 struct CutConvolution {
-  ConvolutionProblem whole;  // its x are the sums of the extents
+  ConvolutionProblem whole;  // its extents of x are the sums of `extents`
   SpatialGrid grid;
   AxisExtents extents;
 

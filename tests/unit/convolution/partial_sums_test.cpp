@@ -34,11 +34,12 @@ TEST(PartialSums, TheWholeIsNoPartial) {
 }
 
 TEST(PartialSums, TakeFourAndTwoBytesAnElementOnAligned) {
-  // 10 filters of 3 channels and 3x5 taps have 450 elements: 1800 and 900 bytes.
+  // 10 filters of 3 channels and 3x5 taps have 450 elements: 1800 bytes in fp32, and 900 in 16
+  // bits.
   EXPECT_EQ(AccumulatorBytes(FilterGradient()), 2048u);
   EXPECT_EQ(PartialSumBytes(FilterGradient()), 2048u + 1024u);
   ConvolutionProblem volume = FilterGradient(DataType::kBfloat16);
-  volume.w[0] = 4;  // 1800 elements; 7200 and 3600 bytes
+  volume.w[0] = 4;  // 1800 elements: 7200 bytes in fp32, 3600 in 16 bits
   EXPECT_EQ(AccumulatorBytes(volume), 7424u);
   EXPECT_EQ(PartialSumBytes(volume), 7424u + 3840u);
   ConvolutionProblem exact = FilterGradient();

@@ -43,7 +43,7 @@ TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
   EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
-// Returns the least number of images after which both tensors are aligned to `alignment` bytes
+// Returns the least number of images after which x and y are both aligned to `alignment` bytes
 // again, found by walking the addresses.
 int WalkedStep(const ConvolutionProblem& problem) {
   for (int64_t step = 1;; ++step) {
@@ -67,8 +67,8 @@ TEST(Problem, LegalStepIsTheFirstAlignedImage) {
   }
 }
 
-// How tensors lie in memory. Beside the packed layouts there are tensors with a gap after every
-// row, with an image of odd length, and with the batch innermost.
+// Says how tensors lie in memory: in a packed layout, with a gap after every row, with images of
+// odd length, or with the batch innermost.
 enum class Memory { kNchw, kNhwc, kGaps, kOddImages, kBatchInnermost };
 
 Strides StridesOf(Memory memory, int n, int channels, const Spatial& extents) {

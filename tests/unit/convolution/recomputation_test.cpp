@@ -1,4 +1,4 @@
-// Tests rows at the cuts that are computed again from assembled rows, against the undivided
+// Tests rows next to cuts, which are computed again from assembled rows, against the undivided
 // convolution: 10,000 random cuts along one to three axes, forward and backward_data in turns.
 #include "convolution/recomputation.h"
 

@@ -1,5 +1,6 @@
-// Tests that what own tensors and messages contribute on all ranks adds up to the undivided
-// convolution: with 20,000 random cuts along one to three axes, a third for each operation.
+// Tests that the contributions of own tensors and of messages, on all ranks, add up to the
+// undivided convolution: with 20,000 random cuts along one to three axes, a third for each
+// operation.
 #include "convolution/stripes.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +91,7 @@ TEST(Stripes, OwnAndReceivedRowsGiveTheUndividedResult) {
         Operands split = whole;
         test::Convolve(operation, Whole(whole.x), Whole(whole.w), Whole(whole.y), cut.AllMoves());
         for (int cell = 0; cell < static_cast<int>(cells.size()); ++cell) {
-          // The rank takes only what it owns, as its local call sees it.
+          // The rank's local call sees only what the rank owns.
           Image x = CopyOf(Slice(split.x, cut.ElementsOf(cell)));
           Image y = CopyOf(Slice(split.y, cut.WindowsOf(cell)));
           Image& w = operation == Operation::kBackwardFilter ? sum : split.w;

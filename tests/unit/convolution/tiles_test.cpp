@@ -39,7 +39,7 @@ struct TileOperands {
   TileMemory x, w, y;
 };
 
-// Where a convolution begins in each tensor.
+// The elements at which a convolution begins, in the memory of each tensor.
 struct Offsets {
   int64_t x = 0, w = 0, y = 0;
 };
@@ -197,7 +197,8 @@ bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19
   return true;
 }
 
-// Each element of the output is written once; each tile that adds to a filter's gradient writes it.
+// Each element of the output is written once. Only a filter's gradient is written by every tile
+// that adds to it.
 TEST(Tiles, ComputeWhatTheWholeDoes) {
   constexpr uint64_t kSeed = 35;
   RandomGrids grids(kSeed);
@@ -244,7 +245,8 @@ TEST(Tiles, AreKindsOfCells) {
   EXPECT_EQ(cut->kinds[1].problem.x[1], 18);
 }
 
-// 11 rows are cut into 4 parts: beside the edges, parts have at most two lengths, the longer first.
+// 11 rows are cut into 4 parts. Their lengths differ by at most one row, and the longer parts come
+// first.
 TEST(Tiles, HaveEqualLengthsButForOneRow) {
   const auto cut = CutIntoTiles(ProblemWith({.x = {1, 11, 8}}), {.spatial = {1, 4, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
@@ -283,7 +285,7 @@ TEST(Tiles, SayWhatPreventsThem) {
             "a 16-bit gradient that is summed has one sum of all its filters");
 }
 
-// The rows have 1090 columns of 16 bits, so 4 bytes are the alignment that all of them share.
+// The rows have 1090 columns of 16 bits, so 4 bytes is the alignment that all rows share.
 TEST(Tiles, DeclareTheAlignmentOfAllTheirPlaces) {
   const ConvolutionProblem whole =
       ProblemWith({.n = 1, .x = {1, 64, 1090}, .type = DataType::kBfloat16, .alignment = 16});
@@ -338,7 +340,7 @@ TEST(Tiles, HaveTwinsWithOneRowMore) {
     ConvolutionProblem twin = SlackTwin(cut->kinds[1]);
     EXPECT_EQ(twin.x[1], 18);
     if (layout == Layout::kNhwc) {
-      EXPECT_EQ(twin, cut->kinds[1].problem);  // one more row lies behind all others
+      EXPECT_EQ(twin, cut->kinds[1].problem);  // the additional row comes after all other rows
       continue;
     }
     EXPECT_EQ(twin.x_strides, (Strides{7 * 19 * 32 + 18 * 32, 19 * 32, 18 * 32, 32, 1}));

@@ -1,5 +1,5 @@
-// Tests what is kept for a CUDA graph: it lives as long as the graph, or anything made of it,
-// exists.
+// Tests objects that are kept for a CUDA graph: they live as long as the graph, or anything that
+// was made from it, exists.
 #include "cuda/capture.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Tests plans whose kernels cuDNN compiles while it makes them, such as plans with a scale or a
-// dReLU behind the convolution. BuildPart compiles the kernels anew for another batch, and its plan
+// dReLU after the convolution. BuildPart compiles the kernels anew for another batch, and its plan
 // equals the one that the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
 

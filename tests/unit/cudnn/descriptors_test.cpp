@@ -193,7 +193,7 @@ TEST(TensorBytes, ReachBehindTheLastElement) {
   ConvolutionProblem problem = Problem2d();
   EXPECT_EQ(ImageBytes(problem), 3u * 4 * 9 * 11 * 4);
   EXPECT_EQ(FilterBytes(problem), 6u * 4 * 3 * 5 * 4);
-  problem.x_strides[0] += 10;  // a gap of 10 elements between images, none behind the last
+  problem.x_strides[0] += 10;  // a gap of 10 elements between images, but none after the last one
   EXPECT_EQ(ImageBytes(problem), (3u * 4 * 9 * 11 + 2 * 10) * 4);
 }
 

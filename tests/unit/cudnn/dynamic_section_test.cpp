@@ -1,5 +1,5 @@
-// ReadLibraryFile must answer or refuse whatever a damaged or hostile file contains, and never
-// crash.
+// Tests that ReadLibraryFile answers or refuses whatever a damaged or hostile file contains, and
+// never crashes.
 #include "cudnn/dynamic_section.h"
 
 #include <gtest/gtest.h>

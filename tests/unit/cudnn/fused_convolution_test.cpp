@@ -34,7 +34,7 @@ ConvolutionProblem Nhwc(DataType type, Operation operation = Operation::kForward
   return problem;
 }
 
-// Returns the first plan that the heuristics have for the graph.
+// Returns the first plan that the heuristics list for the graph.
 std::optional<BackendDescriptor> AnyPlan(const Graph& graph) {
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     auto plans = graph.HeuristicPlans(mode, 16);

@@ -1,4 +1,5 @@
-// Tests graph plans behind the engines' interface, with the real library, without a GPU.
+// Tests GraphEngines, which offers plans of the graph API through the interface Engines, with the
+// real library, without a GPU.
 #include "cudnn/graph_engines.h"
 
 #include <gmock/gmock.h>

@@ -83,8 +83,8 @@ class Rebatching : public ::testing::Test {
     visit(problem, graph, others);
   }
 
-  // Compares the plans of one engine at all other batches. Returns false if the library has none at
-  // kBatch.
+  // Compares the plans of one engine at all other batches. Returns false if the library has no plan
+  // of that engine at kBatch.
   bool Compare(const Graph& graph, const std::vector<Graph>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
@@ -122,7 +122,7 @@ class Rebatching : public ::testing::Test {
 
   int cases_ = 0;   // engines compared, for each layer, type and operation
   int plans_ = 0;   // plans of these engines at another batch
-  int unlike_ = 0;  // plans that only one of the two ways builds
+  int unlike_ = 0;  // plans that only BuildPart or only the library builds
 };
 
 TEST_F(Rebatching, WorkspaceIsTheNativePlans) {

@@ -219,7 +219,7 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   EXPECT_GE(plans_, 300);
 }
 
-// A network for one image, with the extent of its input; 0: its own.
+// A network for one image, and the extent of its input; 0 stands for the network's own extent.
 struct Network {
   const char* name;
   int extent;
@@ -227,7 +227,7 @@ struct Network {
 constexpr Network kNetworks[] = {
     {"vae-decoder", 128}, {"vae-decoder", 256}, {"unet-3d", 0}, {"video-vae", 0}};
 
-// Each kernel of four networks is cut into eight tiles, or into as many as it can be.
+// Each kernel of four networks is cut into eight tiles, or into fewer if it cannot be cut so often.
 TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
   constexpr int kPlans = 3;  // number of plans that the heuristics rank first
   int kernels = 0, compared = 0;

@@ -1,4 +1,4 @@
-// What the store's tests share: a folder of their own and rows to store.
+// Shared parts of the store's tests: a folder for each test, and rows to store.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A test's store need not outlive the machine's power, so fsync does nothing here: on a busy disk
-// one writer's wait would outlast the time after which others give up.
+// fsync does nothing here, since a test's store need not survive a power failure. On a busy disk,
+// one writer would wait longer for fsync than other writers wait for the lock.
 extern "C" {
 __attribute__((visibility("default"))) int fsync(int) { return 0; }
 __attribute__((visibility("default"))) int fdatasync(int) { return 0; }

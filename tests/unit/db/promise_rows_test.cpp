@@ -72,7 +72,7 @@ TEST_F(PromiseRowsTest, EverythingInTheKeyKeepsThemApart) {
   EXPECT_EQ(Inspect(Path())->promises, 9u);
 }
 
-// If no other engine fits, the plan's own pieces keep the promise.
+// Returns a promise that only pieces of the plan's own engine keep, since no other engine fits.
 EnginePromise PromiseOfPiecesAlone() {
   EnginePromise promise = Promise();
   promise.engine = "graph:67";

@@ -1,5 +1,5 @@
-// Tests stores of earlier schema versions: they are read as they are, brought up to date by the
-// first write, and never left in between.
+// Tests stores of earlier schema versions: they are read as they are, and the first write brings
+// them up to date, completely or not at all.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 const Platform kSomeGpu{"Some GPU", 91900, 13000};
 
-// Returns the kernel of schema1.sql.
+// Returns the problem of the kernel in schema1.sql.
 ConvolutionProblem StoredProblem() {
   ConvolutionProblem problem = Problem(256);
   problem.alignment = 16;
@@ -84,7 +84,7 @@ TEST_F(SchemaMigrationTest, TheFirstWriteBringsItUpToDateAndLosesNothing) {
   EXPECT_THAT(contents->faults, IsEmpty());
   EXPECT_EQ(contents->version, kSchemaVersion);
   EXPECT_EQ(contents->rows, 5u);
-  EXPECT_EQ(contents->verified, 1u);  // the row just measured
+  EXPECT_EQ(contents->verified, 1u);  // the row that was just written
   EXPECT_EQ(contents->incomplete_sizes, 1u);
   auto after = *store.List();
   ASSERT_EQ(after.size(), 5u);
@@ -105,7 +105,7 @@ TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
     if (child == 0) {
       alarm(60);
       char byte;
-      // Reads until the parent closes the pipe, when all processes are there.
+      // The read returns when the parent closes the pipe, after it has started all processes.
       if (close(start[1]) != 0 || read(start[0], &byte, 1) != 0) _exit(2);
       SqliteStore store({Path()});
       _exit(store.Write(Problem(), kPlatform, {Row("e", 1 + process, 1)}, {}).ok() ? 0 : 1);
@@ -216,7 +216,8 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
 class ThirdSchemaTest : public SchemaMigrationTest {
  protected:
   ThirdSchemaTest() : SchemaMigrationTest(3) {}
-  // Returns StoredProblem() with one more row and one more column of padding behind.
+  // Returns StoredProblem() with one more row of padding at the bottom and one more column at the
+  // right.
   static ConvolutionProblem UnevenProblem() {
     ConvolutionProblem problem = StoredProblem();
     problem.extra_pad = {0, 1, 1};

@@ -60,7 +60,8 @@ class FaultyDisk : public StoreTest, public ::testing::WithParamInterface<DiskFa
 
 TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
   int failures = 0;
-  const int thinning = test::Cases(1, 4);  // of calls that are alike
+  // Calls after the first ones resemble each other, so only every thinning-th of them fails.
+  const int thinning = test::Cases(1, 4);
   for (int kth = 1;; kth += kth < 6 ? 1 : thinning) {
     SCOPED_TRACE("call " + std::to_string(kth));
     Restore();
@@ -163,7 +164,7 @@ TEST_F(StoreDiskTest, AFileSystemWithoutLocksIsNamedAndNotWaitedFor) {
     EXPECT_THAT(store.Rows(Problem(), kPlatform).message(), HasSubstr(Path() + ": "));
   }
   EXPECT_LE(test::StopFailing(), 20);
-  // Locks are back: the earlier failures are not remembered.
+  // Locking works again, and the earlier failures are not remembered.
   EXPECT_TRUE(store.Write(Problem(), kPlatform, ManyRows("new", 10)).ok());
   EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 110u);
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));

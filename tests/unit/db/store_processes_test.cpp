@@ -95,7 +95,7 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
     while (!stop) {
       ++written;
       EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("writer", written, written)}).ok());
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others want the lock, too
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others need the lock
     }
   });
   std::vector<pid_t> children;
@@ -108,7 +108,7 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
         EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
       }
     }));
-    // While the child writes, the thread and the forking process write, too.
+    // While the child writes, the thread and this forking process write as well.
     EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("forker", i + 1, i)}).ok());
     if (children.size() == 3) {
       for (const pid_t child : children) ExpectSuccess(child);
@@ -126,7 +126,8 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
 }
 
 // In three of four rounds the writer is killed at a write or a synchronisation, which SQLite makes
-// only while the journal exists. In every fourth it is killed at any moment, even while it starts.
+// only while the journal exists. In every fourth round it is killed at any moment, even while it
+// starts.
 TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
 #ifdef __SANITIZE_ADDRESS__  // with its run-time a process takes long to start and to end
   const int rounds = test::Cases(60, 20);

@@ -91,8 +91,8 @@ TEST_F(TileRowsTest, NoTwoKindsMeet) {
   EXPECT_THAT(Inspect(Path("merged.db"))->faults, IsEmpty());
 }
 
-// The upper and the lower edge of an image have equal extents, but padding at different ends. Inner
-// tiles have none.
+// The tiles at the upper and at the lower edge of an image have equal extents, but padding at
+// different ends. Inner tiles have no padding.
 TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   const ConvolutionProblem whole = test::ProblemWith({.n = 1, .x = {1, 64, 64}});
   const auto tiles = CutIntoTiles(whole, {.spatial = {1, 8, 1}});
@@ -109,7 +109,8 @@ TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   EXPECT_EQ(Inspect(Path())->kernels, 3u);
 }
 
-// The text is what `cache export` wrote before kernels had padding behind.
+// The text is what `cache export` wrote before kernels could have more padding at the end of an
+// axis.
 TEST_F(TileRowsTest, AFileOfEvenPadsIsWrittenAsItWas) {
   const std::string text =
       "name,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,dilation_h,dilation_w,groups,dtype,layout,"

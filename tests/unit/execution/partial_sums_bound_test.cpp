@@ -118,8 +118,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
-  // Returns `engine` with what it needs to compute `part` as a partial of `problem`; nullopt if it
-  // does not serve `part`.
+  // Returns the configuration with which `engine` computes `part` as a partial of `problem`;
+  // nullopt if the engine does not serve `part`.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
                                             const ConvolutionProblem& part) {
@@ -178,7 +178,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     guarded.insert(guarded.begin(), kGuard);
     guarded.push_back(kGuard);
     w_memory.Upload(guarded);
-    // The stand-in reports a fault if a piece touches the byte behind the workspace.
+    // The stand-in reports a fault if a piece touches a byte after the workspace.
     Memory workspace(division.configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
     EXPECT_TRUE(descriptors.Create(problem).ok());
@@ -205,8 +205,9 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return {after.begin() + 1, after.end() - 1};
   }
 
-  // The data are multiples of 1/64 up to 1: every sum is exact in fp32, so engines round only their
-  // results. `parts` are the division's parts, in any order.
+  // Checks that results stay within the bound. The data are multiples of 1/64 up to 1, so every sum
+  // is exact in fp32 and engines round only their results. `parts` are the division's parts, in any
+  // order.
   void CheckBound(const ConvolutionProblem& problem, const Division& division,
                   const std::vector<Part>& parts) {
     const DataType type = problem.type;
@@ -278,7 +279,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
   EXPECT_GT(largest_, 0.2);
 }
 
-// If the rows of one image are cut, its gradient is a sum of partials, too.
+// If one image is cut into tiles of rows, the gradient is a sum of partials as well.
 TEST_P(PartialSumsBound, HoldsForTilesOfOneImage) {
   const ConvolutionProblem problem = Problem(GetParam(), 1, 0);
   int plans = 0;

@@ -30,8 +30,8 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// Returns a plan of 4 + 4 + 2 images. `beside` bytes of each piece's workspace do not belong to its
-// engine.
+// Returns a plan of 4 + 4 + 2 images. `beside` is the number of bytes of each piece's workspace
+// that its engine does not use.
 Configuration ThreePieces(size_t beside = 0) {
   return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
 }
@@ -209,8 +209,8 @@ class Summed : public Harness {
   static const std::vector<test::RecordedSum>& sums() { return ThisRecording().sums; }
 };
 
-// Each piece's partial is added in fp32 after the piece. Alpha and beta apply to the finished sum
-// alone.
+// After each piece, its partial is added to the sum in fp32. Alpha and beta apply to the finished
+// sum alone.
 TEST(Schedule, PartialsOfSixteenBitsAreSummedApart) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
@@ -475,8 +475,8 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A fused operand may have wider elements than the tensors, have strides, and be read at a place of
-// its own for every image.
+// A fused operand may have wider elements than the tensors and strides of its own, and may be read
+// at another place for every image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);

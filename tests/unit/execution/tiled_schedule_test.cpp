@@ -79,7 +79,7 @@ size_t ElementsOf(const ConvolutionProblem& problem, int64_t channels, const Spa
   return static_cast<size_t>(ViewSpan(problem.n, channels, extents, strides));
 }
 
-// Runs plans of whole convolutions, and the same convolutions in tiles.
+// Runs plans of undivided convolutions, and the same convolutions in tiles.
 class TiledRuns : public test::DeviceTest {
  protected:
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
@@ -134,8 +134,8 @@ class TiledRuns : public test::DeviceTest {
     return options;
   }
 
-  // Returns one run for each kind of tile, in exactly the workspace that its piece needs. It has no
-  // runs if a kind has no engine.
+  // Returns a configuration with one run for each kind of tile, in exactly the workspace that its
+  // piece needs. The configuration has no runs if the engine does not serve a kind.
   Configuration RunsOf(const cudnn::GraphTemplate& plan, const Tiles& cut) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});
@@ -156,8 +156,8 @@ class TiledRuns : public test::DeviceTest {
     return configuration;
   }
 
-  // Compares the whole with its tiles. Returns whether the case could be run. `most_span` is passed
-  // to CutIntoTiles.
+  // Compares the undivided convolution with its tiles. Returns false if the case cannot run.
+  // `most_span` is passed to CutIntoTiles.
   bool Check(const ConvolutionProblem& problem, const TileGrid& grid, int64_t most_span) {
     const GraphOptions options = RandomOptions(problem);
     const auto plan = PlanOf(problem, options);
@@ -355,8 +355,8 @@ class TiledFaults : public TiledRuns {
   }
 };
 
-// Verify compares the whole with the same pieces that a Schedule executes later, so a wrong kind of
-// tile must be noticed.
+// Verify compares the undivided convolution with the same pieces that a Schedule executes later, so
+// it must notice a wrong kind of tile.
 TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
   using tuning::Verdict;
   for (const Operation operation : test::kOperations) {

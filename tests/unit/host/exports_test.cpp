@@ -20,7 +20,7 @@ struct StandIn {
   const char* folder;  // folder of the stand-in's sources
   const char* soname;
   const char* real;
-  const char* node;  // version node behind each export's name
+  const char* node;  // the version node that follows each export's name
   // Names an export that is not implemented, and what it returns, as a number and by name.
   const char* missing;
   int answer;

@@ -1,5 +1,5 @@
-// What the arena's tests share: the stand-in's device, owners, and streams whose work can be held
-// up.
+// Shared parts of the arena's tests: the stand-in's device, owners, and streams whose work can be
+// held up.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -150,8 +150,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   const Arena::Need beside[] = {{Owner(0, 2), 400}};
   EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
   EXPECT_EQ(arena.bytes(), 1000u);
-  // The owner's next GiveBack records an event again, which also tells when the earlier work has
-  // ended.
+  // The owner's next GiveBack records an event again. That event also shows when the earlier work
+  // has ended.
   ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
   arena.GiveBack(lent, stream.get());
   EXPECT_EQ(arena.lost_bytes(), 0u);
@@ -211,7 +211,8 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two threads destroy their handles: the wait that frees `first` began before `second` was left.
+// Two threads destroy their handles. The wait for the device that frees the memory of the first
+// handle began before the second handle left the arena.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
@@ -258,7 +259,7 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   const ArenaOwner owner = Owner(0, 1);
   for (size_t bytes = 100; bytes <= 3000; bytes += 100) {
     EXPECT_EQ(arena.Available(owner), 3000u);
-    // A call that does not find room yet runs without workspace.
+    // A call for which there is no room yet runs without workspace.
     for (int call = 0; call < 2 && arena.Take(owner, bytes, nullptr).data == nullptr; ++call) {
       EXPECT_EQ(call, 0) << bytes;
       EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -270,7 +271,8 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   EXPECT_NE(arena.Take(owner, 3000, nullptr).data, nullptr) << "what can never be is no reason";
 }
 
-// Calls of a network need unlike sizes in turn, and are enqueued far ahead of the device.
+// Calls of a network need different sizes in turn, and are enqueued long before the device runs
+// them.
 TEST_F(ArenaTest, TheLargestOfSizesInTurnHasItsSegment) {
   HeldStream stream;
   Arena arena(*cuda::GetDriver(), context, 3000);

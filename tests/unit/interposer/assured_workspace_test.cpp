@@ -1,5 +1,5 @@
-// Tests workspace that the arena has assured: beside the work of others, inside captures, and if
-// the device has no more memory.
+// Tests workspace that the arena has assured: while other owners' work runs, inside captures, and
+// if the device has no more memory.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -65,8 +65,8 @@ TEST_F(ArenaTest, StreamsDoNotWaitForEachOthersAssuredWork) {
   arena.GiveBack(segment, first.get());
   arena.GiveBack(other, second);
   EXPECT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
-  // The first stream's work still runs: its next call follows that work, other streams take what is
-  // free.
+  // The first stream's work still runs. Its next call follows that work, so it gets the same
+  // segment, whereas other streams take what is free.
   for (int call = 0; call < 3; ++call) {
     EXPECT_EQ(arena.BorrowAssured(Owner(0, 1), 1000, first.get()).data, segment.data);
     arena.GiveBack(segment, first.get());

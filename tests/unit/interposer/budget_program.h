@@ -1,5 +1,5 @@
-// A program with one kernel under a total workspace. The kernel divides where ucudnn provides the
-// workspace.
+// A program with one kernel under a total workspace. The kernel runs in pieces if ucudnn provides
+// the workspace.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -161,7 +161,7 @@ class Caller {
 struct Checked {
   CheckedCall call;
   Bytes output;
-  Bytes undivided;  // what the undivided engine alone gives
+  Bytes undivided;  // the output of the undivided engine without a check
 };
 
 // Checks 4 + 4 + 2 images of `engine` against algorithm 0.

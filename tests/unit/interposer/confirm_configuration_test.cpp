@@ -64,8 +64,8 @@ ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engine
   return ConfirmConfiguration(problem, {runs}, std::vector<cudnn::Engines*>(runs.size(), &engines));
 }
 
-// If the tile were ignored, an engine without workspace would compute the whole image once for each
-// tile.
+// The tile's lengths belong to no grid, so the configuration is refused. If the lengths were
+// ignored, an engine without workspace would compute the whole image once for each tile.
 TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   FakeEngines engines;
   auto tiles = Pieces(8, 3, 0, EngineId::Legacy{0, std::nullopt});
@@ -73,7 +73,7 @@ TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("no grid's"));
 }
 
-// The legacy API serves the two tiles only without padding: it does not pad one side alone.
+// The legacy API serves the two tiles only without padding, because it cannot pad one side alone.
 TEST(ConfirmConfiguration, EveryKindOfTileIsAsked) {
   for (const int pad : {0, 1}) {
     const ConvolutionProblem problem = test::ProblemWith({.n = 1, .pad = {0, pad, pad}});

@@ -50,7 +50,7 @@ class Shared : public OnePlan {
     MakePlans();
   }
 
-  // Returns the workspace that one piece needs (bytes), with the room of its partial sum.
+  // Returns the workspace that one piece needs (bytes), including the room for its partial sum.
   size_t need() const { return need_; }
   void EndRecording() {
     const Status status = program_.interposer.process().budgets.EndRecording(program_.handle);

@@ -1,4 +1,4 @@
-// Tests graphs with pointwise operations behind the convolution on the stand-in's real arithmetic:
+// Tests graphs with pointwise operations after the convolution on the stand-in's real arithmetic:
 // their pieces compute what the undivided plan and plain loops compute, and the report says why a
 // graph is not divided.
 #include <gmock/gmock.h>
@@ -225,7 +225,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "+sub(whole,this)+relu+residual"}),
     [](const auto& given) { return given.param.name; });
 
-// Measurements and promises are stored under an engine's name, so it must tell graphs apart.
+// Measurements and promises are stored under an engine's name, so different graphs must have
+// different names.
 TEST(GraphFusedNames, DifferWhereGraphsDo) {
   Program program{Options()};
   constexpr auto kMul = CUDNN_POINTWISE_MUL, kAdd = CUDNN_POINTWISE_ADD;

@@ -37,7 +37,8 @@ struct CaseProgram : Program {
         graph(problem, of.options, hooked, {handle}) {}
 
   // Stores that pieces of kPart images of `engine` are fast, and whether they were compared.
-  // Returns false if the engine does not serve them, or if they need more than the whole.
+  // Returns false if the engine does not serve the pieces, or if a piece needs more workspace than
+  // the undivided convolution.
   bool StorePieces(int engine, bool compared) {
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
     if (!whole || !piece) return false;
@@ -97,7 +98,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
       const auto& kernel = report["kernels"][0];
       EXPECT_EQ(kernel["api"], "graph");
       EXPECT_EQ(kernel["calls"], 2);
-      // A plan that cannot be brought under the limit says so.
+      // If a plan cannot be brought under the limit, the report says so.
       const size_t promised = *cudnn::PlanWorkspace(program.hooked, plan->get());
       EXPECT_EQ(kernel["workspace_bytes"], promised);
       if (promised > *options.workspace_limit) {
@@ -147,8 +148,8 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
   }
-  // Which engines the stand-in has depends on the processor, and so does whether their pieces need
-  // less.
+  // The processor decides which engines the stand-in has, and whether their pieces need less
+  // workspace.
   EXPECT_GE(plans, SumsPartials(problem) ? 1 : 2);
 }
 
@@ -215,9 +216,9 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     Options options = test::Planned();
     options.check = true;
     CaseProgram program(GetParam(), options, wrong ? SkipPieces : nullptr);
-    // Finds an engine whose rounding hides nothing, and whose pieces fit the need of the whole. The
-    // store says that the pieces were compared before, so only UCUDNN_CHECK can still find them
-    // wrong.
+    // Finds a direct engine, whose results are exact, and whose pieces fit the workspace of the
+    // undivided plan. The store says that the pieces were compared before, so only UCUDNN_CHECK can
+    // still find them wrong.
     std::optional<cudnn::BackendDescriptor> whole;
     int engine = -1;
     for (bool found = false; !found;) {

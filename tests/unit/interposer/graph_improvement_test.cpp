@@ -1,5 +1,5 @@
-// Tests execution plans that were decided while nothing was known about them: they run better once
-// more is known, within what was promised.
+// Tests execution plans that were decided while nothing was known about them: once more is known
+// they run faster, within the promised workspace.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ using test::GraphSetting;
 using test::Unmeasured;
 
 // Stores the measurement of the undivided plan last: a process that measures nothing stops asking
-// the store once it has that.
+// the store once the store has this measurement.
 void Measure(GraphSetting& setting) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);

@@ -1,4 +1,4 @@
-// Tests execution plans of the graph API, divided within what is promised for them.
+// Tests execution plans of the graph API that are divided within the workspace promised for them.
 #include "interposer/graph/graph_plans.h"
 
 #include <gmock/gmock.h>
@@ -207,8 +207,8 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   size_t bytes = 0;
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, GraphSetting::kPartBytes);
-  // A pack with other shapes runs undivided, by engine 0 in the plan's place: RecordingGraphs
-  // answers 100 + engine.
+  // A call with other shapes runs undivided, by engine 0 in place of the plan's engine:
+  // RecordingGraphs answers 100 + engine.
   const int64_t shapes[] = {8, 4, 8, 8};
   graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
@@ -278,7 +278,7 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
 }
 
 // A program may time the plans of a list against each other. If all of them changed to the one
-// engine that fits, its promise would leave no room for pieces in the next process.
+// engine that fits, the promise of that engine would leave no room for pieces in the next process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),

@@ -1,4 +1,4 @@
-// Tests what the user demands of every plan, its workspace and its determinism, and which engine
+// Tests the workspace limit and the determinism that a user demands of every plan, and which engine
 // replaces a plan that needs more than the limit.
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr size_t kFive = 64 * GraphSetting::kImages;  // what engine 5 needs
+constexpr size_t kFive = 64 * GraphSetting::kImages;  // the workspace that engine 5 needs
 
 // Returns plans in the order of the heuristics: two that need too much, one with a knob that fits,
 // and one that needs no workspace.
@@ -25,7 +25,7 @@ std::vector<std::string> Listed(const GraphSetting& setting) {
 }
 
 const GraphSetting::With kOneUnmeasured = {.images = 1, .other = false, .measured = false};
-// Engine 0, which takes 50 ms, is all that is measured.
+// Only engine 0 is measured; it takes 50 ms.
 const GraphSetting::With kOtherMeasured = {.measured = false};
 
 // Executes the plan, expects one execution and returns its engine.
@@ -101,7 +101,8 @@ TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
   }
 }
 
-// Another engine's time says nothing about an engine that the heuristics rank as faster.
+// Engine 5 was not measured. The heuristics list it before engine 0, so the measured time of engine
+// 0 does not rule engine 5 out.
 TEST(GraphLimits, WhatIsListedFirstIsTakenWhereItWasNotMeasured) {
   GraphSetting setting(GraphSetting::Limited(kFive), kOtherMeasured);
   EXPECT_EQ(EngineRun(setting, setting.PlanOfRank(0, Listed(setting))), 5);

@@ -1,5 +1,5 @@
-// Tests execution plans for which there is time to measure one size only: the size measured is the
-// one that needs the least workspace of those that bring the plan under the user's limit.
+// Tests execution plans for which there is time to measure only one size. Of the sizes that bring
+// the plan under the user's limit, the one that needs the least workspace is measured.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -12,7 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// In seconds. Even a loaded machine begins with one size; its two executions of 600 ms use this up.
+// Seconds for measuring. Even a loaded machine begins to measure one size, whose two executions of
+// 600 ms use the time up.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -21,8 +22,8 @@ cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// Returns the workspace that four images need; one and two images fit it, too. The first call makes
-// a program of its own, so no other may exist then.
+// Returns the workspace that four images need; one and two images fit it as well. The first call
+// makes a program of its own, so no other program may exist at that time.
 size_t HurriedLimit() {
   static const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), 4));
   return limit;
@@ -52,7 +53,8 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   const auto stored = program.store.Read(plan->convolution.problem, PlatformOf(program.real));
   ASSERT_TRUE(stored.ok());
-  // Engines that may replace the plan have time of their own.
+  // The store also has rows of engines that may replace the plan, because measuring these has its
+  // own time.
   std::vector<int> sizes;
   for (const planning::Measurement& row : stored->rows) {
     if (row.micro.engine == plan->convolution.engine) sizes.push_back(row.micro.micro_batch);

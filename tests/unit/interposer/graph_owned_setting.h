@@ -31,7 +31,7 @@ struct Shared : GraphSetting {
   const std::vector<RecordedExecution>& Run(cudnnBackendDescriptor_t plan) {
     Executions() = {};
     EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
-    // Memory that is still in use cannot be divided yet.
+    // The budget cannot divide memory that is still in use, so the work must have ended.
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_LE(TheBudget().bytes(), *options.total_workspace);
     return Executions().calls;

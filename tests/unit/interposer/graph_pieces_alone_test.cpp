@@ -23,7 +23,8 @@ bool& PiecesFail() {
   static bool fail = false;
   return fail;
 }
-// Plans that were executed, or became native graphs, since the latest program was made.
+// Counts plans of pieces and of undivided convolutions that were executed, or became native graphs,
+// since the latest program was made.
 struct SeenPlans {
   int pieces = 0, wholes = 0;
 };
@@ -31,7 +32,7 @@ SeenPlans& PlansSeen() {
   static SeenPlans seen;
   return seen;
 }
-// Counts `plan` as a piece or as a whole. Returns whether it is a piece that must fail.
+// Counts `plan` in PlansSeen(). Returns whether it is a piece that must fail.
 bool CountAndFail(cudnnBackendDescriptor_t plan) {
   const cudnn::Functions real = test::StandInGraphs();
   const auto read = cudnn::ReadTemplate(real, plan);
@@ -87,14 +88,14 @@ class OwnEngineOnly : public OnePlan {
   }
   // Stores the time of the plan's own engine for `images`.
   void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
-  // Stores pieces as another process leaves them that has measured and compared them.
+  // Stores pieces as if another process had measured and compared them.
   void PartsKnown() { PartsMeasured(kEngine, 1); }
   void Finalize() {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // Returns whether the plan's engine claims native CUDA graphs. A plan that the interposer never
-  // saw finalized is asked for the engine's notes.
+  // Returns whether the plan's engine claims native CUDA graphs. The answer comes from the notes of
+  // a plan that the interposer never saw finalized.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
     if (!plan) return false;

@@ -88,7 +88,8 @@ inline float Decode(DataType type, const std::byte* from) {
   return value;
 }
 
-// The cuDNN that the program calls: the interposer's entry points.
+// Hooked() returns the cuDNN that a program calls: the entry points of the_interposer, which the
+// constructor of Program sets.
 inline Interposer* the_interposer = nullptr;
 inline cudnn::Functions Hooked() {
   cudnn::Functions functions = test::StandInGraphs();
@@ -177,7 +178,7 @@ class Operands {
     EXPECT_EQ(cuMemFree(reinterpret_cast<CUdeviceptr>(pointers_[i])), CUDA_SUCCESS);
     pointers_[i] = pointers_[out_];
   }
-  // Executes the plan in a workspace that begins `beyond` bytes later; `beyond` is at most kGuard.
+  // Executes the plan in the workspace, moved by `beyond` bytes; `beyond` is at most kGuard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
     return ExecuteIn(functions, handle, plan,
@@ -187,7 +188,7 @@ class Operands {
                                         cudnnBackendDescriptor_t plan) const {
     return ExecuteIn(functions, handle, plan, nullptr);
   }
-  // Waits for the device.
+  // Returns the output. Waits for the device.
   Values Output() const { return Content(uids_[out_]); }
   // Returns the tensor's content. Waits for the device.
   Values Content(int64_t uid) const {
@@ -204,7 +205,7 @@ class Operands {
     }
     return result;
   }
-  // Waits for the device.
+  // Returns whether nothing wrote next to the workspace. Waits for the device.
   bool GuardsAreIntact() const {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     bool intact = true;
@@ -306,8 +307,8 @@ inline ConvolutionProblem Problem(Operation operation, DataType type = DataType:
 }
 
 using Reads = test::FusedStep::Reads;
-// Scaled multiplies the result by a value for each channel; ScaledBiasRelu then adds one and
-// applies a ReLU.
+// Scaled multiplies the result by a value for each channel; ScaledBiasRelu then adds another value
+// for each channel and applies a ReLU.
 inline GraphOptions Scaled() {
   GraphOptions options;
   options.steps = {{CUDNN_POINTWISE_MUL, Reads::kChannel, {}}};
@@ -326,7 +327,7 @@ inline GraphOptions ReluGradient() {
   return options;
 }
 
-// Returns, if `fused`, a residual, a bias and a ReLU behind a forward convolution.
+// Returns, if `fused`, a residual, a bias and a ReLU after a forward convolution.
 inline GraphOptions Fused(bool fused) {
   GraphOptions options;
   options.residual = options.bias = options.relu = fused;

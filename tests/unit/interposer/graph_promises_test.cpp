@@ -1,5 +1,5 @@
-// Tests that a plan is promised what it was promised before: in another operation graph and in
-// another process, whatever was measured in between.
+// Tests that a plan gets the promise that it got before: in another operation graph and in another
+// process, whatever was measured in between.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -85,8 +85,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
   first.Plan();
   MeasureMore(first);
-  // The promise cannot be read at first. It is found when this process is about to keep its own, as
-  // if another process had been faster.
+  // At first the promise of `first` cannot be read. `next` finds it when it is about to store its
+  // own promise, as if another process had been faster.
   GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
   store.promises_fail = true;
   const auto plan = next.Plan();
@@ -95,8 +95,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-// The pieces were built before another process's promise prevailed, and they do not fit that
-// promise.
+// The pieces were built before another process's promise prevailed over this process's own, and
+// they do not fit that promise.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {

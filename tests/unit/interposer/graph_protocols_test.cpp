@@ -205,7 +205,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
       kept.push_back(Serialise(program.real, plan->get()));
       kept.back().workspace_bytes = ExpectKept(program, plan->get());
     }
-    // More is known now: larger pieces are faster still.
+    // The store now also has larger pieces, which are faster still.
     const Graph larger(WithBatch(problem_, 4), {}, program.real, device);
     for (const Serialised& serialised : kept) {
       program.Measured(larger, serialised.engine, 0.1, serialised.knobs);

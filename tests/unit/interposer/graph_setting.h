@@ -37,7 +37,8 @@ struct GraphSetting {
     return options;
   }
 
-  // `shared`, if not null, replaces the setting's own store: settings are processes that share it.
+  // `shared`, if not null, replaces the setting's own store. Settings that share a store stand for
+  // processes that share it.
   explicit GraphSetting(Options given, const With& with, MemoryStore* shared = nullptr)
       : functions(RecordingGraphs()),
         options(PlannedSetting::WithPrimedSizes(given)),
@@ -214,7 +215,7 @@ struct GraphSetting {
   cudnnHandle_t handle = nullptr;
 };
 
-// A setting whose store has no measurements.
+// Returns a With for a setting whose store has no measurements.
 inline GraphSetting::With Unmeasured() { return {.other = false, .measured = false}; }
 
 // Expects one execution of all images by `engine`.
@@ -223,7 +224,7 @@ inline void ExpectUndivided(int engine) {
   EXPECT_EQ(Executions().calls[0].engine, engine);
   EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
 }
-// Expects engine 0, which needs no workspace.
+// Expects one execution of all images by engine 0, which needs no workspace.
 inline void ExpectSubstitute() { ExpectUndivided(0); }
 
 }  // namespace ucudnn::test

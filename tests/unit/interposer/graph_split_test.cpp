@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 constexpr int kSplitRanks = 2;
 
-// The ranks of the grid are threads of this process.
+// Returns `options` with the grid h2, whose ranks are threads of this process.
 Options SplitInTwo(Options options) {
   options.spatial.grid = *SpatialGrid::Parse("h2");
   options.spatial.transport = Transport::kLoopback;
@@ -85,8 +85,9 @@ Values OnOwnRows(const SplitProgram& program, const ConvolutionProblem& problem,
   return operands.Output();
 }
 
-// Expects three correct calls of a plan on each rank. A rank reads its result, which waits for all
-// streams, after the other rank has made the same call and before it makes the next one.
+// Expects three correct calls of a plan on each rank. Reading a result waits for all streams, so a
+// rank reads its result only after the other rank has made the same call, and before that rank
+// makes the next one.
 void ExpectSplitCalls(SplitProgram& program) {
   std::barrier meet(kSplitRanks);
   program.OnAllRanks([&](int rank, cudnnHandle_t handle) {
@@ -138,8 +139,8 @@ TEST(GraphSplit, PlansBeyondTheLastRememberedOneAreNotMeasured) {
   }
 }
 
-// A library that accepts every graph, so that all operations reach the splitter, and that says
-// nothing about them.
+// Replaces functions of `functions`, so that the library accepts every graph and answers no
+// questions about descriptors. All operations then reach the splitter.
 void TakeEveryGraph(cudnn::Functions& functions) {
   functions.cudnnBackendCreateDescriptor = [](auto, auto* out) {
     *out = static_cast<cudnnBackendDescriptor_t>(::operator new(1));
@@ -165,7 +166,7 @@ class NamedPlan {
     cudnnBackendDescriptorType_t type;
     std::optional<cudnnBackendNormMode_t> norm = std::nullopt;
     std::optional<cudnnPointwiseMode_t> mode = std::nullopt;
-    bool is_seen = true;  // false: the interposer did not see how it was made
+    bool is_seen = true;  // false: the interposer did not see the operation being made
   };
 
   NamedPlan(SplitProgram& program, const std::vector<Operation>& operations) : program_(program) {
@@ -289,7 +290,8 @@ TEST(GraphSplit, OperationsThatLookBeyondAnElementAreRefusedByName) {
     TakeEveryGraph(program.under);
     EXPECT_EQ(NamedPlan(program, {kRelu, kRelu}).finalized(), CUDNN_STATUS_SUCCESS);
     EXPECT_THAT(RefusedBy(program), IsEmpty());
-    // The operation is behind a pointwise one and before kOther, which would be refused, too.
+    // The operation stands between a pointwise operation and kOther. The message names it, although
+    // kOther would be refused as well.
     constexpr NamedPlan::Operation kOther = {CUDNN_BACKEND_OPERATION_SIGNAL_DESCRIPTOR};
     EXPECT_EQ(NamedPlan(program, {kRelu, named.operation, kOther}).finalized(),
               CUDNN_STATUS_NOT_SUPPORTED);

@@ -137,7 +137,7 @@ class Shadows : public ::testing::Test {
     Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, At(0x99));
     return graph;
   }
-  // Returns the plan of a graph, made through heuristics at `rank` or, where that is negative,
+  // Returns the plan of a graph. It is made through heuristics at `rank` or, if `rank` is negative,
   // through an engine.
   DescriptorShadow PlanOf(cudnnBackendDescriptor_t graph, int rank = -1) {
     const auto configuration = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);

@@ -45,7 +45,8 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
 }
 
 // A second thread has its own handle and its own, equal plan, as in PyTorch, or shares the plan.
-// What ucudnn built for both runs on one of the threads at a time, and computes the right results.
+// Expects that what ucudnn built for both threads runs on one of them at a time, and computes the
+// right results.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
                         bool shares_plan = false) {
   Program& program = subject.program();

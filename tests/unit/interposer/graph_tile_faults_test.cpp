@@ -1,5 +1,5 @@
-// Tests tiles of which one fails, or is not written, when their plan is executed. Whichever it is,
-// the program gets the right result or the real error.
+// Tests executions of a plan in tiles during which one tile fails or is not written. Whichever tile
+// it is, the program gets the right result or the real error.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -77,7 +77,8 @@ TEST(GraphTileFaults, AnyTileMayFailAndTheWholeRunsFromThenOn) {
   }
 }
 
-// UCUDNN_CHECK has nothing to compare such tiles with.
+// The library has only the engine of the tiles, whose undivided plan exceeds the limit. So no plan
+// can replace failed tiles, and UCUDNN_CHECK has nothing to compare them with.
 TEST(GraphTileFaults, OfTilesThatNothingReplacesAreReturned) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   Options options = Measuring(NeedOf(problem) / 3);
@@ -96,7 +97,8 @@ TEST(GraphTileFaults, OfTilesThatNothingReplacesAreReturned) {
   }
 }
 
-// The first tile may still be replaced; after it the residual is lost.
+// If the first tile fails, the undivided plan can still run. A later tile fails after the first one
+// has overwritten the residual, which lies in the output.
 TEST(GraphTileFaults, AreReturnedOnceTheResidualIsOverwritten) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem, Fused(true)) / 3);

@@ -33,7 +33,8 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
   }
 }
 
-// The memory for measuring is too small to compare the whole, but not to compare its tiles.
+// The memory for measuring is too small to compare the undivided plan, but large enough to compare
+// its tiles.
 TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   struct Kernel {
     Operation operation;
@@ -76,7 +77,7 @@ TEST(GraphTiles, RunWithinOneBudget) {
   }
 }
 
-// The number of plans of tiles that were finalized.
+// Returns the number of plans of tiles that were finalized.
 int& TilesFinalized() {
   static int finalized = 0;
   return finalized;
@@ -113,7 +114,8 @@ TEST(GraphTiles, RunInCaptures) {
   CaptureSetting(plan).ExpectReplaysBesideCalls();
 }
 
-// A native graph of tiles computes the same as the call, and after an update in other memory.
+// A native graph of tiles computes the same result as the call, also in other memory after an
+// update.
 TEST(GraphTiles, BecomeNativeGraphs) {
   for (const Operation operation : test::kOperations) {
     const bool fused = operation == Operation::kForward;
@@ -144,7 +146,7 @@ TEST(GraphTiles, BecomeNativeGraphs) {
 // If a tile cannot become a graph, the whole becomes one. An update that fails half-way returns its
 // error.
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
-  static int left = 0;  // tiles until one fails
+  static int left = 0;  // the call that counts this down to 0 fails
   const ConvolutionProblem problem = Image(Operation::kForward);
   TiledPlan plan(problem, {}, Measuring(NeedOf(problem) / 3));
   cudnn::Functions& under = plan.program().under;
@@ -233,7 +235,7 @@ TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
-// Returns a workspace plan with the reported kernel.
+// Returns a workspace plan that consists of the reported kernel.
 nlohmann::json WorkspacePlanOf(const nlohmann::json& reported) {
   nlohmann::json kernel = {{"segment", nullptr}, {"order_after", nlohmann::json::array()}};
   for (const char* member : {"op", "problem", "api", "plan"}) kernel[member] = reported[member];
@@ -320,15 +322,16 @@ TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   EXPECT_THAT(plan.Reason(), HasSubstr("does not serve its tiles forward"));
 }
 
-// The channels of y lie so far apart that tiles must write packed copies, beside which they cannot
-// read a residual that lies like y. The reason names it, and no tile is measured.
+// The channels of y lie so far apart that tiles must write packed copies of y. Such tiles cannot
+// read a residual with the strides of y. The reported reason names the residual, and no tile is
+// measured.
 TEST(GraphTiles, AreNotMeasuredWhereTheyCannotReadTheResidual) {
   ConvolutionProblem problem = Image(Operation::kForward);
   problem.y_strides[1] = int64_t{1} << 28;
   problem.y_strides[0] = problem.k * problem.y_strides[1];
   const size_t need = NeedOf(problem, Fused(true));
   Options options = Measuring(need / 3);
-  options.tuning.memory_bytes = size_t{64} << 20;  // too little for the whole
+  options.tuning.memory_bytes = size_t{64} << 20;  // too little for the whole image
   TiledPlan plan(problem, Fused(true), options);
   EXPECT_EQ(plan.Told(), need);
   EXPECT_THAT(plan.Reason(), HasSubstr("what is fused reads tensor 122, which is not packed with "
@@ -336,7 +339,7 @@ TEST(GraphTiles, AreNotMeasuredWhereTheyCannotReadTheResidual) {
   EXPECT_EQ(plan.program().Report()["measured"], 0);
 }
 
-// The tiles at one edge are not written, so no grid is trusted.
+// The library does not write tiles at one edge, so no grid passes the comparison.
 TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const size_t limit = NeedOf(problem) / 3;
@@ -400,7 +403,7 @@ class VastPlan : public OnePlan {
     PartsMeasured(0, 1e4, problem.n);
     program_.under.cudnnBackendFinalize = FinalizeInVastLibrary;
     program_.under.cudnnBackendGetAttribute = GetFromVastLibrary;
-    // The whole image is vast, its quarters are not.
+    // The whole image counts as vast, but its quarters do not.
     program_.interposer.process().most_span = int64_t{problem.c} * problem.x[1] * problem.x[2] / 2;
     undivided_ = whole_.Plan(0);
     plan_ = hooked_.Plan(0);
@@ -519,7 +522,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   }
 }
 
-// A program that expects a need of 0 from elsewhere passes no workspace.
+// A program that assumes a need of 0 without asking the plan passes no workspace.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   VastPlan plan(problem, Measuring(NeedOf(problem) / 3));

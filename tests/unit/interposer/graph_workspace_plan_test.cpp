@@ -27,7 +27,7 @@ struct PlanCase {
   DataType type = DataType::kFloat;
 };
 
-// What cuDNN says about an engine.
+// An engine, and the workspace that it needs according to cuDNN.
 struct Pieces {
   std::string engine;
   size_t bytes = 0;        // for one piece of kPart images, with its partial sum
@@ -65,7 +65,7 @@ class Follower : public OnePlan {
   }
 
   void Compared(int engine) {
-    PartsMeasured(engine, 1000);  // so slow that only the file divides
+    PartsMeasured(engine, 1000);  // too slow to be chosen, so only the file divides the plan
     SumMeasured(engine, 1);
   }
 
@@ -141,7 +141,8 @@ TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   EXPECT_EQ(follower.TheBudget().bytes(), pieces.bytes);
 }
 
-// A captured graph may run at any time: beside calls, and beside graphs that were captured earlier.
+// A captured graph may run at any time, also while calls and earlier captured graphs run, so it
+// needs a segment of its own.
 TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(),

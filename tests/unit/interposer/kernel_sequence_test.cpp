@@ -215,7 +215,7 @@ struct RandomProgram {
   }
 
   std::vector<KernelRun> prologue, loop;
-  std::map<int, double> calls;  // in one iteration
+  std::map<int, double> calls;  // the number of calls of each kernel in one iteration
 };
 
 TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
@@ -229,8 +229,8 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
       for (const KernelRun& run : program.prologue) {
         ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
       }
-      // Two whole iterations are enough. If plans are timed, the first iteration may still count as
-      // part of the timing.
+      // Two iterations are enough. If plans are timed, the first iteration may still count as part
+      // of the timing.
       const int most = timing == RandomProgram::kNone ? 2 : 3;
       for (int iteration = 0; iteration < most && !sequence.complete(); ++iteration) {
         for (const KernelRun& run : program.loop) sequence.Run(run, 0, true);

@@ -18,8 +18,8 @@ using ::testing::SizeIs;
 // API has no such engine.
 constexpr char kEngine[] = "graph:1[k25=2]";
 int executions = 0;
-bool idle = false;  // the graph's engines compute nothing
-int idle_at = 0;    // number of the one execution that computes nothing
+bool idle = false;  // graph engines report success but compute nothing
+int idle_at = 0;    // the number of one execution that computes nothing
 bool failing = false;
 
 cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -249,7 +249,8 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   EXPECT_EQ(program.Captured(stream, program.Call()), 1) << "it ran outside";
 }
 
-// The plan that adds to the gradient is not the one that ran before, which replaced it.
+// A call with beta = 1 uses a plan that adds to the gradient. Only the plan that replaces the
+// gradient has run before.
 TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   const float one = 1;
   GraphProgram program(Operation::kBackwardFilter);

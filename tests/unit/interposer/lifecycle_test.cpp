@@ -1,5 +1,5 @@
-// Tests decisions that contradict themselves: a build with assertions ends, a release build runs
-// what the program asked for and reports it.
+// Tests decisions that contradict themselves: a build with assertions aborts, and a release build
+// runs what the program asked for and reports it.
 #include "interposer/core/lifecycle.h"
 
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
-// Every promise comes too late: another process has always given one that cannot be kept, so the
-// questions of the decision never end.
+// Every promise comes too late: another process has always stored one that this process cannot
+// keep, so the decision never ends asking.
 class OutbidSteps : public Steps {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }

@@ -14,11 +14,12 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// In seconds. Even a loaded machine begins with one engine; its two calls of kSlow use this up.
+// Seconds for measuring. Even a loaded machine begins to measure one engine, whose two calls of
+// kSlow use the time up.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// Algorithm 1 alone serves identity activations, so any algorithm that is as exact may replace this
-// one.
+// The named algorithm. Only algorithm 1 serves identity activations, so any algorithm that is as
+// exact may replace kNamed.
 constexpr int kNamed = 2;
 
 // Returns a sixth of the named algorithm's need.

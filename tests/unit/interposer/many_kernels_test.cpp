@@ -1,5 +1,5 @@
 // Tests programs whose shapes, or workspaces, never repeat: a process remembers a limited number of
-// kernels. Later kernels run as the caller asked, earlier ones keep what was decided.
+// kernels. Later kernels run as the caller asked, and earlier kernels keep their decisions.
 #include <gmock/gmock.h>
 
 #include "graph_setting.h"
@@ -19,7 +19,7 @@ size_t PiecesRun(PlannedSetting& setting, const cudnn::ConvolutionCall& call) {
   return setting.Run(call).size();
 }
 
-// A different kernel for every number from 1, by the distance between its images.
+// A different kernel for every `number` from 1, which determines the distance between images.
 class NumberedKernel {
  public:
   NumberedKernel(PlannedSetting& setting, size_t number)

@@ -132,7 +132,7 @@ TEST(NamedPieces, ServeScaledCalls) {
   program.ExpectPairs();
 }
 
-// Makes the named algorithm take misaligned pairs of images, too: the stand-in takes misaligned
+// Makes the named algorithm accept misaligned pairs of images: the stand-in takes misaligned
 // pointers only with an algorithm that needs no workspace.
 constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
 cudnnStatus_t ConvolveMisalignedPairs(cudnnHandle_t handle, const void* alpha,

@@ -132,8 +132,9 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-// Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their
-// number, then into an array with room for just that number, whatever room it claims.
+// Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend reads them: first
+// their number, then the notes, into an array that has room for just that number although the call
+// claims more.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

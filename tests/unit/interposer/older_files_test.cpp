@@ -1,5 +1,5 @@
 // Tests files that ucudnn wrote before it knew tiles (tests/support/before_tiles), on the
-// stand-in's real arithmetic: programs follow what they say of the mini-batch alone, and measure
+// stand-in's real arithmetic: programs follow their divisions of the mini-batch, and measure
 // nothing.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -18,7 +18,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Returns a file, with the platform of these tests in place of its own.
+// Returns the content of a file of BEFORE_TILES, with the platform of these tests in place of the
+// file's own.
 std::string Content(const std::string& name) {
   std::ostringstream content;
   content << std::ifstream(BEFORE_TILES "/" + name).rdbuf();
@@ -36,8 +37,8 @@ std::string Content(const std::string& name) {
   return text;
 }
 
-// A program with a plan of engine 0, which needs no workspace. Without a store of older rows its
-// pieces were compared, and are slow.
+// A program with a plan of engine 0, which needs no workspace. If `store` is null, the program's
+// own store says that pieces were compared and are slow.
 class Older : public OnePlan {
  public:
   explicit Older(const Options& options, planning::MeasurementStore* store = nullptr)
@@ -57,7 +58,7 @@ class Older : public OnePlan {
   }
 };
 
-// A program with a plan of kEngine, within a limit under which one was promised before.
+// A program with a plan of kEngine, within a limit under which such a plan was promised before.
 class Promised : public OnePlan {
  public:
   explicit Promised(planning::MeasurementStore* store)

@@ -66,7 +66,8 @@ struct PlannedSetting {
     options.tuning.on = false;
     return options;
   }
-  // The process may measure and compare, but has no time for it: what is not stored stays unknown.
+  // Returns options with which the process may measure and compare, but has no time to do so: what
+  // is not stored stays unknown.
   static Options WithoutTime() {
     Options options;
     options.tuning.kernel_seconds = 0;

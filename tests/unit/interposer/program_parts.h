@@ -1,4 +1,4 @@
-// What the programs and settings of this folder's tests have in common: rows that they store, the
+// Shared parts of the programs and settings in this folder's tests: rows that they store, the
 // budget of their device, and streams on which their handles' calls are captured.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace ucudnn::test {
 
-// Returns the current device with the cuDNN of `functions`.
+// Returns the platform that consists of the current device and the cuDNN of `functions`.
 inline planning::Platform PlatformOf(const cudnn::Functions& functions) {
   return Must(tuning::DescribePlatform(*cuda::GetDriver(), functions));
 }

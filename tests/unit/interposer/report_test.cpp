@@ -85,7 +85,7 @@ TEST(Report, HasTheDocumentedShape) {
   };
   expect(found, R"({"format": "ucudnn-report", "version": 2, "cudnn": 91900, "device": "a device",
                     "mode": "on", "measured": 12})");
-  // The plan has 4 ms and 10 images.
+  // The plan takes 4 ms for 10 images.
   expect(
       found["kernels"][0],
       R"({"op": "forward", "api": "legacy", "calls": 7, "limit_bytes": 500, "workspace_bytes": 300,
@@ -217,8 +217,8 @@ TEST(Report, KernelsNameTheLanesTheyWereCalledOn) {
   EXPECT_EQ(lanes(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "as the calls do";
 }
 
-// Each of the first 512 records is a reason to write the report; later a sixteenth of all records
-// is.
+// Up to 512 records, each new record is a reason to write the report. Beyond that, the report is
+// written again once a sixteenth of all records is unwritten.
 TEST(Report, ManyRecordsAreWrittenByShares) {
   Report report;
   KernelRecord record = DividedRecord();

@@ -21,7 +21,7 @@ cudnnHandle_t Handle(uintptr_t number) { return reinterpret_cast<cudnnHandle_t>(
 
 CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
 
-// Opens a session whose stream tells which handle it belongs to.
+// Opens a session whose stream has the number of the session's handle.
 Session* Open(SessionTable& table, uintptr_t number) {
   return table.FindOrOpen(Handle(number),
                           [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });

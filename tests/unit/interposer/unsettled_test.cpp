@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 constexpr size_t kNeed = 2 * PlannedSetting::kPieceBytes;
 
-// Returns recording functions of which forward algorithm 0 alone needs a workspace.
+// Returns recording functions in which only forward algorithm 0 needs a workspace.
 cudnn::Functions Needy() {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetConvolutionForwardWorkspaceSize =
@@ -61,7 +61,7 @@ void ExpectUndividedInItsNeed(const std::vector<test::RecordedCall>& calls) {
 TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
   cudnn::ConvolutionCall call = setting.Call();
-  call.algorithm = 2;  // all measured engines may be slower
+  call.algorithm = 2;  // not measured, so it may be the fastest
   ASSERT_THAT(setting.Run(call), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 2);
 }
@@ -105,7 +105,8 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
-// An engine that could replace the pieces within their workspace may be far slower.
+// An undivided engine that fits the workspace of the pieces may be far slower than the caller's
+// algorithm.
 TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
@@ -151,7 +152,8 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
   EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
 }
 
-// The process has no time to measure, and asks the store whether another process has measured.
+// The process has no time to measure, so it asks the store again whether another process has
+// measured.
 TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
@@ -176,7 +178,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   }
   EXPECT_TRUE(run());
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
-  // None of the calls is lost.
+  // The report counts the calls of all decisions.
   const auto report = setting.Report();
   ASSERT_THAT(report["kernels"], SizeIs(1)) << report;
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
@@ -209,7 +211,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
               testing::HasSubstr("a piece of a plan failed"));
 }
 
-// In a capture nothing can be measured, so no engine is known that keeps the limit.
+// In a capture nothing can be measured, so ucudnn knows no engine that keeps the limit.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;

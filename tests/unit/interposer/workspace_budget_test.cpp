@@ -76,7 +76,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   struct Call {
     int handle = 0, stream = 0, kernel = 0;
   };
-  // Runs the kernels of `calls` until their network is known, and divides. Kernel i needs bytes[i].
+  // Runs the kernels of `calls` until their network is known, and then divides the budget. Kernel i
+  // needs bytes[i].
   void Learn(const std::vector<Call>& calls, const std::vector<size_t>& bytes) {
     Known known = Known::kNotYet;
     for (int iteration = 0; iteration < 300 && known == Known::kNotYet; ++iteration) {
@@ -97,8 +98,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     const Status status = budget->Divide(kernels, std::move(choices), known);
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  // Makes a budget that follows a workspace plan: kernels 0 and 1 share one segment of 1000 bytes
-  // in `copies`, kernel 2 has another of 300.
+  // Makes a budget that follows a workspace plan: kernels 0 and 1 share one segment of 1000 bytes,
+  // of which there are `copies` copies, and kernel 2 has a segment of 300 bytes.
   void Follow(size_t budget_bytes, size_t copies) {
     budget.reset();
     plan = {};
@@ -130,11 +131,12 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   std::unique_ptr<WorkspaceBudget> budget;
 };
 
-// A segment, and the lane that took it: calls that the program knows to be in order.
+// A segment, and the lane that took it. A lane is a set of calls that the program knows to run in
+// order.
 struct Taken {
   WorkspaceBudget::Segment segment;
   std::pair<int, int> lane;  // a declared group, or a handle and a stream
-  int kernel = 0;            // its number in the division; -1: met later
+  int kernel = 0;            // its number in the division; -1 if it came later
 
   bool Shares(const Taken& other) const {
     const auto* const begin = static_cast<const char*>(segment.memory.data);
@@ -231,7 +233,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
         ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
       // An owner that takes a larger segment gives up its old one. While the streams are held up,
-      // no other owner can get that one.
+      // no other owner can get the old segment.
       held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);
@@ -302,7 +304,8 @@ TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
     Destroy(1);
     budget->Open(&handles[1]);
     const int stream = time % kStreams;
-    // The smaller kernel runs first: its lane gets the larger one's segment at once.
+    // The smaller kernel runs first, and its lane at once gets a segment that is large enough for
+    // the larger kernel.
     const WorkspaceBudget::Segment small = Take({1, stream, 0}, 500),
                                    large = Take({1, stream, 1}, 1000);
     ASSERT_NE(small.memory.data, nullptr) << time;
@@ -338,8 +341,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// Neither the segment that captures may need, nor kernels that the file lacks, nor a third stream
-// take a copy that is kept for another stream, whichever of them comes first.
+// A copy that is kept for a stream is not given to captures, to kernels that the file lacks, or to
+// a third stream, whichever of them comes first.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);
@@ -357,7 +360,7 @@ TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
     EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
     EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
     EXPECT_EQ(budget->bytes(), 2300 + left);
-    // Once a handle is destroyed, the copies that it had are kept for the file's kernels again.
+    // Once a handle is destroyed, its copies are kept for the file's kernels again.
     Destroy(0);
     EXPECT_EQ(budget->bytes(), 0u);
     EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);

@@ -14,8 +14,8 @@
 
 namespace ucudnn::test {
 
-// What a workspace plan says of a kernel: the API and engine of its micro-batches, their images and
-// workspace (bytes).
+// The division of a kernel in a workspace plan: the API and the engine of its micro-batches, the
+// images of each, and their workspace in bytes.
 struct PinnedPieces {
   const char* api = "legacy";
   std::string engine = "legacy:1";
@@ -53,7 +53,7 @@ inline nlohmann::json WorkspacePlanFile(const nlohmann::json& kernel) {
           {"kernels", {kernel}}};
 }
 
-// Returns `file` with a total, of which each kernel has a segment of its own.
+// Returns `file` with a total workspace, in which each kernel has a segment of its own.
 inline nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
   file.erase("limit_bytes");
   file["total_bytes"] = total_bytes;
@@ -62,7 +62,7 @@ inline nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
   return file;
 }
 
-// Writes `file` and returns its path.
+// Writes `file` to the process's only plan file and returns its path.
 inline std::string Written(const nlohmann::json& file) {
   const std::string path = ::testing::TempDir() + "plan" + std::to_string(getpid()) + ".json";
   std::ofstream(path) << file.dump();

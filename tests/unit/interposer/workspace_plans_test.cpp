@@ -27,8 +27,9 @@ nlohmann::json PlanFile(Operation operation, size_t bytes) {
 
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
 
-// If `compared`, the store says that the pieces were compared and are slow, so that only the file
-// divides. Algorithm 0 is as deterministic as the library says.
+// A program that follows `file`. If `compared`, the store says that the pieces were compared and
+// are slow, so that only the file divides. The row of algorithm 0 is as deterministic as the
+// library says.
 struct Follower : Program {
   Follower(Operation operation, const nlohmann::json& file, bool compared = true,
            cudnn::Functions functions = WrongStandIn())
@@ -113,8 +114,8 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   }
 }
 
-// A captured graph may run at any time, beside calls and other graphs. So nobody else gets its
-// segment until the graph has ended.
+// A captured graph may run at any time, also while calls and other graphs run. So no other call or
+// graph gets its segment until the graph has ended.
 TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
   for (const Operation operation : kPinned) {
     SCOPED_TRACE(OperationName(operation));
@@ -164,7 +165,7 @@ int& Refusals() {
   return refusals;
 }
 
-// The library may answer later what it could not answer at first.
+// A query that the library refuses at first may succeed later.
 TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);
@@ -190,7 +191,8 @@ TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
   EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
 }
 
-// The file's kernels have their part of the budget before they run.
+// The kernels in the file have their part of the budget before they run, so other kernels get only
+// the rest.
 TEST(PlanFile, KernelsThatItDoesNotHaveGetWhatItLeaves) {
   const size_t need = NeedOfPairs(Operation::kForward);
   for (const size_t left : {size_t{0}, need}) {

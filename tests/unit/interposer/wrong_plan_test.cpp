@@ -1,4 +1,4 @@
-// Tests plans that compute something else than the undivided engine, on the stand-in's real
+// Tests plans whose result differs from that of the undivided engine, on the stand-in's real
 // arithmetic: they are found before they touch the caller's data, reported and replaced.
 #include <gmock/gmock.h>
 
@@ -16,7 +16,8 @@ constexpr std::pair<Operation, Wrong::How> kWrongs[] = {
     {Operation::kForward, Wrong::How::kOffByOneImage},
     {Operation::kBackwardFilter, Wrong::How::kIgnoresBeta}};
 
-// Makes pieces of algorithm 1 wrong, and stores that its pairs of images are the fastest.
+// Makes pieces of algorithm 1 wrong, and stores that this algorithm's pairs of images are the
+// fastest.
 void StoreWrongPlan(Program& program, Wrong::How how) {
   TheWrong() = {1, how};
   program.Store(0, kImages, 100);
@@ -56,7 +57,7 @@ TEST(WrongPlan, WithoutAnotherTheUndividedRuns) {
   }
 }
 
-// An algorithm, and the workspace that a caller was told to bring.
+// An algorithm, and the workspace (bytes) that the caller was told for it.
 struct Told {
   int algorithm;
   size_t bytes;
@@ -87,8 +88,8 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       StoreWrongPlan(program, how);
       const Told told = ask(program, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
-      // The filter gradient's algorithm 1 needs no more for all images than for pairs, so the size
-      // alone promises no pieces.
+      // Algorithm 1 of the filter gradient needs no more for all images than for pairs. So a
+      // program that asks only for its size may run it undivided.
       const bool whole = told.bytes == program.Need(1, kImages);
       if (whole && std::string(name) == "GetWorkspaceSize") continue;
       for (int i = 0; i < 2; ++i) {

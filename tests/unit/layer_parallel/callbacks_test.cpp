@@ -60,8 +60,8 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
 }
 
-// For each callback, the first call of a solve fails, then in another solve the second, and so on
-// until a solve ends before the failing call.
+// For each callback, its first call fails in one solve, its second call in the next solve, and so
+// on until a solve ends before the failing call.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
   for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {

@@ -115,7 +115,7 @@ ucudnnLayerParallelCallbacks_t Chain::ForwardCallbacks() {
   return callbacks;
 }
 
-// Has the callbacks as C functions.
+// Holds the callbacks as C functions.
 struct Chain::Call {
   static Chain& Of(void* user) { return *static_cast<Chain*>(user); }
   static Vector& Written(void* state) { return *static_cast<Vector*>(state); }

@@ -18,8 +18,8 @@ namespace ucudnn::layer_parallel_test {
 using Vector = std::vector<double>;
 
 constexpr double kTolerance = 1e-11;
-// A state's error is at most the residual times the amplification by the layers, e for the tested
-// gain of 1 over a time of 1. The factor 10 leaves room for it.
+// A state's error is at most the residual times the layers' amplification, which is e for the
+// tested gain of 1 over a time of 1. The factor 10 is larger than e.
 constexpr double kError = 10 * kTolerance;
 
 // Keeps the work of lanes until somebody waits, and runs it in an order that shows missing joins.
@@ -61,7 +61,7 @@ class Chain {
   ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
   int layers() const { return shape_.layers; }
-  Vector First() const;  // a state to start from; Last is a gradient to end with
+  Vector First() const;  // the first state; Last() is the last adjoint
   Vector Last() const;
   // Adds `change` to every element of the matrices.
   void Change(double change);
@@ -75,7 +75,7 @@ class Chain {
   Vector BiasGradient(int layer, const Vector& state, const Vector& adjoint) const;
 
   // The `call`-th call (from 1) of the callback with this name returns `code`, or throws if `code`
-  // is 0. With `for_ever` all later calls do so, too.
+  // is 0. With `for_ever` all later calls do the same.
   struct Fault {
     std::string callback;
     int call = 1;
@@ -86,7 +86,7 @@ class Chain {
   void Fail(const Fault& fault);
   void FailNothing() { Fail({"", 0}); }
 
-  // Hold every range that a step or an adjoint step was called with, in some order.
+  // These hold every range with which a step or an adjoint step was called, in any order.
   std::vector<ucudnnLayerParallelRange_t> steps, adjoint_steps;
   bool records = false;
 
@@ -120,7 +120,7 @@ class Chain {
   std::mutex mutex_;  // guards `steps` and `adjoint_steps`
 };
 
-// These return structs with their size and defaults.
+// These return structs with struct_size and the defaults.
 inline ucudnnLayerParallelOptions_t Options() {
   return {.struct_size = sizeof(ucudnnLayerParallelOptions_t)};
 }

@@ -264,7 +264,8 @@ TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
   EXPECT_GT(result.residuals[result.cycles - 1], kTolerance);
   options.measures_start = 1;
   result = solver.Forward(chain.First(), options);
-  // Before the first cycle all states are the first one, so each residual is what its layer adds.
+  // Before the first cycle all states equal the first one, so the residual of each layer is what
+  // the layer adds to it.
   double squares = 0;
   for (int layer = 0; layer < chain.layers(); ++layer) {
     const Vector step = chain.Step(layer, chain.First());
@@ -409,7 +410,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     solver.Adjoint(chain.Last());
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 0, 1), each);
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 1, expected.factor), expected.layers);
-    EXPECT_TRUE(chain.steps.empty());  // all states are kept, so none is computed again
+    EXPECT_TRUE(chain.steps.empty());  // all states are kept, so no step computes one again
   }
 }
 

@@ -168,8 +168,8 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
             "net.prototxt: it has no data layer whose images could be given");
 }
 
-// Returns the nodes behind the input and the number of trained parameters, or what the error says
-// behind "net.prototxt: ".
+// Returns the nodes other than inputs and the number of trained parameters, or the error without
+// "net.prototxt: ".
 std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);
   if (!graph.ok()) return graph.message().substr(std::string("net.prototxt: ").size());
@@ -182,7 +182,7 @@ std::string WhatIsReadOf(const std::string& layers) {
 
 struct Reading {
   std::string layers;
-  std::string expected;  // what WhatIsReadOf must return, or behind "..." a part of it
+  std::string expected;  // what WhatIsReadOf must return or, after "...", contain
 };
 
 void ExpectReadings(const std::vector<Reading>& readings) {

@@ -57,7 +57,8 @@ TEST(CutWindows, WhatNoSizeHelpsIsKnown) {
   EXPECT_FALSE(CanBeCut(Window(4, 1, 3, 3), 2, false));
 }
 
-// What CutWindowsOf answers is compared with the rows that the windows read, counted one by one.
+// Compares the rows that CutWindowsOf returns with the rows that the windows read, counted one by
+// one.
 TEST(CutWindows, AreThoseOfTheWhole) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);

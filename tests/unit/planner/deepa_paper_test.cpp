@@ -23,8 +23,8 @@ struct Costs {
   double Total() const { return transfer_ms + compute_ms + update_ms; }
 };
 
-// Returns the costs of the layers `names` in `degrees`; the first layer's input is divided in
-// `from`.
+// Returns the total costs of the layers `names`, whose outputs are cut into `degrees`; the input of
+// the first layer is cut into `from`.
 Costs CostOf(const LayerGraph& graph, const std::vector<std::string>& names, const Degrees& from,
              const Degrees& degrees) {
   const DeePaPaperModel model;
@@ -94,7 +94,7 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
 }
 
 // The best degrees come from the text of section 7.1.2 and from the least printed total; the table
-// marks a row that is one too high.
+// marks the row above the right one.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-// Lists every assignment of a small search problem.
+// Enumerate() returns every assignment of a search problem, which must be small.
 #pragma once
 
 #include <utility>

@@ -106,7 +106,7 @@ TEST(Graph, AGateMultipliesEveryPixel) {
             "a pixel");
 }
 
-// Returns the number of windows as Caffe and PyTorch define it: the last window must start inside
+// Returns the number of windows by the rule of Caffe and PyTorch: the last window must start inside
 // the image or its left padding.
 int PooledRoundingUp(int x, int window, int stride, int pad) {
   int count = 0;

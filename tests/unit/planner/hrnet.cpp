@@ -37,7 +37,7 @@ NodeId Bottleneck(Chain& net, const std::string& name, NodeId input, int32_t fil
 }
 
 // Appends layers that give `input`, the output of branch `from`, the channels and resolution of
-// branch `to`. Returns the last of them.
+// branch `to`. Returns the last of these layers.
 NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, size_t to) {
   net.ContinueFrom(input);
   if (from > to) {
@@ -56,8 +56,8 @@ NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, s
   return net.last();
 }
 
-// Appends two blocks to every branch. Afterwards every branch is the sum of what it takes from all
-// branches.
+// Appends two blocks to every branch. Afterwards every branch is the sum of all branches, each
+// brought to its channels and resolution.
 void AppendStage(Chain& net, const std::string& name, std::vector<NodeId>& branches) {
   for (size_t branch = 0; branch < branches.size(); ++branch) {
     for (const char* block : {"0", "1"}) {

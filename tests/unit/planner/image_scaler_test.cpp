@@ -67,7 +67,7 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
                         image[static_cast<size_t>(r * from.columns + c)] / 255.0;
           }
         }
-        // Each of the two weights is off by the error of a place below 8 after about 4 roundings.
+        // Each of the two weights has the error of a position below 8 after about 4 roundings.
         // Pixels are at most 1.
         const double tolerance = 2 * 4 * 8 * std::numeric_limits<double>::epsilon();
         EXPECT_NEAR(scaled[static_cast<size_t>(i * to.columns + j)], expected, tolerance)

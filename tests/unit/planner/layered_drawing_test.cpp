@@ -41,7 +41,7 @@ void ExpectSound(const LayeredDrawing& drawing, int nodes, const Edges& edges) {
   }
 }
 
-// An edge has a point in every row between its ends, beside that row's nodes.
+// Expects that an edge has a point in every row between its ends, and that no point is on a node.
 void ExpectWaysAroundNodes(const LayeredDrawing& drawing) {
   for (const std::vector<Position>& way : drawing.edges) {
     for (size_t at = 1; at < way.size(); ++at) EXPECT_EQ(way[at].row, way[at - 1].row + 1);

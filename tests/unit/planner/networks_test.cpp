@@ -69,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"resnet50-v2", 25'568'360 - 19'008},
                       Published{"resnet101-v2", 44'577'896 - 36'416},
                       Published{"resnet152-v2", 60'236'904 - 51'776},
-                      // torchvision has v1, whose normalisations have 896 more channels.
+                      // torchvision has version 1 of these networks, whose normalisations have 896
+                      // more channels.
                       Published{"resnet18-v2", 11'689'512 - 2 * 896},
                       Published{"resnet34-v2", 21'797'672 - 2 * 896},
                       // Each class has a weight for each input of the last layer, and a bias.

@@ -50,8 +50,8 @@ int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int su
   return (((n * degrees.c + c) * degrees.r + sum) * degrees.h + h) * degrees.w + w;
 }
 
-// Returns the worker that adds up the partial sums of element `at`: each of the r workers that
-// computed them adds up an r-th of the channels.
+// Returns the worker that adds up the partial sums of element `at`. Each of the r workers that
+// computed partial sums adds up an r-th of the channels.
 int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   const int part = PartOf(at[1], shape.c, degrees.c);
   int before = 0;
@@ -63,13 +63,15 @@ int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   return WorkerOf(at, shape, degrees, PartOf(at[1] - before, channels, degrees.r));
 }
 
-// Returns the half-open range from the first to the last tap of output `at`, cut to the image.
+// Returns the half-open range from the first to the last pixel that output `at` reads along an
+// axis, cut to the image.
 std::array<int, 2> Taps(int at, int window, int stride, int pad, int dilation, int image) {
   const int begin = at * stride - pad;
   return {std::max(0, begin), std::min(image, begin + (window - 1) * dilation + 1)};
 }
 
-// Returns, per axis, the half-open range of input `input` that output element `out` reads.
+// Returns, for each axis, the half-open range of the elements of input `input` that output element
+// `out` reads.
 std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int input,
                                                   const Index& out) {
   const Shape& shape = layer.inputs[static_cast<size_t>(input)].shape;
@@ -146,7 +148,8 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
   return range;
 }
 
-// Is the smallest box around what a worker's output elements read, as [axis][begin, end).
+// The smallest box around the input elements that a worker's output elements read, as [axis][begin,
+// end).
 using Hull = std::array<std::array<int, 2>, kTensorAxes>;
 std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degrees& degrees) {
   std::vector<Hull> hulls(static_cast<size_t>(degrees.Workers()));

@@ -215,7 +215,7 @@ TEST(OnnxCases, HostileFilesAreRefused) {
   EXPECT_THAT(Refusal(constant), HasSubstr("no layers; expected a network"));
 }
 
-// The model has chains and sums over 4,096 numbers, more than shapes have.
+// The model has chains and sums over 4,096 numbers, which is more than any shape has.
 TEST(OnnxCases, ConstantsThatCostMuchAreNotComputed) {
   OnnxModel model;
   model.Numbers("many", std::vector<int64_t>(4096, 1)).Weight("w", {2, 4, 3, 3});

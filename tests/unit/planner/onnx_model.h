@@ -53,7 +53,7 @@ class OnnxModel {
     attribute->set_s(text);
     return *this;
   }
-  // Weight adds a constant of which only the shape is known, Numbers a constant of integers.
+  // Weight adds a constant without values, Numbers a constant of integers.
   OnnxModel& Weight(const std::string& name, const std::vector<int64_t>& dims) {
     auto* tensor = graph().add_initializer();
     tensor->set_name(name);
@@ -87,7 +87,7 @@ class OnnxModel {
   Result<Graph> Import(const ImportOptions& options = {}) const {
     return ImportOnnx(model_.SerializeAsString(), "net.onnx", options);
   }
-  // Returns the graph's nodes in words, without the input, or the error.
+  // Returns the graph's nodes in words, without the input. If the import fails, returns its error.
   std::vector<std::string> Nodes() const {
     const auto graph = Import();
     if (!graph.ok()) return {graph.message()};

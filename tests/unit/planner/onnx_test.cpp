@@ -32,7 +32,7 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
   }
 }
 
-// torch's two exporters have written the files (data/README.md).
+// The files were written by torch's two exporters (data/README.md).
 TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   const struct {
     const char* file;
@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// tf2onnx has folded normalisations into filters, and has written equal biases only once. The
-// expected numbers are those that the file has.
+// tf2onnx has folded normalisations into filters, and writes biases that are equal only once. So
+// the expected numbers are those of the file, not of the network.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;

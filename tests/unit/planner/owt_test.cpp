@@ -12,8 +12,8 @@ namespace {
 
 // The tower of footnote 1 (64, 192, 384, 384, 256 filters) has 1.560 GFLOP for each image in
 // convolutions and 0.1172 in fully connected layers. The time of an image follows from Table 1:
-// 98.05 hours for 90 epochs of 1,281,167 images on one device. Fully connected layers take the time
-// that 2 TFLOP/s give.
+// 98.05 hours for 90 epochs of 1,281,167 images on one device. Fully connected layers take as long
+// as they do at 2 TFLOP/s, and convolutions take the rest of the time.
 constexpr double kImageMs = 98.05 * 3600e3 / 90 / 1281167;
 OwtNetwork Tower() {
   OwtNetwork tower;
@@ -60,8 +60,8 @@ TEST(Owt, SchemeAWaitsForEverything) {
 
 TEST(Owt, SchemesBAndCHideAllButTheFirstStep) {
   for (const int workers : {2, 4, 8}) {
-    // A step of (b) with multicast sends 6,000 bytes at 1,000 a ms: 6 ms. It computes for 20 K / (2
-    // K) = 10 ms, which hide all but the first exchange in each direction.
+    // A step of (b) with multicast sends 6,000 bytes in 6 ms, at 1,000 bytes a ms. It computes for
+    // 20 K / (2 K) = 10 ms, which hide all exchanges but the first one in each direction.
     const OwtExchange turns =
         Exchange(OwtScheme::kTurns, workers, 6'000, 1'000, 20.0 * workers, true);
     EXPECT_DOUBLE_EQ(turns.exposed_ms, 2 * 6);
@@ -73,7 +73,7 @@ TEST(Owt, SchemesBAndCHideAllButTheFirstStep) {
     EXPECT_DOUBLE_EQ(shares.exposed_ms, 2 * 6.0 * (workers - 1) / workers);
     EXPECT_EQ(shares.images, 1);
   }
-  // Without computation nothing is hidden.
+  // Without computation no exchange is hidden.
   EXPECT_DOUBLE_EQ(Exchange(OwtScheme::kShares, 4, 6'000, 1'000, 0, false).hidden_ms, 0);
 }
 
@@ -121,9 +121,10 @@ TEST(Owt, SpeedupsOfTheTower) {
   expect(speedups(OwtScheme::kShares, false), {1.98, 3.91, 7.43});
 }
 
-// Table 1 (scheme b) has 1.95, 3.74 and 6.25 times, and 1.93, 3.66 and 6.16 with variable batches.
-// The model with nominal rates is within 5 % of it up to four devices. At eight the paper lies
-// between a sender that serves seven ports in turn and a switch that copies.
+// In Table 1, scheme (b) is 1.95, 3.74 and 6.25 times as fast on 2, 4 and 8 devices, and 1.93, 3.66
+// and 6.16 times with variable batches. The model with nominal rates is within 5 % of the table up
+// to four devices. At eight, the table lies between a sender that serves seven ports in turn and a
+// switch that copies.
 TEST(Owt, TrendOfTable1) {
   struct Row {
     int workers;

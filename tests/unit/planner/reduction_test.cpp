@@ -38,7 +38,8 @@ TEST(Reduction, IsAChoiceByOptionAndByPin) {
   };
   const PlannedLayer& fc6 = LayerOf(AlexNet(), "fc6");
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, {})), 0);
-  // Degrees are powers of two whose product is at most 16: 35 with reduction, 15 without.
+  // There are 35 configurations with reduction and 15 without. Their degrees are powers of two with
+  // a product of at most 16.
   EXPECT_EQ(LegalConfigurations(fc6, 16, WithReduction()).size(), 35u);
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, WithReduction())), 35 - 15);
   EXPECT_EQ(reduced(LegalConfigurations(LayerOf(AlexNet(), "conv1"), 16, WithReduction())), 0);
@@ -147,7 +148,7 @@ TEST(Reduction, DividesParametersUpdatesAndMemory) {
   EXPECT_EQ(LayerMemoryBytes(fc6, {}, momentum, 7), 4 * (3 * parameters + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {1, 16}, momentum, 7),
             4 * (3 * parameters / 16 + output / 16) + 7);
-  // A device has a partial sum of all channels before it keeps its own.
+  // A device has a partial sum of all channels before it keeps the sums of its own channels.
   EXPECT_EQ(LayerMemoryBytes(fc6, Reduced(16), momentum, 7),
             4 * (3 * parameters / 16 + output / 16 + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {2, 2, 1, 1, 4}, momentum, 7),
@@ -165,7 +166,7 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_EQ(model.ReductionMs(fc6, {{4, 4}, 0}), 0);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, {2, 2, 1, 1, 4}), 1.0 / 16);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // of fc6's 256 input channels
-  // Each device reads the channels that it holds, so nothing moves.
+  // Each device holds the channels that it reads, so nothing moves.
   const PlannedLayer& fc7 = LayerOf(AlexNet(), "fc7");
   const ParallelConfiguration channels{{1, 16}, 0};
   const ParallelConfiguration sums{Reduced(16), 0};
@@ -176,7 +177,7 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   const DeePaPaperModel paper;
   EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 512 x 4096 floats: 8 MiB
   EXPECT_EQ(paper.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
-  // Sixteen devices have the channels, but 32 devices need them, so something must move.
+  // Sixteen devices hold the channels, but 32 devices need them, so something must move.
   const ParallelConfiguration whole = {{.n = 1, .c = 16}}, behind = {{.n = 2, .r = 16}};
   EXPECT_GT(paper.Transfer(fc7, 0, {&whole, 1}, {&behind, 1}).ms.front(), 0);
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
@@ -234,8 +235,8 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(reducing, 10);
 }
 
-// A layer with many inputs and few outputs, such as a bottleneck's first, has partial sums of less
-// data than the inputs that every device would be sent otherwise.
+// If a layer has many inputs and few outputs, as a bottleneck's first layer, its partial sums have
+// less data than the inputs that every device would be sent without reduction.
 TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   GraphBuilder builder("narrow");
   const NodeId data = builder.Add("data", Input{2048, {1, 1, 1}}, {});

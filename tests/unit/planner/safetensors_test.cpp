@@ -51,8 +51,8 @@ Result<std::vector<NamedArray>> ReadBytes(const std::string& bytes,
 }
 
 std::string ErrorOf(const std::string& bytes) { return ReadBytes(bytes).message(); }
-// Returns the error of a file with one array `a` of this entry, and `values` bytes after the
-// header.
+// Returns the error of a file whose header has one array `a`, described by `entry`, and which has
+// `values` bytes after the header.
 std::string EntryError(const std::string& entry, size_t values = 16) {
   return ErrorOf(SafetensorsOf(R"({"a": )" + entry + "}", std::string(values, '\0')));
 }

@@ -242,7 +242,7 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
           cost = random.Draw(0, 20);
       }
     };
-    // The bound is also seldom tight if layers have no costs of their own.
+    // The bound is also seldom tight if layers cost nothing and only edges have costs.
     const bool free_layers = graph / 32 % 2 == 0;
     for (auto& layer : problem.layers) {
       std::for_each(layer.ms.begin(), layer.ms.end(), draw);

@@ -179,9 +179,9 @@ TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
   }
 }
 
-// According to Figure 8 and its text, OWT moves 1.05 to 8.4 times less than image parallelism,
-// DeePa 1.2 to 2.7 times less than OWT ("3 times" for AlexNet, 7.1.2) and up to 23 times less than
-// image parallelism.
+// According to Figure 8 and its text, OWT moves 1.05 to 8.4 times fewer bytes than image
+// parallelism. DeePa moves 1.2 to 2.7 times fewer than OWT ("3 times" for AlexNet, section 7.1.2)
+// and up to 23 times fewer than image parallelism.
 TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto layouts = CompareLayouts(PaperProblem(name), 16);
@@ -191,8 +191,8 @@ TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
     EXPECT_GE(image / owt, 1.05) << name;
     EXPECT_LE(image / owt, 8.4) << name;
     EXPECT_GE(owt / deepa, 1.15) << name;  // Inception-v3 has 1.19, printed as 1.2
-    // For AlexNet the paper's range and text differ. Here one device for all fully connected layers
-    // saves a little more than two devices for the first of them.
+    // For AlexNet the paper's range and text differ. The layout here has one device for all fully
+    // connected layers, which moves a little less than the paper's two devices for fc6.
     EXPECT_LE(owt / deepa, name == "alexnet" ? 3.7 : 2.7) << name;
     EXPECT_LE(image / deepa, 23) << name;
   }
@@ -285,7 +285,7 @@ class Figure2 : public testing::Test {
   const Device device_ = MachineByName("k80x16")->device;
 };
 
-// The paper's model has no measurement of C8 and assumes a roofline: a direct convolution at the
+// The paper's model has no measurement of C8. It assumes a roofline: a direct convolution at the
 // peak of half a K80, 4.37 TFLOP/s. At that rate 8 devices are 6 % faster than 4.
 TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   const Roofline roofline(device_);
@@ -303,11 +303,11 @@ TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
 }
 
 // The paper measured a higher rate: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, which
-// Winograd's algorithm can reach. At that rate 4 devices are best, as in the paper. A layer that
-// takes t ms on one device and u ms for each replica's update is best on 4 devices if 8 u < t < 32
-// u, for C8 from 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The model keeps the
-// roofline nevertheless, because at 16.7 TFLOP/s AlexNet's convolutions would not use the 16
-// devices that Figure 9 gives them.
+// Winograd's algorithm can reach. At that rate 4 devices are best for C8, as in the paper. A layer
+// that takes t ms on one device and u ms for the update of each replica is best on 4 devices if 8 u
+// < t < 32 u. C8 fulfils that from 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The
+// model keeps the roofline nevertheless, because at 16.7 TFLOP/s AlexNet's convolutions would not
+// use the 16 devices that Figure 9 gives them.
 TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   const Device measured = AtTheRateOfTable3();
   EXPECT_NEAR(measured.tflops, 16.7, 0.05);

@@ -243,7 +243,7 @@ TEST(Striping, MemoryIsOfTheRankThatHasMost) {
   EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // dy: a row from each side
 }
 
-// Gives the owners of a tensor's positions (h, w).
+// Holds the extents of a tensor's parts along h and w, and finds the rank that owns a position.
 struct Tensor {
   std::vector<int64_t> h, w;  // extents of the parts
 
@@ -262,7 +262,8 @@ struct Tensor {
 
 using Moves = std::map<std::pair<int, int>, std::set<std::pair<int64_t, int64_t>>>;
 
-// Returns the pairs (element, window) of positions that the windows of one axis connect.
+// Returns the pairs (element, window) of positions along one axis for which the window reads the
+// element.
 std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, size_t axis,
                                                    int64_t elements, int64_t windows) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
@@ -275,9 +276,9 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
   return pairs;
 }
 
-// Counts the positions that are sent. If `of_elements`, positions of x are sent to the ranks whose
-// windows read them. Otherwise positions of dy are sent to the ranks that own the elements of x
-// that their windows read.
+// Lists the positions that each rank sends to each other rank. If `of_elements`, positions of x are
+// sent to the ranks whose windows read them. Otherwise positions of dy are sent to the ranks that
+// own the elements of x that their windows read.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});

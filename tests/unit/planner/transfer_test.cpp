@@ -76,7 +76,8 @@ TEST(Transfer, ResidentElementsAreCredited) {
     EXPECT_EQ(Between(machine, layer, {16}, to).moved, input * 15 / 16);
   }
   EXPECT_EQ(Between(machine, layer, {16}, {16}).moved, 0);
-  // With a halo of one row and column, each of 2 x 2 workers needs 8 x 8 of 14 x 14.
+  // With a halo of one row and one column, each of 2 x 2 workers needs 8 x 8 of the 14 x 14
+  // positions.
   const int64_t needed = int64_t{4} * 512 * 512 * 8 * 8;
   const int64_t resident = int64_t{4} * 32 * 512 * 8 * 8;
   EXPECT_EQ(Between(machine, layer, {16}, {1, 1, 2, 2}).moved, needed - resident);

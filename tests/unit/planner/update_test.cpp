@@ -56,8 +56,8 @@ TEST(Update, ImagesAndRowsReplicateAndChannelsDivide) {
     EXPECT_EQ(UpdateBytes(model, {2, 1, 2, 2}, kBytes), UpdateBytes(model, {8}, kBytes));
     EXPECT_EQ(UpdateBytes(model, {4, 4}, kBytes), UpdateBytes(model, {4}, kBytes));
   }
-  // With rings, each part of the channels uses other ports. The paper's server serves one part of
-  // the channels after the other.
+  // With rings, the parts of the channels use different ports at the same time. The paper's server
+  // serves one part of the channels after the other.
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kRing, {4, 4}),
                    2.0 * 3 / 4 * (kBytes / 4.0) / kFlatRate + 6 * kFlatLatency);
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kParameterServer, {4, 4}),
@@ -73,7 +73,7 @@ TEST(Update, OverNodesThePortsOfTheNodesDecide) {
                    2.0 * 3 / 4 * inner + 6 * 0.005 + 2.0 * 3 / 4 * outer + 6 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kTree, {16}),
                    2 * 2 * (inner + 0.005) + 2 * 2 * (outer + 0.02));
-  // Each device sends 12 of its 16 parts to other nodes, and four devices share a node's port.
+  // Each device sends 12 of 16 parts to other nodes, and four devices share a node's port.
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kOwner, {16}), 2 * 4 * 12.0 / 16 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {16}), 32 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {4}), 8 * inner + 2 * 0.005);

@@ -43,8 +43,8 @@ std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   return all;
 }
 
-// Returns whether a cut above `inner` positions lies between two digits, or divides one digit
-// evenly.
+// Returns whether the digits can be cut so that the inner ones have `inner` positions: between two
+// digits, or by dividing one digit evenly.
 bool Cuts(const Digits& digits, int64_t inner) {
   int64_t below = 1;
   for (size_t at = digits.size(); at-- > 0; below *= digits[at].size) {
@@ -174,7 +174,7 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   }
 }
 
-// Two positions meet if they differ in no digits but the mixed ones.
+// Two positions meet if they differ only in digits of `mixed`.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;

@@ -96,9 +96,10 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // The workspace is 1 MiB for each image, so the cache of 24 MiB holds that of 24 images and half
-  // of the cache that of 12. At most 24 images in a part make ceil(256 / 24) = 11 parts of up to
-  // ceil(256 / 11) = 24 images; at most 12 make 22 parts of up to 12.
+  // The workspace is 1 MiB for each image, so a cache of 24 MiB holds the workspace of 24 images,
+  // and half of the cache that of 12 images. Parts of at most 24 images are ceil(256 / 24) = 11
+  // parts of up to ceil(256 / 11) = 24 images. Parts of at most 12 images are 22 parts of up to 12
+  // images.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
   // If a launch costs nothing, dividing may pay at any size between the measured ones. Policy auto
@@ -114,7 +115,7 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
   });
   const Replay blind = ReplayAuto(table, Asking(256, kUnlimited, 1, 0));
   const Replay replay = ReplayAuto(table, Asking(256, kUnlimited, 1, 50 * kMiB));
-  // At 1.5 MiB for each image, 50 MiB hold the workspace of 33 images. So 256 images have 8 parts,
+  // At 1.5 MiB for each image, 50 MiB hold the workspace of 33 images, so 256 images have 8 parts
   // of 32 images each. Half of 50 MiB holds the workspace of 16 images.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);

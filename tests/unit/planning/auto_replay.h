@@ -22,7 +22,7 @@ struct Replay {
   std::optional<Configuration> division;  // the fastest that `measured` allows
 };
 
-// `table` holds every measurement there is: sizes that it lacks cannot be measured.
+// `table` holds all measurements: a size that it lacks cannot be measured.
 Replay ReplayAuto(std::span<const Candidate> table, const AutoRequest& request);
 Replay ReplayPolicy(BatchSizePolicy policy, std::span<const Candidate> table,
                     const PromiseRequest& request);

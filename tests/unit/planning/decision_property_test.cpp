@@ -20,8 +20,8 @@ namespace {
 constexpr int kMostBytes = 9;
 constexpr int kImageBytes = 64;
 
-// Draws worlds that the interposer may meet. A program was told only what ucudnn may have answered,
-// but a store may hold anything.
+// Draws worlds that the interposer may meet. Programs were told only what ucudnn may have answered.
+// A store may hold any promise.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}
@@ -128,8 +128,8 @@ class Drawing {
     world.late = !world.settled && Once(3);
   }
 
-  // Draws two to four engines, each with the whole and some pieces. One time in two, times are
-  // nearly linear in the size, so that gains are about as large as the hysteresis.
+  // Draws rows of two to four engines, each with the whole mini-batch and some pieces. One time in
+  // two, times are nearly linear in the size, so that gains are about as large as the hysteresis.
   std::vector<Candidate> DrawRows(int n, const std::string& prefix, bool own_deterministic) {
     std::vector<Candidate> rows;
     const bool graph = prefix == "graph:", linear = Once(2);
@@ -214,8 +214,8 @@ class Drawing {
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
     } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
-      // An algorithm that fits is told with its own need, so the promise of another engine requires
-      // a need above the limit.
+      // A program is told the need of an algorithm that fits the limit. Another engine is promised
+      // in its place only if the need exceeds the limit.
       NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
                         facts.deterministic, in_budget},
                        *call.need_bytes};
@@ -232,7 +232,8 @@ class Drawing {
       if (!told) told = PiecesFor(offer, rows);
     }
     if (!told || told->workspace_bytes > call.passed_bytes) return;
-    // On another device less may be set aside than the promise needs.
+    // The promise may have been given on another device; here ucudnn may set aside less than it
+    // needs.
     facts.assured_bytes = Once(8) ? Bytes() : AssuredBytes(*told);
     told->provisional |= Once(4);
     if (call.kind != CallKind::kIdentity) {
@@ -244,8 +245,8 @@ class Drawing {
     call.was_told = true;
   }
 
-  // Draws the division that a workspace plan has, and lists every undivided engine in the order of
-  // the times.
+  // Draws a division for a workspace plan. Its candidates are the rows of the division's pieces and
+  // all undivided native rows.
   std::optional<ConfirmedLegacyKernel> DrawConfirmed(const std::vector<Candidate>& all,
                                                      const Facts& facts) {
     ConfirmedLegacyKernel confirmed;
@@ -287,9 +288,9 @@ class Drawing {
     plan.confirmed = std::move(confirmed);
   }
 
-  // Draws what was promised for a plan of the graph API before. It is less than the need only if
-  // the need exceeds the limit or a workspace plan gives the plan a share. It is more only for vast
-  // plans.
+  // Draws what was promised before for a plan of the graph API. A promise of less than the plan's
+  // need occurs only if the need exceeds the limit, or if a workspace plan gives the plan a share.
+  // A promise of more occurs only for vast plans.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
     const size_t limit = std::min(facts.user_limit, plan.need_bytes);
     const bool shrinks =
@@ -331,8 +332,8 @@ class Drawing {
   std::mt19937 random_;
 };
 
-// Expects that the decision breaks no invariant and is the same when taken again. Adds 1 to
-// `divided` if it runs pieces.
+// Expects that the decision breaks no invariant, and that the same world leads to the same decision
+// again. Adds 1 to `divided` if the decision runs pieces.
 void ExpectKeepsItsWord(World world, int& divided) {
   World again = world;
   const std::optional<Decision> decision = DecideIn(world);
@@ -369,8 +370,9 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   EXPECT_GT(plans, kCases / 30);
 }
 
-// Returns the time of a call: that of its schedule, or that of the engine that was asked for, if
-// its workspace fits `room`.
+// Returns the time of the decision's schedule or, if the call runs as asked, the time of the engine
+// that was asked for. Returns kNoTime if that engine's workspace exceeds `room`, if it is not as
+// deterministic as required, or if the call is refused.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
   if (decision.course == Course::kSchedule) return decision.configuration.TimeMs();
@@ -380,8 +382,8 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// Expects that no decision is slower when `give` gives its world more room, and that more room
-// helps in some cases.
+// Draws worlds, and lets `give` set each world's room to 0 up to kMostBytes bytes. Expects that no
+// decision is slower than one with less room, and that more room helps in some cases.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();
@@ -452,9 +454,10 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
       [](World& world, size_t room) { world.facts.user_limit = room; });
 }
 
-// If a list's first plan exceeds the limit, any engine may replace it. If it fits, the program
-// chose it and no faster engine replaces it, so more room may make it slower without bound
-// (docs/design.md, invariant 7; DecisionTable has rows that show it).
+// If a list's first plan exceeds the limit, any engine may replace it. If it fits, no faster engine
+// replaces it, because the program chose it, so more room may make it slower without bound
+// (docs/design.md, invariant 7; DecisionTable has rows that show it). Therefore the plan here
+// exceeds all limits.
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

@@ -59,8 +59,8 @@ class Reader {
     Expect("@");
     return {engine, Int()};
   }
-  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. With the
-  // part behind the +, two of the tiles are edges, and that part says what each of them takes.
+  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. The part
+  // behind the + is optional: with it, two of the tiles are edges, and it says what an edge takes.
   Tiling Tiles(int n) {
     Tiling tiling;
     Candidate tile = Engine();
@@ -90,7 +90,7 @@ class Reader {
     row.micro.deterministic = Skip("d");
     return row;
   }
-  // Reads "ROWxCOUNT+ROW".
+  // Reads "ROWxCOUNT+ROW": one row or several, each with the number of its pieces if it is not 1.
   Configuration Plan(std::vector<Candidate>* rows = nullptr) {
     Configuration configuration;
     do {
@@ -187,8 +187,8 @@ class WorldReader {
  private:
   bool graph() const { return call_ == nullptr; }
 
-  // Adds the engines of `tiling` to the tiling of the same grid, if there is one. All rows of one
-  // grid list its kinds in the same order.
+  // Adds the engines of `tiling` to the known tiling of the same grid, or else adds `tiling` as a
+  // new one. All rows of a grid list its kinds of tiles in the same order.
   void AddTiles(Tiling tiling) {
     for (Tiling& known : world_.tilings.measured) {
       if (known.grid != tiling.grid || known.kinds.size() != tiling.kinds.size()) continue;

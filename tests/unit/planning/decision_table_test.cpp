@@ -1,56 +1,62 @@
-// Tests what Decide decides, row by row. A row describes a kernel, what is measured of it and what
-// else holds; behind the arrow it says how the kernel runs, in how much workspace, and why:
+// Tests what Decide decides, row by row. A row describes a kernel, its measurements and its
+// surroundings; behind the arrow it says how the kernel runs, in how much workspace, and why:
 //
 //   KERNEL | ROWS | ELSE -> RUNS; BYTES; WHY
 //
 // An engine is a number. It sums directly, unless an f or a w behind the number says that it rounds
-// as FFT or Winograd do. In calls of the legacy API an engine that only the graph API has begins
+// as FFT or Winograd do. In calls of the legacy API, an engine that only the graph API has begins
 // with a g. Times are in milliseconds, workspace is in bytes. PLAN lists pieces as ROWS does, with
 // an x and their number behind equal pieces and a + between unlike ones; WHOLE is one piece that is
 // the whole mini-batch.
 //
-// KERNEL begins with what the program hands over: a kind of call of the legacy API, `plan`, an
-// execution plan of the graph API, or `first`, the first plan of a heuristics list. Then come
+// Below, where several words stand on one line, their meanings follow in the same order, with
+// semicolons between them.
+//
+// KERNEL begins with a kind of call of the legacy API (kKinds in decision_reader.cpp), with `plan`,
+// an execution plan of the graph API, or with `first`, the first plan of a heuristics list. Then:
 //   asks=E        the engine that the program names; 1 if absent
-//   need=B        the need of that engine; `refuses`: the library refuses it
-//   passes=B      what a call passes; its need if absent
-//   limit=B       what the user allows
-//   tiles=fit, tiles=gain  tiles may be used to fit the limit; to fit it or to gain time
+//   need=B        the workspace that this engine needs
+//   refuses       the library refuses this engine for the call
+//   passes=B      the workspace that a call passes; what its engine needs if absent
+//   limit=B       the user's limit
+//   tiles=fit, tiles=gain  tiles may be used to fit the limit; to fit the limit or to gain time
 //   vast          the tiles of this plan may run other engines
+//   random        the engines of this plan are not deterministic
 //   tiles-need=B, no-tiles=WHY  if no tiles fit: the least that any tiles need; what prevents tiles
 //   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
-//   math=M        the descriptor's math type (cudnnMathType_t), of which all rows are
+//   math=M        the math type of the descriptor and of all rows (a cudnnMathType_t)
 //   with-graph    engines of the graph API may serve the call
 //   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE may replace it
 //   room=B, provisional, from-file  the told promise has B bytes, more than it needs; it was given
 //                 before everything was measured; it is from a workspace plan
 //   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
-//   pieces-alone  nothing replaces the told pieces: they ran here, compared with WHOLE
-//   alone=PLAN~WHOLE  what was told for calls that only the named algorithm serves, and with what
-//                 it was compared
-//   was-told      the program was told of more than it passes
+//   pieces-alone  nothing replaces the told pieces: they ran here and were compared with WHOLE
+//   alone=PLAN~WHOLE  what was told for calls that only the named algorithm serves: PLAN, which was
+//                 compared with WHOLE
+//   was-told      the program was told a promise that needs more workspace than it passes
 //   told=B/E      B bytes were promised for a plan. If B is less than its need, engine E keeps the
 //                 promise in one piece (with E*, E may also run in place of pieces), and without E
 //                 only pieces of the plan's own engine keep it. If B is more, E is the plan's own
 //                 engine
-//   stored=B/E, rival=B/E  an earlier process promised B bytes; another process does so meanwhile
+//   stored=B/E, rival=B/E  an earlier process promised B bytes; another process promises B bytes
+//                 before this one does
 //   others=E/B    engines that may replace a plan, the best guess first
 //   file=PLAN     what the workspace plan says; for calls ~WHOLE,WHOLE are the undivided engines
 //   file=own:PLAN, file=whole:PLAN, file=not:WHY  for plans: PLAN runs the plan's own engine; PLAN
 //                 is undivided, since dividing gains nothing; the workspace plan does not hold
 //   file-waits, file-later  what the file says is known only when the plan runs; only at a later
 //                 call
-//   share=B/B     what a budget has for this kernel, and at most for any kernel
+//   share=B/B     the bytes of a budget for this kernel, and the most for any kernel
 //   assured=B     what ucudnn sets aside for any call; told pieces that nothing replaces use it
 //   divided, ran, lost  pieces run until now; no pieces do; the budget took the kernel's share away
 // ROWS are measurements, ENGINE@IMAGES:MS/BYTES, with a d behind deterministic ones, and
 // ENGINE#TILES:MS/BYTES for each of the tiles that an image is cut into; behind a + comes what each
 // of two edges takes instead.
-// ELSE says what else holds:
-//   observes, deterministic, strict  the user demands it
+// ELSE describes the surroundings:
+//   observes, deterministic, strict  the user demands each of these modes
 //   untuned, unsettled, store  nothing is measured here; more will be known; other processes may
 //                 measure
-//   late          measuring found no time for more
+//   late          there was no time to measure more
 //   capturing, more-outside  a stream is captured; the capture hides facts
 //   failed        a piece failed before
 //   tiles-unsettled, tiles-late  more will be known about tiles; there was no time to measure more
@@ -60,12 +66,13 @@
 //   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
 //   no-pieces, no-whole  pieces cannot be built; nothing undivided can be built
 //
-// RUNS is `asked` (the program's own call), `refused`, `stands` (what runs until now), or a plan
-// and what runs in its place; `or fails` says that nothing does. E#I are I tiles of one kind.
-// BYTES are promised of the caller's workspace; those behind a + are ucudnn's own.
-// WHY is the reason, with its number of pieces or its limit. Behind it stands what not every
-// decision has: the promise that a plan gives, keeps or replaces; `next` or `later`, the call at
-// which the kernel is decided anew; and behind a ! each entry of the report's fallbacks.
+// RUNS is `asked` (the program's own call), `refused`, or a plan. `else` introduces what runs if
+// the plan cannot run, and `or fails` says that nothing does. E#I are I tiles of one kind. `stands`
+// keeps what runs until now, and has neither BYTES nor WHY.
+// BYTES are promised of the caller's workspace; the bytes behind a + are ucudnn's own.
+// WHY is the reason, with its number of pieces or its limit. Behind it may stand the promise that a
+// plan gives, keeps or replaces; `next` or `later`, the call at which the kernel is decided anew;
+// and each entry of the report's fallbacks, behind a !.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -711,20 +718,20 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 | 1@8:4/8 0@8:9/0 |", "legacy:1", "legacy:1"},
       {"plain need=8 | |", "", ""},
       {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0", "legacy:0"},
-      // In these four rows graph:5 runs, may be beaten by its own pieces, is slower than legacy:1,
-      // and does not fit.
+      // In these four rows graph:5 is the fastest and fits, has faster pieces of its own, is slower
+      // than legacy:1, and does not fit.
       {"plain need=8 with-graph | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // A Winograd engine is so much coarser that no undivided engine of the legacy API could be
-      // told in its place.
+      // A Winograd engine is coarser than any undivided engine of the legacy API that could be told
+      // in its place.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", "", ""},
       // Nothing undivided can replace these pieces: WHOLE, with which they are compared, needs 8
-      // bytes, and 4 are passed.
+      // bytes, and the call passes 4.
       {"plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | |", "", ""},
       {"plain need=8 passes=4 | 1@8:4/8 1@4:3/4 |", "", ""},
   };

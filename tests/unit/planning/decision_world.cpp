@@ -6,7 +6,7 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kMostSubstitutes = 3;  // at most so many are timed against each other
+constexpr size_t kMostSubstitutes = 3;  // at most this many engines are timed against each other
 
 bool IsAmong(const std::vector<PieceName>& pieces, const EngineId& engine, int number) {
   return std::find(pieces.begin(), pieces.end(), PieceName(engine, number)) != pieces.end();
@@ -137,8 +137,8 @@ struct Answerer {
   void operator()(const Decision&) {}
 };
 
-// Returns whether the decision's promise is the one that is kept. If another process promised
-// first, adds its promise to the facts and returns false.
+// Returns false if another process promised something else first, and then adds its promise to the
+// facts. Otherwise the decision's promise is kept.
 bool IsKept(const Decision& decision, World& world) {
   if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
   const KeptPromise rival = *std::exchange(world.rival, std::nullopt);

@@ -28,8 +28,7 @@ struct World {
   bool breaks_whole = false;         // nothing undivided can be built
   std::optional<KeptPromise> rival;  // what another process promises first
 
-  // These are the causes that DecideIn met on the way to the decision, and the decision's own
-  // notes.
+  // The fallbacks that DecideIn reported on the way to the decision, and the decision's own notes.
   std::vector<Note> fallbacks;
   int steps = 0;
 };

@@ -38,16 +38,17 @@ size_t Bytes(std::span<const Choices> kernels, const std::vector<size_t>& chosen
   return bytes;
 }
 
-// Rounds times up to 64ths of a millisecond: totals are exact, and unequal totals differ by at
-// least 1/64 ms, which is more than the 1e-7 of a total that GLPK ignores.
+// Rounds times up to 64ths of a millisecond, so that totals are exact. Unequal totals then differ
+// by at least 1/64 ms, which is more than the 1e-7 of a total that GLPK ignores.
 void CoarsenTimes(std::vector<Choices>& network) {
   for (Choices& choices : network) {
     for (Choice& choice : choices) choice.time_ms = std::ceil(choice.time_ms * 64) / 64;
   }
 }
 
-// The sizes must be whole MiB, the unit of the plug-in, so that both solvers get the same problem.
-// Returns whether GLPK proved its answer, or that there is none.
+// Expects the same least time from KnapsackSolver and GLPK. Sizes must be whole MiB, the unit of
+// the plug-in, so that both get the same problem. Returns whether GLPK proved that its answer is
+// the best, or that there is none.
 bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network, size_t budget) {
   const Result<Selection> exact = KnapsackSolver().Solve(network, budget);
   const Result<Selection> other = glpk.Solve(network, budget);
@@ -135,7 +136,7 @@ TEST(Glpk, WhatIsNotFoundInTimeIsAnError) {
   EXPECT_THAT((*hurried)->Solve(network, 64 * kMiB).message(), HasSubstr("in time"));
 }
 
-// Two devices of a process divide independently, each with a solver of its own.
+// Two devices of a process divide their budgets independently, each with its own solver.
 TEST(Glpk, TwoThreadsSolveAtOnce) {
   std::mt19937 random(3);
   std::vector<std::vector<Choices>> networks;

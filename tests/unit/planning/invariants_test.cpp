@@ -1,4 +1,5 @@
-// Tests that BrokenInvariant reports spoilt decisions: each is a good one with one thing changed.
+// Tests that BrokenInvariant reports spoilt decisions: each is a valid decision in which one thing
+// is changed.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +28,7 @@ std::string Broken(const Judged& spoilt) {
   return broken != nullptr ? broken : "";
 }
 
-// Returns the number of the one invariant that `spoil` breaks, or '-'.
+// Returns the number of the invariant that the decision about `line` breaks after `spoil`, or '-'.
 char Number(const std::string& line, const Spoil& spoil) {
   Judged decided = Judge(line);
   EXPECT_EQ(Broken(decided), "") << line;

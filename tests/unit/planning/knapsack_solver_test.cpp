@@ -41,8 +41,8 @@ void Enumerate(std::span<const Choices> kernels, size_t budget_bytes, const Tota
   }
 }
 
-// Returns the least totals, found without any bound: kernel by kernel it keeps all totals that no
-// other beats.
+// Returns the least totals. Uses no bounds: kernel by kernel it keeps every pair of totals that no
+// other pair beats.
 Totals FullDynamicProgram(std::span<const Choices> kernels, size_t budget_bytes) {
   std::map<size_t, double> front = {{0, 0}};
   for (const Choices& choices : kernels) {
@@ -133,8 +133,8 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
   }
 }
 
-// The time saved is proportional to the bytes spent: every selection that fills the budget is
-// equally good, so the relaxation's bound excludes nothing until one is found.
+// The time saved is proportional to the bytes spent. All selections that fill the budget are
+// equally good, so the relaxation's bound excludes nothing until one of them is found.
 TEST(KnapsackSolver, ProportionalChoicesAreSolved) {
   test::SeededRandom random;
   for (int i = 0; i < 100 && !::testing::Test::HasFailure(); ++i) {

@@ -32,9 +32,9 @@ struct Comparison {
   std::string worst_kernel;
 };
 
-// Finds divisions in `tables` and times them in `judges`. These are the same tables, or a second
-// recording of the same kernels, in which no division profits from lucky times of the first. Leaves
-// out kernels that `judges` lacks.
+// Finds divisions in `tables` and times them in `judges`. `judges` may be the same tables, or a
+// second recording of the same kernels, in which no division profits from lucky times of the first.
+// Leaves out kernels that `judges` lacks.
 Comparison Compare(const std::vector<KernelTable>& tables, const std::vector<KernelTable>& judges,
                    size_t limit_bytes, size_t l2_bytes);
 

@@ -1,5 +1,5 @@
 // Tests that more room never gives a slower plan. Promises are compared under rising limits, and
-// with an enumeration of every division that may be promised.
+// with an enumeration of all divisions that may be promised.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr size_t kMostRoom = 9 * kMiB;
 
 std::string EngineText(int engine) { return "legacy:" + std::to_string(engine); }
 
-// Holds a kernel's candidates and a request for them, whose limit the test sets.
+// Holds a kernel's candidates and a request for them. The test sets the request's limit.
 struct Case {
   std::vector<Candidate> measured;
   PromiseRequest request;
@@ -60,8 +60,8 @@ double TimeOf(const std::optional<Configuration>& configuration) {
   return configuration ? configuration->TimeMs() : kNoTime;
 }
 
-// Calls `find` under rising limits and expects no slower division. Adds to `helped` the number of
-// limits that make it faster.
+// Calls `find` under rising limits and expects that no division is slower than one under a lower
+// limit. Adds to `helped` the number of limits under which the division is faster.
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find, int& helped) {
   double fastest_ms = kNoTime;

@@ -70,8 +70,8 @@ TEST(NetworkDivision, AKernelOnTwoLanesCountsTwice) {
   }
 }
 
-// Divided by lane, each of the two lanes would have 12 / 2 = 6 bytes, fewer than the 10 that the
-// first kernel needs.
+// If the budget is divided by lane, each of the two lanes has 12 / 2 = 6 bytes, fewer than the 10
+// that the first kernel needs.
 TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};
@@ -86,7 +86,7 @@ TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) 
   }
 }
 
-// Chooses as KnapsackSolver does, but claims no optimum if it is given `of` kernels.
+// Chooses as KnapsackSolver does, but does not claim that selections of `of` kernels are optimal.
 class UnsureSolver : public KnapsackSolver {
  public:
   explicit UnsureSolver(size_t of) : of_(of) {}
@@ -123,8 +123,8 @@ TEST(NetworkDivision, WhatAKernelCannotDoWithoutComesFirst) {
   KnapsackSolver solver;
   const std::vector<NetworkKernel> kernels = {{{One(2, 9), One(6, 8)}, 1, {0, 1}},
                                               {{One(3, 9), One(5, 1)}, 1, {0}}};
-  // Divided by kernel they need 2 * 2 + 3 bytes, since the first kernel runs on two lanes; divided
-  // by lane 2 * 3.
+  // If the budget is divided by kernel, the kernels need 2 * 2 + 3 bytes, since the first kernel
+  // runs on two lanes. If it is divided by lane, they need 2 * 3.
   EXPECT_FALSE(FindShortage(kernels, 6, WorkspaceDivision::kConcurrent));
   EXPECT_THAT(Divide(kernels, 6, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(3, 3));
   EXPECT_THAT(Divide(kernels, 9, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(2, 5));
@@ -160,8 +160,9 @@ TEST(NetworkDivision, AKernelThatCannotRunIsAnError) {
   EXPECT_TRUE(DivideNetwork({}, 10, WorkspaceDivision::kShared, solver).ok());
 }
 
-// Exhaustive tries every assignment of sizes to slots, of kernels or of lanes. Lanes that share a
-// kernel have one size. It returns kNone if no assignment fits the budget.
+// Exhaustive returns the least time over all assignments of a size to each kernel. Unless
+// `disjoint`, a lane has the largest size of its kernels, and lanes that share a kernel have one
+// size. Returns kNone if no assignment fits the budget.
 constexpr double kNone = 1e300;
 double Exhaustive(const std::vector<NetworkKernel>& kernels, size_t budget, bool disjoint) {
   std::vector<size_t> share(kernels.size(), 0);

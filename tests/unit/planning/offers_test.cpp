@@ -250,8 +250,7 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_EQ(least->workspace_bytes, 4u);
 }
 
-// The limit is 8 bytes. In `measured` neither the undivided engine nor the pieces of algorithm 3
-// fit.
+// The limit is 8 bytes. In `measured`, neither undivided algorithm 3 nor its pieces fit the limit.
 TEST(PiecesFor, AreOfAnotherAlgorithmThatIsAsExactAndAsDeterministic) {
   const ConvolutionProblem forward = ProblemOf(kForward);
   const auto ask = [&](const char* engine, const char* rows) {
@@ -349,7 +348,7 @@ TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
                                          "legacy:3@8x1 else , told as legacy:3 2/0"));
 }
 
-// Reads the choice of a workspace plan from `words`, which are written like those after file=.
+// Reads the choice of a workspace plan from `words`, in the notation of file=.
 ConfirmedLegacyKernel File(const std::string& words) {
   return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).confirmed;
 }

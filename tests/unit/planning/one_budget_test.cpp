@@ -1,7 +1,7 @@
-// Tests Workspace Division beside Workspace Reuse on times of real engines: full tables of the CPU
+// Compares Workspace Division with Workspace Reuse on times of real engines: full tables of the CPU
 // stand-in (tables/README.md). One budget for all kernels is never slower than an equal part of it
-// as a limit for each (mu-cuDNN, section IV-D), both in plans made offline and in a run. The tables
-// hold micro-batches of at most 32 images, and a mini-batch of 256 is divided into them.
+// as a limit for each kernel (mu-cuDNN, section IV-D), both in plans made offline and in a run. The
+// tables hold micro-batches of at most 32 images, and a mini-batch of 256 is divided into them.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -55,8 +55,8 @@ class OneBudget : public ::testing::TestWithParam<RecordedNetwork> {
   std::vector<KernelTable> tables_;
 };
 
-// Compares the time of all kernels with a limit of `each_bytes` for each to their time in one
-// budget of as many bytes altogether.
+// Compares the time of all kernels, each with a limit of `each_bytes`, with their time in one
+// budget that is the sum of these limits.
 TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const size_t each_bytes : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB}) {
@@ -85,8 +85,8 @@ TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   }
 }
 
-// With `streams` forward and both kinds of gradients run on a stream each, else everything runs on
-// one, as in most programs.
+// With `streams`, each of the three operations runs on its own stream. Otherwise all kernels run on
+// one stream, as in most programs.
 TEST_P(OneBudget, InARunIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const bool streams : {false, true}) {

@@ -1,4 +1,5 @@
-// Tests what runs if a call's schedule cannot run, and if a call has no decision, row by row.
+// Tests, row by row, what runs if a call's schedule cannot run, and what runs if a call has no
+// decision.
 #include "planning/decision/otherwise.h"
 
 #include <gtest/gtest.h>

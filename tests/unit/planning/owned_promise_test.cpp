@@ -61,7 +61,7 @@ TEST(OwnedPromise, ADivisionMustGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(1000)), SizeIs(2)) << "the caller's API has it";
 }
 
-// One grid cuts an image into four tiles, the other into eight, whose edges take long.
+// One grid cuts an image into four tiles, the other into eight tiles, two of which are slow edges.
 TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
   const std::vector<Candidate> measured = {Row("legacy:0", 8, 100, 0), Row("legacy:1", 8, 40, 800)};
   const std::vector<Tiling> tilings = {
@@ -82,7 +82,7 @@ TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(250, NumericClass::kDirect), tilings), SizeIs(3));
 }
 
-// Compares with Workspace Reuse, from which choices may differ by gains below the hysteresis.
+// Compares the choices with Workspace Reuse. They may differ from it by gains below the hysteresis.
 TEST(OwnedPromise, ChoicesRiseAndFallAndHoldTheBestOfEveryLimit) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -70,7 +70,8 @@ TEST(Promise, AGainBelowTheHysteresisDoesNotDivide) {
 }
 
 TEST(Promise, GrowsByWhatAnUndividedFallbackNeeds) {
-  // The pieces use 50 bytes, the only undivided engine 80: a promise of less could not be kept.
+  // The pieces use 50 bytes, and the only undivided engine uses 80, so a promise of less could not
+  // be kept.
   const std::vector<Candidate> measured = {Row(0, 8, 100, 80), Row(1, 4, 10, 50)};
   const auto promise = MakePromise(measured, Request(8, 90));
   ASSERT_TRUE(promise);
@@ -108,7 +109,8 @@ TEST(Promise, APlanNeverMixesTransforms) {
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
   // 4 direct images and 2 by FFT would be reported as direct, because the direct piece is the
-  // largest, although the FFT piece is less exact. 3 pieces of 2 by FFT are reported as FFT.
+  // largest, although the FFT piece is less exact. So the plan is 3 pieces of 2 images by FFT,
+  // which are reported as FFT.
   const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
@@ -117,7 +119,7 @@ TEST(Promise, TheLargestPieceIsTheLeastExact) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// Two pieces of 4 direct images would be fastest, but nothing direct and undivided could replace
+// Two direct pieces of 4 images would be fastest, but nothing direct and undivided could replace
 // them.
 TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
   const std::vector<Candidate> measured = {Row(4, 8, 90, 0, kFft), Row(4, 4, 3, 0, kFft),

@@ -79,8 +79,8 @@ bool MayUse(BatchSizePolicy policy, int size) {
   return policy == BatchSizePolicy::kPowerOfTwo && std::has_single_bit(static_cast<unsigned>(size));
 }
 
-// Returns the least time of the mini-batch. It is found for each number of images from the rows
-// that may be the last piece.
+// Returns the least time of the mini-batch. For each number of images, tries all rows as the last
+// piece.
 Ticks LeastTicks(const KernelTable& table, BatchSizePolicy policy, size_t limit_bytes) {
   std::vector<std::pair<int, Ticks>> rows;
   for (const auto& [micro, numeric, native] : table.rows) {
@@ -187,7 +187,7 @@ TEST(PublishedTables, DividedIsNeverSlowerThanWholeAndMoreRoomOrSizesNeverSlowDo
       }
     }
   }
-  EXPECT_GT(faster, 1000);  // of 258 * 3 * 5, so the two sides are not simply equal
+  EXPECT_GT(faster, 1000);  // of 258 * 3 * 5 comparisons, so the two sides are often not equal
 }
 
 TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {

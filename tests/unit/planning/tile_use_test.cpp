@@ -25,7 +25,8 @@ TEST(IsVast, CountsFromTheFirstElementOfAnImageToTheLast) {
   EXPECT_FALSE(IsVast(exactly, int64_t{1} << 31));
   EXPECT_FALSE(IsVast(ProblemWith({.n = 4, .c = 31, .k = 1, .x = {1, 8192, 8192}})));
   EXPECT_TRUE(IsVast(ProblemWith({.n = 1, .c = 1, .k = 32, .x = {1, 8192, 8192}}))) << "y is";
-  // The elements of one image must lie far apart; a large distance of images is not enough.
+  // An image is vast if its own elements lie far apart; a large distance between images is not
+  // enough.
   ConvolutionProblem sparse = ProblemWith({.n = 2, .c = 4, .k = 4, .x = {1, 16, 16}});
   sparse.x_strides[0] = int64_t{1} << 31;
   EXPECT_FALSE(IsVast(sparse));

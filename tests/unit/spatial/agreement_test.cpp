@@ -68,8 +68,8 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
       other[random() % other.size()] = static_cast<char>(random());
     }
     const Result<Claim> read = DecodeClaim(other);
-    // A claim that can be read keeps its meaning when it is encoded again; only numbers may be
-    // written in another way.
+    // A claim that can be read must keep its meaning when it is encoded again. Only the notation of
+    // numbers may change.
     if (!read.ok()) continue;
     const Result<Claim> again = DecodeClaim(EncodeClaim(*read));
     ASSERT_TRUE(again.ok()) << "seed " << seed << ", case " << i;
@@ -242,7 +242,8 @@ TEST(Records, EqualCallsAreNoDifferenceInAnyOrder) {
   EXPECT_EQ(records.last(), 999U);
 }
 
-// Expects the difference whichever comes first: the other rank's record or the own call.
+// Expects that the difference is found in both orders: this rank's call first, and the other rank's
+// record first.
 void ExpectDifference(const CallRecord& mine, const CallRecord& theirs,
                       const std::vector<std::string>& words) {
   CallRecords first(0, 2);
@@ -303,7 +304,7 @@ TEST(Records, HostileRecordsAreRefused) {
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
-  // Only the first of the calls is on another thread.
+  // Only the first call is on another thread.
   for (uint64_t call = 1; call <= most; ++call) {
     CallRecord record = RecordOf(call);
     record.thread = call == 1 ? 5 : 0;
@@ -317,7 +318,7 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   EXPECT_EQ(records.ahead(), 0U);
 }
 
-// Programs whose extents change with every call need no more memory.
+// Programs whose extents change with every call need no more memory than others.
 TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
@@ -332,7 +333,7 @@ TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   }
   EXPECT_TRUE(all[most - 1].expired());
   EXPECT_FALSE(all[most].expired());
-  // Without agreed extents (null) all ranks are expected to have this rank's.
+  // Without agreed extents (null), all ranks are expected to have the extents of this rank.
   const uint64_t next = 2 * most + 1;
   EXPECT_EQ(records.Add(RecordOf(next, {1, 5, 6}), nullptr), std::nullopt);
   ExpectContainsAll(records.AddOf(1, BytesOf(RecordOf(next, {1, 4, 6}))).value_or(""),
@@ -343,8 +344,8 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
   CallRecords records(0, 2);
   uint64_t call = 0;
   while (!records.AddOf(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
-  // CallRecords has room for 2 * MostAhead records of a rank that this rank's own calls have not
-  // reached.
+  // CallRecords has room for 2 * MostAhead records of another rank's calls that this rank has not
+  // made yet.
   EXPECT_GE(call, CallRecords::MostAhead(2));
   EXPECT_LE(call, 2 * CallRecords::MostAhead(2));
   for (uint64_t own = 1; own <= call; ++own) {

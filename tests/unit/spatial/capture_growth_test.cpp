@@ -1,5 +1,5 @@
-// Tests programs that capture CUDA graphs again and again, say for each of their shapes: what ranks
-// remember about a graph is freed with the graph.
+// Tests programs that capture CUDA graphs again and again, for example one for each shape: what
+// ranks remember about a graph must be freed with the graph.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -12,7 +12,7 @@ namespace {
 
 TEST(SplitCaptureGrowth, GraphsThatAreDestroyedLeaveNothingOnTheHost) {
   constexpr int kFirst = 30, kMore = 300;
-  // One call, or one message, that was kept for each graph would take more bytes than this.
+  // If one call or one message were kept for each graph, it would take more bytes than this.
   constexpr long kMostBytesOfOne = 16;
   RankJob job({.exchanges_as_processes = true});
   const SplitLayer layer(Operation::kForward, 4, 3);

@@ -1,4 +1,4 @@
-// Split calls of a rank in CUDA graphs.
+// Captures split calls of a rank in CUDA graphs, for tests.
 #pragma once
 
 #include "tests/unit/spatial/split_layer.h"
@@ -30,8 +30,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Calls `use` with two calls: `first`'s on tensors of layer `a`, and `second`'s on tensors of layer
-// `b`.
+// Calls `use` with `first`'s call on tensors of layer `a` and `second`'s call on tensors of layer
+// `b`. Returns the results of the two calls.
 template <class First, class Second>
 std::pair<StripeResult, StripeResult> WithBoth(
     First& first, const SplitLayer& a, Second& second, const SplitLayer& b,

@@ -15,7 +15,8 @@ using spatial::SpanScope;
 
 class ExchangeTimesTest : public testing::Test {
  protected:
-  // Makes a call with `spans` spans one after the other, including the call's own.
+  // Makes a call with `spans` spans: the span of the whole call, and exchanges one after the other
+  // in it.
   void Call(int kernel, int spans = 1) {
     const auto at = static_cast<size_t>(kernel);
     if (called_.size() <= at) called_.resize(at + 1);

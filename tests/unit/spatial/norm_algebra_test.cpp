@@ -78,7 +78,7 @@ NormCase InPlace(NormCase of) {
   return of;
 }
 
-// Runs `check` on random cases of every type: on `all` of them in tools/check --full, else on a
+// Runs `check` on random cases of every type: `all` of them in tools/check --full, otherwise a
 // third.
 template <class Check>
 void OnRandomCases(unsigned seed, int all, const Check& check) {
@@ -125,7 +125,7 @@ TEST_F(NormAlgebra, ResultsMayTakeThePlaceOfWhatTheyAreMadeOf) {
   });
 }
 
-// In channels that are constant nothing rounds, however unequal the slices are.
+// Nothing rounds in channels whose elements are all equal, however unequal the slices are.
 TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   OnRandomCases(20261129, 20, [&](NormCase whole, std::mt19937& random) {
     const size_t in_channel =
@@ -149,8 +149,8 @@ TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   });
 }
 
-// Each channel has sixteen elements, and slices have powers of two of them: all results are whole
-// multiples of fractions that fp32 holds.
+// Each channel has sixteen elements, and each slice a power of two of them, so all results are
+// whole multiples of fractions that fp32 holds.
 TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   std::mt19937 random(3);
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
@@ -171,7 +171,7 @@ TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   }
 }
 
-// Values that a beta of 0 or a factor of 1 leaves unread must not show.
+// Values that are not read, because a beta is 0 or the factor is 1, must not affect results.
 TEST_F(NormAlgebra, WhatIsNotReadMayBeAnything) {
   OnRandomCases(20261130, 10, [&](NormCase whole, std::mt19937& random) {
     whole.beta = 0, whole.parameter_beta = 0, whole.factor = 1;

@@ -1,5 +1,5 @@
-// Bounds on how far batch normalisation of slices may differ from batch normalisation of the whole
-// on the stand-in, whose sums are fp64. The bounds are of first order in u, the unit roundoff of
+// Bounds how far batch normalisation of slices may differ from batch normalisation of the whole on
+// the stand-in, whose sums are fp64. The bounds are of first order in u, the unit roundoff of
 // statistics (of fp64 for fp64 tensors, otherwise of fp32), and in t, the unit roundoff of 16-bit
 // tensors (otherwise 0).
 #pragma once
@@ -33,13 +33,13 @@ struct NormBounds {
     const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
     const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);
 
-    // A slice's mean, and the whole's, is off by `one` at most. Differences of means are at most 2
-    // x; their weighted sum has a product and a sum for each slice.
+    // The mean of a slice is off by at most `one`, and so is the mean of the whole. Differences of
+    // means are at most 2 x; their weighted sum has a product and a sum for each slice.
     const double one = (1 + n) * u * x;
     const double shift = 2 * one + (2 * slices + 6) * u * x;
     mean = 2 * one + shift + u * x;
     // Deviations of means are at most 2 x. Biased variances are at most x^2; they are sums of
-    // squares of at most 4 x^2.
+    // squares, each of which is at most 4 x^2.
     const double deviation = 2 * one + shift + 4 * u * x;
     const double own_variance = (n + 7) * 4 * u * x * x;
     variance = 5 * x * deviation + (12 + 10 * slices) * u * x * x + 2 * own_variance;
@@ -56,7 +56,8 @@ struct NormBounds {
         6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
 
     // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`,
-    // so the dscale of c elements is at most c slope normal, and their dbias at most c slope.
+    // so the dscale of a channel of c elements is at most c slope normal, and its dbias at most c
+    // slope.
     const double slope = Largest(of.dy), normal = 2 * x * i;
     const double summing = (slices + 3 + 2 * n) * u;
     const double sums = std::abs(of.parameter_alpha) * of.count() * slope;
@@ -68,7 +69,7 @@ struct NormBounds {
     dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
          4 * t * (terms + before);
     if (of.is_saved) return;
-    // Statistics that nobody saved are computed again. Their errors move normalised numbers and
+    // If no statistics are saved, they are computed again. Their errors move normalised numbers and
     // stretch dx.
     const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
     dscale += sums * moved;
@@ -84,7 +85,7 @@ inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bo
   }
 }
 
-// Expects `numbers` to be equal on all ranks, to the bit, and near the whole's.
+// Expects that `numbers` are the same bits on all ranks, and within `bound` of those of `whole`.
 inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
                          HostTensor NormResult::*numbers, double bound, const char* what) {
   for (const NormResult& rank : ranks) {
@@ -93,7 +94,7 @@ inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult&
   }
 }
 
-// Compares the ranks' training step with the step of `whole`, whose undivided result is `expected`.
+// Compares the ranks' training step with `expected`, the undivided training step of `whole`.
 inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
                             const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, expected.saved_inverse);
@@ -106,8 +107,8 @@ inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
   }
 }
 
-// Compares the ranks' gradients with the whole's, `expected`. `whole` has the statistics that a
-// training step saved.
+// Compares the ranks' gradients with `expected`, the undivided gradients of `whole`. `whole` has
+// the statistics that a training step saved.
 inline void ExpectDifferentiatedAs(const NormResult& expected, const NormCase& whole,
                                    const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, whole.saved_inverse);

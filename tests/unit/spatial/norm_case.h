@@ -1,5 +1,5 @@
-// Batch normalisation of a tensor on the stand-in, and of its slices as ranks have them, on the
-// same numbers. What ranks would send to each other is copied.
+// Runs batch normalisation on the stand-in, of a whole tensor and of its slices as ranks have them,
+// on the same numbers. Copies between slices replace the messages of ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,19 +34,19 @@ struct NormCase {
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
   int spatial_rank = 2;
   std::vector<Box3> slices;  // by rank; together they are the whole
-  // y, dx, mean, variance, dscale and dbias hold what is read of them if a beta is not 0 or factor
-  // is below 1.
+  // y, dx, mean, variance, dscale and dbias hold the numbers that a call reads before it writes
+  // them, if a beta is not 0 or `factor` is below 1.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
   double alpha = 1, beta = 0, parameter_alpha = 1, parameter_beta = 0;
   double factor = 1, epsilon = 0.01;
   bool is_in_place = false;  // y is x, and dx is dy
-  bool is_saved = true;      // the gradient has saved statistics
+  bool is_saved = true;      // the gradient reads saved statistics
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Fills tensors with multiples of 1/16 around a whole number for each channel, which every type
-  // holds. Cuts slices along h, with `heights` rows each, unless others are set later.
+  // Fills tensors with multiples of 1/16, which every type holds; x has them around a whole number
+  // for each channel. Cuts slices along h, with `heights` rows each; a test may set others later.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
            const std::vector<int64_t>& heights, std::mt19937& random)
       : type(of_type),
@@ -85,16 +85,16 @@ struct NormCase {
     }
     return counts;
   }
-  // Returns the slice of a tensor in x's shape.
+  // Returns a slice of `whole`, which has the shape of x.
   HostTensor Slice(const HostTensor& whole, size_t slice) const { return whole.Box(slices[slice]); }
 };
 
-// What a training step and its gradient leave.
+// Holds what a training step and its gradient write.
 struct NormResult {
   HostTensor y, mean, variance, saved_mean, saved_inverse, dx, dscale, dbias;
 };
 
-// The tensors of one call in device memory, with gaps of their own.
+// Holds the tensors of one call in device memory, each with random gaps.
 class NormTensors {
  public:
   // `of` has the tensors of the whole, or of a slice.
@@ -196,7 +196,7 @@ class NormTensors {
   cudnnTensorDescriptor_t x_layout_ = nullptr, y_layout_ = nullptr, dy_layout_ = nullptr,
                           dx_layout_ = nullptr, parameters_ = nullptr;
   std::shared_ptr<DeviceTensor> x_, y_, dy_, dx_;
-  // scale, bias, mean, variance, saved mean and inverse, dscale, dbias
+  // By element: scale, bias, mean, variance, saved mean, saved inverse, dscale, dbias.
   std::vector<std::shared_ptr<DeviceTensor>> numbers_;
   std::array<double, 4> wide_ = {};
   std::array<float, 4> narrow_ = {};
@@ -223,7 +223,7 @@ inline NormCase Saved(NormCase whole, cudnnHandle_t handle) {
   return whole;
 }
 
-// One of the ranks that share a case.
+// Holds the tensors and statistics of one of the ranks that share a case.
 struct NormRank {
   std::unique_ptr<NormTensors> tensors;
   std::unique_ptr<spatial::NormStatistics> statistics;

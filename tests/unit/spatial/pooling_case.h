@@ -1,5 +1,5 @@
-// A pooling of a whole image on the stand-in, and of its stripes as ranks have them, on the same
-// numbers.
+// Runs poolings on the stand-in, of a whole image and of its stripes as ranks have them, on the
+// same numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,9 +24,10 @@ inline constexpr PoolingKind kKinds[] = {
     {CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_NOT_PROPAGATE_NAN},
     {CUDNN_POOLING_MAX_DETERMINISTIC, CUDNN_PROPAGATE_NAN}};
 
-// A pooling of a whole image: x, its result y, and for a gradient dy.
+// Holds a pooling of a whole image: x, its result y, and dy for a gradient.
 struct WholePooling {
-  ConvolutionProblem problem;  // of the whole, in its operation
+  // The problem of the whole image. Its operation says whether this is the gradient.
+  ConvolutionProblem problem;
   PoolingKind kind = kMax;
   double alpha = 1, beta = 0;
   HostTensor x, y, dy, before;  // `before` is the output's content, which beta reads
@@ -45,7 +46,7 @@ struct WholePooling {
   bool is_forward() const { return problem.operation == Operation::kForward; }
 };
 
-// The rank's own call, on tensors that have the strides of its problem.
+// Runs a rank's own call, on tensors that have the strides of its problem.
 class OwnPooling : public spatial::LocalCall {
  public:
   OwnPooling(const ConvolutionProblem& problem, const PoolingKind& kind)
@@ -69,7 +70,8 @@ struct PoolingResult {
 
 using RunPooling = std::function<cudnnStatus_t(const cudnn::ConvolutionCall&, spatial::LocalCall&)>;
 
-// Runs the part of `whole` that `stripe` has, by calling `run`, on `handle`.
+// Runs `run` with `handle` on the part of `whole` that `stripe` has. Returns when the stream is
+// idle.
 inline PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cudnnHandle_t handle,
                              const RunPooling& run) {
   const ConvolutionProblem& p = stripe.problem;
@@ -136,7 +138,7 @@ inline void FillResult(WholePooling& whole) {
   whole.y = UndividedPooling(forward);
 }
 
-// Gives the tensors of each rank a random layout and gaps of their own.
+// Gives the tensors of each rank a random layout and random gaps.
 inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   for (Stripe& stripe : stripes) {
     ConvolutionProblem& p = stripe.problem;
@@ -147,11 +149,11 @@ inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   }
 }
 
-// A pooling of one group, and the stripe of each of its ranks.
+// Holds a pooling of one group, and the stripe of each of its ranks.
 struct CutPooling {
   WholePooling whole;
   std::vector<Stripe> stripes;
-  HostTensor expected;  // what the undivided pooling gives
+  HostTensor expected;  // result of the undivided pooling
 
   CutPooling(WholePooling of, std::vector<Stripe> cut)
       : whole(std::move(of)), stripes(std::move(cut)) {
@@ -163,7 +165,7 @@ struct CutPooling {
   }
 };
 
-// Expects that the rank's call gives its part of the undivided pooling's result.
+// Expects that the rank's call computes its part of the undivided pooling's result.
 inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& stripe) {
   const PoolingResult result = RunOnRank(rank, cut.whole, stripe);
   EXPECT_EQ(result.status, kFine);
@@ -174,7 +176,7 @@ inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& 
       << Describe(cut.whole.problem);
 }
 
-// Expects that each rank's call, made `times` times, gives its part of its group's pooling.
+// Expects that each rank's call, made `times` times, computes its part of its group's pooling.
 inline void ExpectPartsOf(RankJob& job, const std::vector<CutPooling>& groups, int times = 1) {
   job.OnAll([&](RankState& rank) {
     const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];

@@ -1,4 +1,4 @@
-// Random layers for tests of properties that every split convolution has.
+// Draws random layers for tests of properties that every split convolution has.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ inline void SetType(ConvolutionProblem& problem, DataType type) {
   problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
 }
 
-// Returns the grid of one group; the ranks of each group share images of their own.
+// Returns the grid of one of the groups. Each group has images of its own.
 inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   grid.n = 1;
   return grid;
@@ -94,7 +94,7 @@ inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& ra
   return strides;
 }
 
-// Gives each rank gaps of its own.
+// Gives the tensors of each rank random gaps.
 inline void AddGaps(SplitLayer& layer, std::mt19937& random) {
   for (Stripe& stripe : layer.stripes) {
     ConvolutionProblem& p = stripe.problem;

@@ -20,7 +20,7 @@ const cudnn::Functions& Library() {
   return functions;
 }
 
-// A rank's local call, which runs on the stand-in as it is.
+// Runs a rank's local call on the stand-in without changes.
 class PlainCall : public spatial::LocalCall {
  public:
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
@@ -156,9 +156,9 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
     ranks_.back()->rank = rank;
-    // Ranks that exchange by NCCL, or as processes do, have devices of their own. A rank that waits
-    // for its device, for example by freeing memory, then does not wait for another rank's work,
-    // which may wait for this rank.
+    // Ranks that exchange by NCCL, or as processes do, have a device each. If two of them shared a
+    // device, a rank that waits for the device, for example to free memory, would wait for work of
+    // the other rank, which may wait for this rank.
     if (options.transport == Transport::kNccl || options.exchanges_as_processes) {
       ranks_.back()->device = rank;
     }

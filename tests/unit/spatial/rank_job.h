@@ -1,4 +1,4 @@
-// Ranks as threads of the test. Each has a cuDNN handle on a stream of its own, and its split
+// Runs ranks as threads of the test. Each rank has its own stream, a cuDNN handle on it, and split
 // calls.
 #pragma once
 
@@ -28,34 +28,35 @@ struct JobOptions {
   bool times_exchanges = false;
   Transport transport = Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, although ranks are threads
-  std::string cudnn_file;               // NCCL is looked for beside it, too; empty: unknown
-  // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.
+  std::string cudnn_file;               // NCCL is also looked for in its folder; empty: unknown
+  // The function tables that the ranks' split calls use. The caller keeps them alive. null: the
+  // stand-in's tables.
   const cudnn::Functions* functions = nullptr;
   const cuda::Driver* driver = nullptr;
-  // Wraps the channel of the rank with this number in one of the test's; empty: no channel is
-  // wrapped.
+  // If not empty, wraps the channel of the rank with the given number in a channel of the test.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };
 
-// One rank, on its own thread.
+// Holds one rank, which runs on its own thread.
 struct RankState {
   int rank = 0, device = 0;
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
-  std::unique_ptr<spatial::GradientSums> sums;  // of this rank alone, as if it were a process
+  std::unique_ptr<spatial::GradientSums> sums;  // for this rank only, as in a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;  // owned by `calls`
   spatial::Declared declared;         // what the next calls declare
 
-  // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
+  // Makes the call through the rank's split calls. The stand-in runs the rank's own part.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
   // Calls Run for `stripe` of `whole`.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
 
-// Makes state.rank one of the ranks that meet in `file`, on the calling thread. REQUIRES: its
-// number and device are set, and `options` outlives it. Fails an expectation if it cannot.
+// Makes the calling thread the rank state.rank of the ranks that meet in `file`. REQUIRES:
+// state.rank and state.device are set, and `options` outlives `state`. Fails an expectation if the
+// rank cannot join.
 void OpenRank(RankState& state, const SpatialGrid& grid, const JobOptions& options,
               const std::string& file);
 void CloseRank(RankState& state);
@@ -69,7 +70,8 @@ class RankJob {
 
   const SpatialGrid& grid() const { return grid_; }
   int size() const { return grid_.Ranks(); }
-  // Runs on all ranks at once, each on its own thread, which is the same in every call.
+  // Calls `work` for all ranks at once and returns when all are done. A rank runs on the same
+  // thread in every call.
   void OnAll(const std::function<void(RankState&)>& work);
   RankState& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
@@ -81,8 +83,8 @@ class RankJob {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// Returns the stripes of a case, by rank, from the extents of the parts along each axis; none if
-// the case cannot be split like this.
+// Returns the stripes of a case, by rank. `extents` has the extents of the parts along each axis.
+// Returns nullopt if the case cannot be split like this.
 std::optional<std::vector<Stripe>> CutInto(const ConvolutionProblem& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents);
 

@@ -70,7 +70,7 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
   return p;
 }
 
-// Returns whether the exchange of one image surely fits `bytes`, with room for what small
+// Returns whether the exchange of one image surely fits `bytes`, including the workspace that small
 // convolutions need.
 bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
   for (const Stripe& stripe : stripes) {
@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitCallsTest,
                          testing::Values("h2", "h3", "w2", "h2w2", "d2h2", "h5"),
                          [](const auto& grid) { return grid.param; });
 
-// A bias, an activation and a residual that are fused behind the convolution require that boundary
-// rows are recomputed: nothing may be added behind a ReLU.
+// A bias, an activation and a residual that are fused with the convolution require that boundary
+// rows are recomputed, because partial results cannot be added after a ReLU.
 TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
   RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit});
   const unsigned seed = 7;

@@ -11,7 +11,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Each cause is reported once in a process, so one test looks for all of them.
+// A process reports each cause once, so one test looks for all of them.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
@@ -186,7 +186,8 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Expects that launches of a graph with `call` leave NaN once the rank has heard of a failure.
+// Waits until the rank has heard of a failure. Expects that launches of `graph`, which has `call`,
+// then leave NaN.
 void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& stripe,
                            const cudnn::ConvolutionCall& call) {
   Becomes([&] { return rank.ranks->Failure().has_value(); }, kSoon);
@@ -203,7 +204,7 @@ void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& st
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   RankJob job(Options({.timeout = milliseconds(4000)}));
-  // The messages of the two kernels have equal sizes.
+  // The kernels of `a` and `b` send messages of equal sizes, so only their order can differ.
   ConvolutionProblem other = Layer(Operation::kForward, 1);
   other.k = 5;
   const AxisExtents extents = {{{1}, {4, 3}, {6}}};
@@ -269,7 +270,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
     EXPECT_TRUE(HasNan(result.output));
     EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
   });
-  // Rank 1, which ended, learns of no failure.
+  // Rank 1 ended, so it learns of no failure.
   ExpectContains(job.rank(0).ranks->Failure().value_or(""),
                  {"rank 1 ended after its device had begun 0 split calls",
                   "that of rank 0 waits in one more, split call 2"});
@@ -373,7 +374,8 @@ SplitLayer InLayout(SplitLayer layer, int number) {
   return layer;
 }
 
-// A rank keeps a kernel for 16 layouts at most. A kernel may hold what was compiled for its layout.
+// A rank keeps at most 16 layouts of a kernel. A kernel may hold what was compiled for its layout,
+// so a graph must keep its kernel alive.
 TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   constexpr int kKept = 16;
   descriptors = 0;
@@ -404,7 +406,7 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
 }
 
-// Lets `stream` sleep.
+// Lets `stream` sleep for kMilliseconds.
 template <int kMilliseconds>
 void Sleep(CUstream stream) {
   EXPECT_EQ(
@@ -413,7 +415,7 @@ void Sleep(CUstream stream) {
       CUDA_SUCCESS);
 }
 
-// A second stream of a rank, with its own handle, on which the rank makes a layer's call.
+// Holds a second stream of a rank with its own handle, on which the rank makes a layer's call.
 struct OtherStream {
   OwnHandle own;
   RankState& rank;
@@ -525,7 +527,7 @@ TEST_P(SplitCapture, OrderIsComparedUpToTheEnd) {
       rank.calls->Leave();
     });
   });
-  // A rank that has left learns of no failure, so the failures of both ranks are joined.
+  // A rank that has left learns of no failure, so the test reads the failures of both ranks.
   std::string heard;
   for (int rank = 0; rank < job.size(); ++rank) {
     heard += job.rank(rank).ranks->Failure().value_or("");

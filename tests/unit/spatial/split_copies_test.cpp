@@ -170,7 +170,7 @@ TEST(SplitReplicated, OtherExtentsOnOneRankAreRefused) {
   EXPECT_EQ(statuses, Statuses(2, kRefused));
 }
 
-// Returns what is logged by a job whose ranks make one call twice, each on values of its own seed.
+// Returns what a job logs if its ranks make one call twice, each rank on values from its own seed.
 std::string ToldOf(const std::vector<unsigned>& seeds) {
   RankJob job;
   testing::internal::CaptureStderr();

@@ -1,8 +1,8 @@
 // Tests that one of three ranks, which are processes, dies at each stage of a split call: before it
 // tells the others of the call, in its own convolution, before and after it enqueues the exchange
-// of rows and the sum, and when all is done. What the other ranks compute is right or NaN, element
-// by element. In time an error follows on all of them, and nothing is left behind. This program
-// never touches CUDA: the ranks are its children.
+// of rows and the sum, and when all is done. What the other ranks compute must be right or NaN,
+// element by element. In time all of them must get an error, and nothing may be left behind. This
+// program itself never touches CUDA: the ranks are its children.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -38,7 +38,7 @@ constexpr Stage kStages[] = {Stage::kBeforeCall,    Stage::kInOwnCall, Stage::kB
                              Stage::kAfterSum};
 constexpr size_t kStagesWithoutSum = 5;  // the first elements of kStages
 
-// The stage in which a rank dies once `armed` is set.
+// Holds the stage in which a rank dies once `armed` is set.
 struct Death {
   Stage stage;
   bool armed = false;
@@ -86,8 +86,8 @@ struct Scenario {
   int victim;
 };
 
-// Lets a surviving rank call until a call is an error. Even the first call may be one, since the
-// victim may be dead by then.
+// Repeats the call on a surviving rank until it returns an error. Even the first call may, since
+// the victim may be dead by then.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {
@@ -102,8 +102,8 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// Lets a surviving rank launch a graph with the call, as all ranks do. Rows that never came to a
-// rank beside the victim are NaN, and so is every sum.
+// Launches a graph with the call on a surviving rank, as all ranks do. A rank next to the victim
+// must find NaN in the rows that never came. In a sum all ranks must find NaN.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
   // The victim may die before this rank knows that all ranks have come here.
@@ -168,7 +168,7 @@ pid_t Start(const Scenario& scenario, int number, const std::string& file) {
   _exit(Live(scenario, number, file));
 }
 
-// Returns the file in which the ranks of a job meet. While a job runs, it has no other file.
+// Returns the path of the file in which the ranks of a job meet. A job must leave no such file.
 std::string OwnFile(int job) {
   return testing::TempDir() + "ucudnn-deaths-" + std::to_string(getpid()) + "-" +
          std::to_string(job);

@@ -152,7 +152,8 @@ TEST(SplitDifferences, BatchSizesAreNamed) {
                   {"rank 0 has backward_filter 2x2x", "rank 1 has backward_filter 3x2x"});
 }
 
-// A height of 15 on two ranks becomes 16: rank 0 keeps its extents, rank 1 has new ones.
+// A height of 15 rows on two ranks becomes 16: the stripe of rank 0 keeps its extents, that of rank
+// 1 grows.
 class SplitAgreement : public testing::TestWithParam<int> {};
 
 TEST_P(SplitAgreement, NewExtentsOnOneRankAreAnErrorOnAll) {
@@ -564,7 +565,7 @@ void HoldUntil(CUstream stream, std::function<bool()> ends) {
   EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
 }
 
-// All ranks have made the call, but the stream of one rank does not reach it.
+// All ranks have made the call, but the stream of rank 1 does not reach it.
 TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
     RankJob job({.warning = milliseconds(500), .timeout = milliseconds(2000)});
@@ -599,7 +600,7 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   }
 }
 
-// A long queue is no fault as long as its calls end one after the other.
+// A long queue of calls is no fault as long as the calls end one after the other.
 TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -658,7 +659,7 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// A channel takes device memory, so it must be there before the trial measures the rank's own call.
+// A channel takes device memory, so it must be open before a rank tries its own call.
 TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
   std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
   JobOptions options;

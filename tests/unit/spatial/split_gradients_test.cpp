@@ -32,7 +32,7 @@ TEST(SplitGradients, AccumulateOverSteps) {
   }
 }
 
-// The data gradient and the filter gradient of one layer, which read the same dy.
+// Holds the data gradient and the filter gradient of one layer. Both read the same dy.
 struct GradientPair {
   SplitLayer filter, data;
 
@@ -55,7 +55,8 @@ struct GradientPair {
   }
 
   // Makes both calls on `rank`, with the same dy in device memory, and calls `between` between
-  // them. If `is_said`, the program declares that dy is the same.
+  // them. If `is_said`, the program declares that both calls read the same dy. Appends the calls'
+  // statuses to `statuses`, and if `expects_exact`, expects exact results.
   void Run(RankState& rank, bool data_first, bool is_said,
            const std::function<void(void* dy)>& between, Statuses& statuses,
            bool expects_exact = true) const {
@@ -119,7 +120,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
         }
         RunOnAll(job, pair, data_first, false);
         EXPECT_EQ(traffic.exchanges, (2 + 3 + 2) * job.size());
-        // The report counts the same bytes.
+        // The report counts as many bytes as the channels.
         int64_t told = 0;
         for (int rank = 0; rank < job.size(); ++rank) {
           const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
@@ -178,7 +179,7 @@ TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
         rank, false, true, [&](void*) { EXPECT_TRUE(between.IsExactOn(rank)); }, statuses);
   });
   EXPECT_EQ(traffic.exchanges, before + 3 * 2);
-  // Calling `pair.data` twice is no pair.
+  // Two calls of `pair.data` are no pair.
   before = traffic.exchanges;
   Declare(job, {.pair = spatial::Declared::Pair::kFirst});
   ExpectExactOnAll(job, pair.data);
@@ -213,8 +214,8 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   }
 }
 
-// In the second call one rank's tensor has a layout that is new to this rank, so it makes its
-// kernel anew. It must still have the rows of the first call.
+// In the second call one rank's tensor has a layout that is new to this rank, so the rank makes its
+// kernel anew. It must still have the rows that the first call received.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -386,7 +387,7 @@ TEST(Deferred, AnotherThreadMayAwait) {
   for (std::thread& thread : waiting) thread.join();
 }
 
-// Until a gradient has run, sums->Set() replaces what the options say about summing gradients.
+// Until a gradient has run, sums->Set() overrides the option that says who sums gradients.
 TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -418,8 +419,8 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   }
 }
 
-// Set(false) is also refused while ranks agree on the first gradient. The refusal waits for no
-// call, since a call of another rank in this process may wait for the same thread.
+// Set(false) is also refused while ranks agree on the first gradient. It is refused at once,
+// because another rank's call in this process may wait for the thread that calls Set.
 TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   RankJob job;
   std::promise<void> agrees, said;
@@ -444,7 +445,7 @@ TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   program.join();
 }
 
-// A gradient of the graph API is refused until the program or the user says who sums.
+// A gradient of the graph API is refused until the program or the user says who sums gradients.
 TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
   RankJob job;
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);

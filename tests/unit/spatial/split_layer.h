@@ -1,5 +1,5 @@
-// Convolutions cut over the ranks of a job, and what tests check about them: exact results, one
-// line about each failure, and the traffic of the channels.
+// Provides convolutions cut over the ranks of a job, and what tests check about them: exact
+// results, one line about each failure, and the traffic of the channels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using TestClock = std::chrono::steady_clock;
 constexpr cudnnStatus_t kFine = CUDNN_STATUS_SUCCESS;
 constexpr cudnnStatus_t kRefused = CUDNN_STATUS_NOT_SUPPORTED;
 constexpr cudnnStatus_t kBroken = CUDNN_STATUS_EXECUTION_FAILED;
-// Much less than a job's default timeout (20 s), which would end whatever hangs.
+// Is much less than a job's default timeout (20 s), which ends calls that hang.
 constexpr milliseconds kSoon{8000};
 
 inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3) {
@@ -64,7 +64,7 @@ auto OnEach(RankJob& job, const Run& run) {
   return results;
 }
 
-// A handle with a stream of its own.
+// Holds a handle with its own stream.
 struct OwnHandle {
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
@@ -88,7 +88,7 @@ inline HostTensor PartOf(const HostTensor& output, Operation operation, const St
   return output.Box(operation == Operation::kForward ? stripe.windows : stripe.elements);
 }
 
-// A convolution over ranks, and the stripe of each rank.
+// Holds a convolution, the stripe of each rank, and the result of the undivided convolution.
 struct SplitLayer {
   WholeCase whole;
   std::vector<Stripe> stripes;
@@ -104,7 +104,7 @@ struct SplitLayer {
     if (cut) stripes = *cut;
     expected = Undivided(whole);
   }
-  // Cut along h, over two ranks.
+  // Makes a layer that is cut along h over two ranks.
   SplitLayer(Operation operation, int64_t first, int64_t second, int filter = 3)
       : SplitLayer(Layer(operation, 1, filter), *SpatialGrid::Parse("h2"),
                    {{{1}, {first, second}, {6}}}) {}
@@ -122,8 +122,8 @@ struct SplitLayer {
   }
 };
 
-// Makes the stripes of a strip that is cut along w alone, for a grid that cuts both axes: along h
-// ranks have copies.
+// Spreads the stripes of a layer that is cut along w alone over a grid that cuts h and w, so that
+// ranks have copies along h.
 inline void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
   const std::vector<Stripe> parts = strip.stripes;
   strip.stripes.clear();
@@ -170,8 +170,8 @@ inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
   }
 }
 
-// Returns the line of the job's failure, if all ranks have the same one soon; otherwise an empty
-// text.
+// Returns the line of the job's failure if all ranks have the same line within kSoon, otherwise an
+// empty text.
 inline std::string FailureOf(RankJob& job) {
   std::string line;
   const auto is_on_all = [&] {
@@ -206,7 +206,7 @@ inline void ExpectAllFailFromNowOn(RankJob& job) {
   }
 }
 
-// What passes through the channels of a job.
+// Counts what passes through the channels of a job.
 struct Traffic {
   std::atomic<int> exchanges = 0, reductions = 0, reservations = 0;
   std::atomic<int64_t> sent = 0, received = 0;
@@ -255,7 +255,8 @@ class SilentChannel : public CountingChannel {
   }
 };
 
-// Wraps each rank's channel in a Channel, whose further arguments are `traffic` and `more`.
+// Wraps each rank's channel in a Channel that is made with the rank's channel, `traffic` and
+// `more`.
 template <class Channel = CountingChannel, class... More>
 JobOptions Counted(JobOptions options, Traffic& traffic, More&... more) {
   options.wrap = [&traffic, &more...](int, std::unique_ptr<transport::Channel> channel) {
@@ -292,7 +293,8 @@ inline StripeResult RunGiven(
 
 using RunCall = std::function<cudnnStatus_t()>;
 
-// Gives `use` the rank's call on tensors of its stripe, and returns what they hold afterwards.
+// Lets `use` make the rank's call on tensors of its stripe. Returns what the tensors hold
+// afterwards, and the status that `use` returned.
 inline StripeResult With(RankState& rank, const SplitLayer& layer,
                          const std::function<cudnnStatus_t(const RunCall& run)>& use) {
   const Stripe& stripe = layer.StripeOf(rank);
@@ -306,7 +308,7 @@ inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
   return cudnn::Convolve(functions, call);
 }
 
-// Each rank calls for its own problem, whatever the problems of the others are.
+// Makes a call on each rank for the problem of this rank, and returns the statuses by rank.
 inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
   return OnEach(job, [&](RankState& rank) {
     std::mt19937 random(1);
@@ -315,15 +317,15 @@ inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& prob
   });
 }
 
-// Counts the gathers of other ranks that each rank hears of.
+// Adds 1 to `count` whenever a rank hears that another rank gathers.
 inline void CountGathers(RankJob& job, std::atomic<int>& count) {
   for (int rank = 0; rank < job.size(); ++rank) {
     job.rank(rank).ranks->OnGather([&count](int, uint64_t) { ++count; });
   }
 }
 
-// Expects a refusal on all ranks before anything is exchanged, and then again without a gather,
-// while other kernels run.
+// Expects that all ranks refuse their call before they exchange anything, and that they refuse it
+// again without a gather, also after other kernels ran.
 inline void ExpectRefused(JobOptions options, const std::vector<ConvolutionProblem>& problems,
                           const std::vector<std::string>& words) {
   Traffic traffic;

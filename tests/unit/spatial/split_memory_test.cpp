@@ -1,4 +1,4 @@
-// Tests how much device memory split calls take beside the caller's.
+// Tests how much device memory split calls take in addition to the caller's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,21 +15,22 @@
 namespace ucudnn::test {
 namespace {
 
-// The bound is 2.5 times the rows that a rank receives, or sends, from both sides together, if
-// halos are added, and 6 times these rows if results are recomputed. A row is as wide as the wider
-// of what is exchanged and what is computed. A copy of the filter, the sum of a filter gradient and
-// what alignment takes come on top.
+// The bound counts the rows that a rank receives, or those that it sends if they are more, from
+// both sides together: 2.5 times these rows if halos are added, and 6 times if results are
+// recomputed. A row is as wide as the wider of what is exchanged and what is computed. A copy of
+// the filter, the sum of a filter gradient and what alignment takes come on top.
 class SplitMemory : public DeviceTest {
  protected:
   SplitMemory() { EXPECT_EQ(cudnnCreate(&handle_), kFine); }
   ~SplitMemory() override { EXPECT_EQ(cudnnDestroy(handle_), kFine); }
 
-  // Expects that what one rank's calls take is within the bound, in bytes.
+  // Expects that the buffer of one rank's kernel is within the bound, in bytes.
   void ExpectWithinBound(const ConvolutionProblem& local, const SpatialGrid& grid, int rank,
                          const std::vector<Spatial>& extents, const spatial::CallForm& form) {
     spatial::PlanContext context{functions_, *cuda::GetDriver(), handle_, {}};
     context.demand.is_fused = form.is_fused;
-    // KernelAgreement sets half of the buffer's 256 MiB (rank_meeting.cpp), if there is no limit.
+    // KernelAgreement sets half of the buffer's 256 MiB (rank_meeting.cpp) if the user sets no
+    // limit.
     context.demand.most_workspace_bytes = size_t{128} << 20;
     const auto group = spatial::GroupStripes::Make(local, grid, rank, extents, {});
     ASSERT_TRUE(group.ok()) << group.message();

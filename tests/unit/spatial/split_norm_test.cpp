@@ -4,7 +4,8 @@
 namespace ucudnn::test {
 namespace {
 
-// A rank's own call. A trial does nothing, so it changes no statistics or gradients of the program.
+// Is a rank's own call. Its trial does nothing, so the trial changes no statistics or gradients of
+// the program.
 class OwnNormCall : public spatial::LocalCall {
  public:
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
@@ -106,7 +107,8 @@ void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& 
   ExpectDifferentiatedAs(Undivided(whole, Step::kGradient), whole, ranks);
 }
 
-// Parts are uneven along every axis that the grid cuts, and at least one has several rows.
+// Returns a random case. Parts are uneven along every axis that the grid cuts, and at least one has
+// several rows.
 NormCase RandomCase(const SpatialGrid& grid, std::mt19937& random) {
   constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                  DataType::kDouble};
@@ -163,7 +165,8 @@ NormCase Plain(const std::vector<int64_t>& heights) {
   return NormCase(DataType::kFloat, 2, 3, extents, heights, random);
 }
 
-// Fills a channel of a slice with whole numbers, whose mean and unbiased variance are whole, too.
+// Fills a channel of a slice with whole numbers that have a whole mean and a whole unbiased
+// variance.
 void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937& random) {
   std::vector<double*> elements;
   for (int64_t n = 0; n < x.extents[0]; ++n) {
@@ -204,8 +207,8 @@ NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random)
   return made;
 }
 
-// Leaves out running variances, whose factor m / (m - 1) rounds, and 16-bit dx, which is rounded
-// twice.
+// Expects the undivided results to the last bit. Leaves out running variances, whose factor m / (m
+// - 1) rounds, and 16-bit dx, which is rounded twice.
 void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& trained_slices,
                         const std::vector<NormResult>& gradient_slices) {
   const NormResult trained = Undivided(whole, Step::kTraining);
@@ -277,8 +280,8 @@ TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
   }
 }
 
-// Every rank has the same whole tensor and declares so: each makes its own call, and no other rank
-// hears of its statistics and sums.
+// Every rank has the same whole tensor and declares so. Then each rank makes its own call, and
+// sends nothing to other ranks.
 TEST(SplitNormReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
@@ -337,7 +340,7 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   RunSlices(job, whole, Step::kGradient);
   EXPECT_EQ(traffic.exchanges, 6);
   EXPECT_EQ(traffic.sent, 2 * once);
-  // The report of each rank says the same, for both kernels.
+  // The report of each rank has the same bytes, for both kernels.
   for (int rank = 0; rank < job.size(); ++rank) {
     const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
     ASSERT_EQ(figures.kernels.size(), 2u);
@@ -350,8 +353,8 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   }
 }
 
-// If the program sums gradients itself, each rank has its own part of dscale and dbias, and its
-// part of the whole's dx.
+// If the program sums gradients itself, each rank has its own part of dscale and dbias, while its
+// part of dx is that of the whole.
 TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   RankJob job({.grid = "h2", .sums_gradients = false});
   const NormCase whole = Saved(Plain({4, 3}));
@@ -371,7 +374,8 @@ TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   }
 }
 
-// If each rank has a map of one row, the program must say what it is: copies share no statistics.
+// If each rank has a map of one row, the program must say whether the maps are stripes or copies:
+// copies share no statistics.
 TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
   for (const auto ones : {std::optional<SpatialOnes>(), std::optional(SpatialOnes::kSplit),
                           std::optional(SpatialOnes::kReplicated)}) {
@@ -417,7 +421,7 @@ TEST(SplitNormFault, IsNanWhereNothingCame) {
   }
 }
 
-// If one rank's library fails, no other rank takes its numbers for statistics.
+// If one rank's library fails, no other rank uses numbers of this rank as statistics.
 TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   RankJob job({.grid = "h2"});
   const NormCase whole = Plain({4, 3});
@@ -437,7 +441,7 @@ TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   });
   EXPECT_NE(FailureOf(job), "");
   EXPECT_TRUE(IsNan(results[0].y));
-  // The other rank may have heard of the failure before its call.
+  // Rank 0 may have heard of the failure before its call.
   EXPECT_TRUE(IsNan(results[0].mean) || results[0].mean == whole.mean);
 }
 

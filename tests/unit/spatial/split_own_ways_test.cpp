@@ -1,5 +1,5 @@
-// Tests that a rank's own ways change nothing about what ranks do together: its micro-batches and
-// pauses, the memory that it takes, and the layout of its tensors.
+// Tests that what a rank does on its own changes nothing about what ranks do together: its
+// micro-batches and pauses, the memory that it takes, and the layout of its tensors.
 #include <gtest/gtest.h>
 
 #include <cuda.h>
@@ -108,12 +108,12 @@ TEST(SplitMicroBatches, CallerWithoutWorkspaceIsExact) {
   }
 }
 
-// What each rank passes to its channel, call by call.
+// Holds what each rank passes to its channel, call by call.
 struct Passed {
   explicit Passed(int ranks) : calls(static_cast<size_t>(ranks)) {}
   std::mutex mutex;
   std::vector<std::vector<std::string>> calls;
-  // The number of the latest gather, by rank and listener.
+  // The number of the latest gather, by the rank that gathers and the rank that hears of it.
   std::map<std::pair<int, int>, uint64_t> gathers;
 };
 
@@ -152,7 +152,7 @@ class RecordingChannel : public CountingChannel {
   std::vector<std::string>& calls_;
 };
 
-// Adds gaps behind images alone, so that each still begins at a multiple of 16 bytes, and declares
+// Adds gaps between images, so that each image still begins at a multiple of 16 bytes, and declares
 // another alignment.
 void LayOut(Stripe& stripe, std::mt19937& random) {
   ConvolutionProblem& p = stripe.problem;

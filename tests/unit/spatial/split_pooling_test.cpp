@@ -79,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
                          testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// A window that covers the stripe of every rank is no global pooling if the program says that
-// results are stripes: with 2x2 windows and stride 2, four ranks with two rows get a row each.
+// If the program says that results are stripes, a window that covers every rank's stripe is no
+// global pooling: with 2x2 windows and stride 2, four ranks with two rows get a row each.
 TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   Traffic traffic;
   RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
@@ -104,8 +104,8 @@ TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// Every rank has the same whole tensor and declares so: each pools it by itself, also by a window
-// over all of its positions.
+// Every rank has the same whole tensor and declares so. Then each rank pools its tensor by itself,
+// also with a window over all positions.
 TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
@@ -127,8 +127,8 @@ TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// A pooling of an image with 32 positions along each axis that the grid cuts, and 4 along other
-// pooled axes, in even stripes. Each group has images of its own.
+// Describes a pooling of an image with 32 positions along each axis that the grid cuts, and 4 along
+// other pooled axes, in even stripes. Each group has images of its own.
 struct PublishedPooling {
   int spatial_rank = 2;
   int window = 3, stride = 1, pad = 0;
@@ -179,8 +179,8 @@ TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
 }
 
 // The list is from NVIDIA's physicsnemo, test_pooling.py. Without padding, windows of 4 with a
-// stride of 2 continue across cuts, which no cuDNN call on a stripe can express: such a pooling is
-// not cut.
+// stride of 2 continue across cuts, which no cuDNN call on a stripe can express, so such a pooling
+// cannot be cut.
 TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   std::mt19937 random(2);
   for (const char* const grid : {"w4", "h2w2"}) {
@@ -197,7 +197,8 @@ TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   }
 }
 
-// With little room images are exchanged some at a time; without room for one the call is refused.
+// If a buffer is too small for all images, they are exchanged some at a time. If it is too small
+// for one image, the call is refused.
 TEST(SplitPoolingRoom, DividesTheImages) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     for (const size_t bytes : {size_t{1} << 10, size_t{40} << 10, size_t{1} << 20}) {
@@ -227,7 +228,7 @@ TEST(SplitPoolingRoom, DividesTheImages) {
   }
 }
 
-// A pooling of the whole image: each rank's window covers its stripe.
+// Holds a global pooling: each rank's window covers its stripe.
 struct GlobalCase {
   WholePooling whole;
   std::vector<Stripe> stripes;
@@ -241,8 +242,8 @@ struct GlobalCase {
       stripes.push_back({WindowOver(local, own, parts), slice, WholeStripe(whole.problem).windows});
     }
   }
-  // Returns `problem` with the image that `own` parts make, and a window over it along every axis
-  // that `parts` cut.
+  // Returns `problem` for an image with the extents `own`, and with a window over the image along
+  // every axis that `parts` cut.
   static ConvolutionProblem WindowOver(ConvolutionProblem problem, const AxisExtents& own,
                                        const AxisExtents& parts) {
     SetWhole(problem, own);
@@ -254,8 +255,8 @@ struct GlobalCase {
   }
 };
 
-// Returns a rank's problem of a global pooling. Along h and w its window covers `x` where `grid`
-// does not cut; GlobalCase sets it along the axes that `grid` cuts.
+// Returns a rank's problem of a global pooling. Along h and w, its window covers `x` on axes that
+// `grid` does not cut; GlobalCase sets the window along the axes that `grid` cuts.
 ConvolutionProblem LocalOf(const SpatialGrid& grid, Operation operation, int images, int channels,
                            const Spatial& x) {
   ConvolutionProblem local = Pooled(images, channels, x, {1, 1, 1});
@@ -291,8 +292,9 @@ double RoundingOf(DataType type) {
   return 0x1p-53;
 }
 
-// Returns a pooling over all of random parts of one group; none if its type cannot hold so many
-// numbers. All numbers differ, since cuts decide which of two equal maxima has the gradient.
+// Returns a global pooling over random parts of one group, or nullopt if its type cannot hold so
+// many different numbers. All numbers of x differ, since cuts decide which of two equal maxima has
+// the gradient.
 std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
                                        Operation operation, std::mt19937& random) {
   const int images = Draw(1, 3, random), channels = Draw(1, 4, random);
@@ -301,7 +303,7 @@ std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKin
   GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
   std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
   std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
-  // Each type holds so many different numbers.
+  // Each type holds at least this many different whole numbers.
   const size_t most = local.type == DataType::kBfloat16 ? 250
                       : local.type == DataType::kHalf   ? 2000
                                                         : 100000;
@@ -360,8 +362,8 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-// The average of a power of two of small whole numbers rounds nowhere, so the ranks' messages about
-// their stripes add up to the undivided result's bits.
+// The average of a power of two of small whole numbers does not round, so the sum of the ranks'
+// messages has the same bits as the undivided result.
 TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const SpatialGrid grid = OfOneGroup(job.grid());
@@ -399,7 +401,8 @@ Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box
   return first;
 }
 
-// Puts all of dy at the first largest number of the first rank that has one.
+// Returns the gradient of x, in which the first rank with the largest number has all of dy, at the
+// first such number.
 HostTensor GradientOfFirst(const GlobalCase& global) {
   const HostTensor& x = global.whole.x;
   HostTensor gradient(x.extents);
@@ -429,12 +432,13 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
     for (int i = 0; i < 6 && !HasFailure(); ++i) {
       const ConvolutionProblem local = LocalOf(grid, Operation::kBackwardData, 2, 3, {1, 5, 4});
       GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
-      // With two numbers every stripe probably has the larger one, more than once.
+      // With two different numbers, every stripe probably has the larger number more than once.
       for (double& value : global.whole.x.values) value = Draw(0, 1, random);
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
-      // If only rows are cut, the first rank's maximum is the image's first one.
+      // If only rows are cut, the first maximum of the first rank that has one is the first of the
+      // image.
       if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
@@ -474,7 +478,7 @@ Statuses RunWindows(RankJob& job, const std::vector<ConvolutionProblem>& locals,
   });
 }
 
-// A case that is refused: each rank has its own window over its own rows.
+// Holds a case that is refused: each rank has its own window over its own rows.
 struct Refusal {
   const char* name;
   std::optional<SpatialOnes> ones;
@@ -529,8 +533,8 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
   }
 }
 
-// One pooling is of the whole image, the other of two rows, on the same stripes. On the rank whose
-// stripe has two rows both are the same call.
+// On the same stripes, one pooling is global and the other has windows of two rows. The rank whose
+// stripe has two rows makes the same call for both.
 TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
   RankJob job({.grid = "h2", .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const PoolingKind average = kKinds[2];
@@ -600,13 +604,13 @@ TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   EXPECT_NE(FailureOf(job), "");
 }
 
-// Each row beside a cut travels once: rows of x forward, of dy backward, and of both in the
-// gradient of a maximum.
+// Each row next to a cut travels once: a row of x forward and a row of dy backward, but in the
+// gradient of a maximum rows of both.
 TEST(SplitPoolingTraffic, IsTheLeast) {
   struct Row {
     PoolingKind kind;
     Operation operation;
-    int64_t rows;  // each of two ranks receives them, with 4 columns, 2 channels, 2 images
+    int64_t rows;  // received by each of two ranks, with 4 columns, 2 channels, 2 images
   };
   // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for a
   // maximum two more of x. A message of a maximum also has an arrival number of 4 bytes.
@@ -621,7 +625,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
     EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
     EXPECT_EQ(traffic.sent, traffic.received);
-    // The report of each rank says the same.
+    // The report of each rank has the same bytes.
     for (int rank = 0; rank < job.size(); ++rank) {
       const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
       ASSERT_EQ(figures.kernels.size(), 1u);

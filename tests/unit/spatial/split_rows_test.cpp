@@ -1,4 +1,5 @@
-// Tests a stripe with the rows beside it on other ranks, against the whole image.
+// Compares stripes that are extended by the rows next to them, which other ranks have, with the
+// whole image.
 #include "cuda/box_copy.h"
 
 #include "tests/unit/spatial/split_layer.h"

@@ -18,8 +18,8 @@ HostTensor SumOf(const std::vector<StripeResult>& results) {
   return sum;
 }
 
-// Each rank has its own part, and the program sums the parts. Every rank adds beta times the old
-// value.
+// Each rank has its own part of the gradient, and the program sums the parts. Every rank adds beta
+// times the old value to its part.
 TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   for (const char* const grid : {"h2", "h3", "h2w2"}) {
     Traffic traffic;
@@ -52,8 +52,8 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   }
 }
 
-// Several ranks have copies of the same tensors. The parts of all but one are 0, so that the
-// program's sum counts a copy once.
+// Several ranks have copies of the same tensors. All of these ranks except one get a part of 0, so
+// that the program's sum counts each copy once.
 TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2", .ones = SpatialOnes::kReplicated, .sums_gradients = false},
@@ -168,7 +168,7 @@ TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
   }
 }
 
-// Ranks have copies along h of a strip that is cut along w.
+// The strip is cut along w, and ranks along h have copies of its parts.
 TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
   RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
   for (int type = 0; type < 4; ++type) {

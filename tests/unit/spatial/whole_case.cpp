@@ -86,7 +86,7 @@ Extents5 OutputTensorExtents(const ConvolutionProblem& p) {
   return {p.n, p.k, y[0], y[1], y[2]};
 }
 
-// Descriptors of the fused operands and of the activation.
+// Holds the descriptors of the fused operands and of the activation.
 struct FusedDescriptors {
   cudnnTensorDescriptor_t bias = nullptr;
   cudnnActivationDescriptor_t activation = nullptr;

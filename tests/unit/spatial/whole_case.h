@@ -1,6 +1,6 @@
-// A convolution on the stand-in, once undivided and once cut into the ranks' stripes, on the same
-// whole numbers. Host data are doubles, stored in the convolution's type, which holds small whole
-// numbers exactly.
+// Runs a convolution on the stand-in, once undivided and once cut into the ranks' stripes, on the
+// same whole numbers. Host data are doubles. Device memory stores them in the convolution's type,
+// which holds small whole numbers exactly.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ namespace ucudnn::test {
 using Extents5 = std::array<int64_t, 5>;
 using Box3 = std::array<Interval, 3>;
 
-// A tensor on the host: n, c, d, h, w (of a filter k, c, d, h, w), packed in that order.
+// Is a tensor on the host with axes n, c, d, h, w (a filter: k, c, d, h, w), packed in this order.
 struct HostTensor {
   Extents5 extents = {};
   std::vector<double> values;
@@ -31,7 +31,7 @@ struct HostTensor {
   bool operator==(const HostTensor&) const = default;
 };
 
-// A scale in the form that cuDNN reads.
+// Holds a scale in the form that cuDNN reads.
 struct Scalar {
   double wide;
   float narrow;
@@ -44,7 +44,8 @@ struct Scalar {
 // Returns a tensor of random whole numbers from -most to most.
 HostTensor RandomTensor(const Extents5& extents, int most, std::mt19937& random);
 
-// A tensor in device memory with any strides, between margins. Gaps and margins hold a pattern.
+// Holds a tensor in device memory with any strides, between margins. Gaps and margins hold a
+// pattern.
 class DeviceTensor {
  public:
   DeviceTensor(const HostTensor& host, const Strides& strides, DataType type);
@@ -69,7 +70,7 @@ class DeviceTensor {
   CUdeviceptr address_ = 0;
 };
 
-// Further arguments of cudnnConvolutionBiasActivationForward; z has the shape of y.
+// Holds the further arguments of cudnnConvolutionBiasActivationForward. z has the shape of y.
 struct Fused {
   bool is_used = false;
   bool has_activation = true;
@@ -79,9 +80,9 @@ struct Fused {
 };
 
 struct WholeCase {
-  ConvolutionProblem problem;  // of the whole; its strides are packed
+  ConvolutionProblem problem;  // of the whole image; its strides are packed
   double alpha = 1, beta = 0;
-  HostTensor x, w, y;  // the operation's output holds what beta reads
+  HostTensor x, w, y;  // the output holds the numbers that beta reads
   Fused fused;
 
   static WholeCase Random(const ConvolutionProblem& problem, std::mt19937& random);
@@ -89,7 +90,7 @@ struct WholeCase {
   const HostTensor& Output() const { return const_cast<WholeCase*>(this)->Output(); }
 };
 
-// A rank's stripe: its part of the image and of the output.
+// Is a rank's stripe: its part of the image and of the output.
 struct Stripe {
   ConvolutionProblem problem;  // the rank's own, with its strides
   Box3 elements, windows;
@@ -97,15 +98,15 @@ struct Stripe {
 // Returns the stripe of a rank that has all of the image.
 Stripe WholeStripe(const ConvolutionProblem& whole);
 
-// What a run of a stripe left behind.
+// Holds what a run of a stripe wrote.
 struct StripeResult {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   HostTensor output;
-  bool is_intact = true;  // nothing but the output was written
+  bool is_intact = true;  // no tensor but the output was written
 };
 
-// Prepares the call of `stripe` on `handle`, lets `run` make it, waits for the handle's stream and
-// reads the result. REQUIRES: the context is current.
+// Prepares the call of `stripe` on `handle`, lets `run` make the call, waits for the handle's
+// stream and reads the result. REQUIRES: the device's context is current on this thread.
 StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe, cudnnHandle_t handle,
                        const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run);
 

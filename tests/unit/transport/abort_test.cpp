@@ -92,7 +92,7 @@ TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
         rounds.emplace_back(self.device, plan, round, self.rank, kSize);
       }
       ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
-      // Rank 0 aborts first; the control plane would make the others abort soon after.
+      // Rank 0 aborts first. The others abort soon after, as the control plane would make them.
       const auto moment =
           std::chrono::microseconds(self.rank == 0 ? random() % 4000 : 4000 + random() % 2000);
       std::thread aborting([&] {
@@ -220,7 +220,7 @@ TEST(PeerChannel, ARankThatHasLeftIsNamed) {
   RunChannels(2, 1, OpenPeerChannel, [](RankThread& self, Channel& channel) {
     if (self.rank == 1) {
       std::this_thread::sleep_for(milliseconds(20));
-      return;  // which closes the channel
+      return;  // returning closes the channel
     }
     const Message receive{1, self.device.Allocate(64), 64};
     const Status status = channel.Exchange({}, {&receive, 1}, self.device.stream);
@@ -240,8 +240,8 @@ TEST_P(AbortedChannels, OpeningEndsWhenTheMeetingFails) {
   });
 }
 
-// While an object of this class lives, no thread can be started: a stack would exceed the address
-// space.
+// While an object of this class lives, no thread can start, because its stack would exceed the
+// address space.
 class NoThreads {
  public:
   NoThreads() {
@@ -257,7 +257,8 @@ class NoThreads {
   pthread_attr_t before_;
 };
 
-// An abort may run in a callback of the service thread, whose heartbeats stop meanwhile.
+// An abort may run in a callback of the service thread, which sends no heartbeats meanwhile, so the
+// abort must not wait for a stream.
 TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
   RunChannels(2, 2, OpenLoopbackChannel, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(64, 0).ok());

@@ -107,7 +107,7 @@ TEST_P(Channels, AHostMayBeFarAheadOfItsStream) {
   });
 }
 
-// A held stream waits until `passing` exceeds `number`.
+// Makes a held stream wait until `passing` exceeds `number`.
 struct Gate {
   const std::atomic<int>& passing;
   int number;
@@ -272,7 +272,7 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Fill(data, 0, 4000);
     EXPECT_FALSE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    // The buffer holds NaN, so that nobody takes it for a sum.
+    // The buffer holds NaN, so that the program cannot mistake it for a sum.
     EXPECT_EQ(self.device.Download<unsigned char>(data, 4000),
               std::vector<unsigned char>(4000, 0xff));
   });

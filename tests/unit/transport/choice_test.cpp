@@ -35,8 +35,8 @@ const std::vector<Place> kThreadsOnOneGpuAndAProcess = {
 struct Row {
   Transport wanted;
   const std::vector<Place>& places;
-  Transport chosen;   // kAuto: refused
-  const char* words;  // in the refusal, or in the note
+  Transport chosen;   // kAuto: the choice is refused
+  const char* words;  // words of the refusal or of the note
 };
 
 TEST(ChooseTransport, FollowsTheTable) {

@@ -1,5 +1,5 @@
-// Tests ranks that are processes and die, or stop, at each stage. The others learn of it within 15
-// s. Heartbeats, like all times, are short here.
+// Tests that when a rank, which is a process, dies or stops at any stage, the others learn of it
+// within 15 s. Heartbeats and all other times are short here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
-// Joins the ranks of `job` but `victim`, and expects that `child`, which is the victim, has joined.
+// Joins all ranks of `job` except `victim`. Expects that `child`, which is the victim, has joined,
+// too.
 std::vector<std::unique_ptr<Ranks>> JoinOthers(const Job& job, int victim, const Child& child) {
   auto joined = JoinAll(job, victim);
   EXPECT_EQ(child.Heard(), "joined");
@@ -145,7 +146,7 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
 TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
   const Job job(3);
   Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
-    // Posts only once the other ranks listen.
+    // The child posts only when the other ranks listen.
     std::atomic<int> heard = 0;
     ranks.OnPost([&](int, std::string_view) { ++heard; });
     while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));

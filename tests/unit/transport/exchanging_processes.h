@@ -1,5 +1,5 @@
-// Ranks that are processes, in tests. A program that never touches CUDA itself forks them, passes
-// on what they gather and tells them when one of them is gone, as the control plane does.
+// Runs ranks as processes, in tests. A program that never touches CUDA itself forks them, passes on
+// the texts that they gather, and tells them when one of them is gone, as the control plane does.
 #pragma once
 
 #include <signal.h>
@@ -42,7 +42,7 @@ inline bool ReceiveText(int socket, std::string* text) {
   return ReceiveAll(socket, text->data(), bytes);
 }
 
-// A rank's gatherer. Its thread aborts the channel when the parent says that a rank is gone.
+// Is a rank's gatherer. Its thread aborts the channel when the parent says that a rank is gone.
 class ProcessGatherer : public Gatherer {
  public:
   ProcessGatherer(int texts, int alarm, int size) : texts_(texts), alarm_(alarm), size_(size) {
@@ -85,10 +85,11 @@ struct RankProcess {
   ChannelSetup setup;
 };
 
-constexpr int kGood = 0, kFailed = 2;  // exit status of a rank whose channel worked, or failed
+constexpr int kGood = 0, kFailed = 2;  // exit statuses: the channel worked; it failed
 
-// Runs `body` with the channel that `open` opens for the rank, and that the alarm aborts. Returns
-// the exit status of the rank, which is 1 if the channel does not open.
+// Runs `body` with the channel that `open` opens for the rank. If another rank is gone,
+// self.gatherer aborts the channel meanwhile. Returns the exit status of the rank: that of `body`,
+// or 1 if the channel does not open.
 inline int WithChannel(RankProcess& self, Open open, const std::function<int(Channel&)>& body) {
   const Result<std::unique_ptr<Channel>> channel = open(self.setup);
   EXPECT_TRUE(channel.ok()) << channel.message();
@@ -99,7 +100,7 @@ inline int WithChannel(RankProcess& self, Open open, const std::function<int(Cha
   return status;
 }
 
-// Kills this process after up to 20 ms, as `seed` says.
+// Kills this process after a time of less than 20 ms, which `seed` determines.
 inline void KillSelfLater(unsigned seed) {
   std::thread([time = std::chrono::microseconds(seed % 20000)] {
     std::this_thread::sleep_for(time);
@@ -120,8 +121,9 @@ inline void ExpectThatOneWasKilled(const std::vector<int>& ended, int victim) {
   }
 }
 
-// Returns how the ranks ended, as waitpid reports it. `body` returns the exit status of its rank; a
-// failed expectation makes it 1. Rank r has device r modulo `devices`.
+// Runs `body` for each of `size` ranks in a child process. Rank r has device r modulo `devices`.
+// `body` returns the exit status of its rank; a failed expectation makes the status 1. Returns the
+// statuses of waitpid, by rank.
 inline std::vector<int> RunProcesses(int size, int devices,
                                      const std::function<int(RankProcess&)>& body) {
   struct Ends {
@@ -170,7 +172,7 @@ inline std::vector<int> RunProcesses(int size, int devices,
     close(end.texts[1]);
     close(end.alarm[1]);
   }
-  // Passes texts on until the first rank is gone; then nobody gathers any more.
+  // Passes texts on until the first rank is gone. After that no rank gathers any more.
   std::thread passing_on([&ends, size] {
     std::vector<std::string> texts(size);
     for (bool all = true; all;) {
@@ -182,7 +184,7 @@ inline std::vector<int> RunProcesses(int size, int devices,
       }
     }
   });
-  // A rank that ends in good order is no alarm: it may simply be the first to end.
+  // A rank that exits with 0 may simply be the first to end. Any other end makes all ranks abort.
   std::vector<int> ended(size, -1);
   for (int left = size; left > 0; --left) {
     int status = 0;

@@ -1,6 +1,6 @@
-// What ranks that exchange need in tests: devices, buffers, additions, messages whose content says
-// where they belong, and ranks as threads that gather without a control plane. Devices are the
-// stand-in's.
+// Provides what ranks that exchange need in tests: devices, buffers, additions, messages whose
+// content says where they belong, and ranks as threads that gather without a control plane. Devices
+// are the stand-in's.
 #pragma once
 
 #include <cuda.h>
@@ -38,7 +38,7 @@ inline Status OkIf(CUresult result, const char* action) {
 
 // ---- What a rank has of its own -----------------------------------------------------------------
 
-// A device's primary context, current on this thread, with a stream that waits for no other.
+// Holds a device's primary context, which is current on this thread, and a non-blocking stream.
 class RankDevice {
  public:
   explicit RankDevice(int device) : device_(device) {
@@ -58,7 +58,7 @@ class RankDevice {
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
 
-  // The memory lives as long as this object.
+  // Returns device memory that lives as long as this object.
   CUdeviceptr Allocate(size_t bytes) {
     CUdeviceptr buffer = 0;
     EXPECT_EQ(cuMemAlloc(&buffer, bytes), CUDA_SUCCESS);
@@ -118,8 +118,8 @@ void Add(void* to, const void* from, size_t count) {
   }
 }
 
-// Adds on the processor, in the place of ChannelSetup::add. The addition may be captured like a
-// kernel.
+// Is ChannelSetup::add for the stand-in: adds on the host when the stream reaches the addition. The
+// addition may be captured like a kernel.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
   void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
@@ -136,8 +136,8 @@ inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element 
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// Returns what rank `from` sends to `to` in a round. No byte is 0xff, which stands for what nobody
-// sent.
+// Returns what rank `from` sends to `to` in a round. No byte is 0xff, which marks bytes that no
+// rank sent.
 inline std::vector<unsigned char> Content(int round, int from, int to, size_t bytes) {
   std::vector<unsigned char> content(bytes);
   uint32_t value = round * 7919 + from * 101 + to * 13 + 1;
@@ -148,8 +148,8 @@ inline std::vector<unsigned char> Content(int round, int from, int to, size_t by
   return content;
 }
 
-// The bytes of the message between each pair of ranks in each round, the same on all ranks; 0: no
-// message.
+// Holds the bytes of the message between each pair of ranks in each round; 0: no message. All ranks
+// make the same plan.
 class Plan {
  public:
   Plan(unsigned seed, int size, int rounds, size_t most_bytes)
@@ -172,7 +172,8 @@ class Plan {
   std::vector<std::vector<size_t>> bytes_;
 };
 
-// The buffers of one rank for one round of a plan, whose contents are enqueued on its stream.
+// Holds the buffers of one rank for one round of a plan, and enqueues their contents on the rank's
+// stream.
 struct Round {
   Round(RankDevice& device, const Plan& plan, int round, int rank, int size) {
     for (int peer = 0; peer < size; ++peer) {
@@ -186,7 +187,8 @@ struct Round {
       }
     }
   }
-  // Overwrites sent data right behind the exchange: the new bytes must not reach anybody.
+  // Overwrites the sent data after the exchange, in the order of the stream. The new bytes must not
+  // reach any rank.
   void RewriteSent(RankDevice& device) const {
     for (const Message& message : sends) device.Fill(message.data, 0xdd, message.bytes);
   }
@@ -194,7 +196,7 @@ struct Round {
   std::vector<Message> sends, receives;
 };
 
-// Expects what rank `rank` should have received in each round of the plan.
+// Expects that rank `rank` has received what the plan sends to it in each round.
 inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, int rank) {
   for (size_t round = 0; round < rounds.size(); ++round) {
     for (const Message& message : rounds[round].receives) {
@@ -205,7 +207,8 @@ inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, 
   }
 }
 
-// Exchanges the messages of `plan` and sums numbers in each of its rounds, with random delays.
+// In each round of `plan`, exchanges its messages and sums numbers, with random delays. Expects the
+// right results.
 template <class Rank>
 void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned seed) {
   std::mt19937 random(seed + self.rank);
@@ -236,7 +239,7 @@ void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned see
 
 // ---- Ranks as threads --------------------------------------------------------------------------
 
-// Gathers between threads. Fail() ends all gathers, those that wait and later ones.
+// Gathers between threads. Fail() makes all gathers fail, those that wait and later ones.
 class ThreadMeeting {
  public:
   explicit ThreadMeeting(int size) : size_(size), texts_(size), gatherers_(size) {
@@ -318,12 +321,13 @@ inline void RunRanks(int size, int devices, const std::function<void(RankThread&
   for (std::thread& thread : threads) thread.join();
 }
 
-// Returns when all ranks have called it.
+// Returns when all ranks have called Await.
 inline void Await(RankThread& self) {
   ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), self.size, "", "").ok());
 }
 
-// Runs `body` on all ranks while the process's next allocation fails, whichever rank makes it.
+// Runs `body` while all ranks are in this function, which each of them must call. The process's
+// next allocation fails meanwhile, whichever rank makes it.
 inline void WithoutNextAllocation(RankThread& self, const std::function<void()>& body) {
   if (self.rank == 0) hostgpuInjectFault("alloc", 1);
   Await(self);

@@ -1,4 +1,5 @@
-// An NCCL that moves nothing, fails or waits on demand, and counts open groups and communicators.
+// This stand-in for NCCL moves nothing, fails or waits on demand, and counts open groups,
+// communicators and their uses after their end.
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 typedef int Result;
 typedef struct Communicator {
-  atomic_bool ended;  // the memory stays, so that later uses are counted
+  atomic_bool ended;  // memory of an ended one is kept, to count its later uses
   struct Communicator* before;
 } Communicator;
 typedef struct {

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Channel>> OpenNccl(const ChannelSetup& setup) {
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
-// A graph of what `body` enqueues on `stream`, which the calling thread captures.
+// Is a graph of what `body` enqueues on `stream`. The calling thread captures the stream.
 class Graph {
  public:
   Graph(CUstream stream, const std::function<void()>& body,
@@ -47,8 +47,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// One rank's exchanges with all other ranks, and its sums. Contents tell the round; all rounds use
-// the same buffers.
+// Holds one rank's exchanges with all other ranks, and its sums. Contents depend on the round. All
+// rounds use the same buffers.
 class Traffic {
  public:
   template <class Rank>
@@ -68,7 +68,7 @@ class Traffic {
     }
     device_.Upload(sum_, std::vector<float>(count_, Summand(rank_, round)));
   }
-  // Fills what is to be received with NaN first, so that a missing exchange shows.
+  // Fills the receive buffers with NaN first, so that a missing exchange shows.
   Status Exchange(Channel& channel, CUstream stream) const {
     for (const Message& message : receives_) {
       EXPECT_EQ(cuMemsetD8Async(message.data, 0xff, bytes_, stream), CUDA_SUCCESS);
@@ -78,13 +78,13 @@ class Traffic {
   Status Sum(Channel& channel, CUstream stream) const {
     return channel.AllReduce(sum_, count_, Element::kFloat32, stream);
   }
-  // Exchanges, then sums.
+  // Exchanges, and then sums.
   void Run(Channel& channel, CUstream stream) const {
     EXPECT_TRUE(Exchange(channel, stream).ok());
     EXPECT_TRUE(Sum(channel, stream).ok());
   }
 
-  // Expects what one Run() gives.
+  // Expects the results of one Run().
   void ExpectRun(int round) {
     ExpectExchanged(round);
     ExpectSummed(round);
@@ -514,8 +514,8 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
   });
 }
 
-// One rank aborts, and all launch until they learn of it. In two of three repeats the others then
-// abort, too; all launch three more times.
+// Rank 0 aborts, and all ranks launch until they learn of it. In two of three repeats the others
+// then abort, too. At the end all launch three more times.
 TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
   constexpr int kMostRounds = 100000;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -530,7 +530,7 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
         traffic.Run(channel, stream);
         EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
       });
-      Await(self);  // all have captured
+      Await(self);  // all ranks have captured
       std::thread aborting;
       if (self.rank == 0) {
         aborting = std::thread([&, moment = std::chrono::microseconds(random() % 5000)] {
@@ -552,12 +552,12 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
       }
       EXPECT_LT(round, kMostRounds) << "no failure was seen";
       if (aborting.joinable()) aborting.join();
-      // NCCL may read what a rank sent until other ranks' calls have ended, even if the rank has
-      // aborted.
+      // Until the calls of other ranks have ended, NCCL may read what this rank sent, even if this
+      // rank has aborted.
       if (GetParam().is_nccl()) Await(self);
       if (repeat % 2 == 0) channel.Abort();
       for (int more = 0; more < 3; ++more) (void)launch();
-      Await(self);  // only then is the first channel closed
+      Await(self);  // no channel is closed before this
     });
   }
 }
@@ -611,7 +611,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// No size has the word 0, which means that there is no message.
+// The word 0 means that there is no message, so no size may have it.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);
@@ -622,7 +622,7 @@ TEST(LoopbackGraphs, EverySizeHasAWord) {
   }
 }
 
-// The other rank never comes: a call that waited for it would wait until the timeout.
+// The other rank never comes, so a call that waited for it would wait until the timeout.
 TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
   for (const bool reduces : {false, true}) {
     RunRanks(2, 1, [reduces](RankThread& self) {
@@ -648,7 +648,8 @@ TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
       });
       EXPECT_FALSE((*channel)->Check().ok());
       graph.Launch(stream);
-      // A buffer that was to be summed holds NaN, so that nobody takes it for the sum.
+      // A buffer that was to be summed holds NaN, so that the program cannot mistake it for the
+      // sum.
       const unsigned char expected = reduces ? 0xff : 0;
       EXPECT_EQ(self.device.Download<unsigned char>(data, 64),
                 std::vector<unsigned char>(64, expected));

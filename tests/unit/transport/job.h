@@ -1,5 +1,5 @@
-// Jobs for the tests of this folder: ranks as threads of this process, and as processes of their
-// own.
+// Provides jobs for the tests of this folder: ranks as threads of this process, and as other
+// processes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -38,8 +38,8 @@ inline uint16_t FreePort() {
   return ntohs(address.sin_port);
 }
 
-// Times that let faults be found soon. `silence` is longer than a loaded machine keeps a thread
-// waiting.
+// Returns times that let faults be found soon. `silence` is longer than a loaded machine keeps a
+// thread waiting.
 inline Times ShortTimes() {
   Times times;
   times.heartbeat = Milliseconds(50);
@@ -87,7 +87,7 @@ inline std::vector<std::unique_ptr<JoinResult>> JoinThese(const std::vector<Meet
   return joined;
 }
 
-// Returns the meetings of all ranks of `job`, without that of `missing`.
+// Returns the meetings of all ranks of `job` except `missing`.
 inline std::vector<Meeting> Meetings(const Job& job, int missing = -1) {
   std::vector<Meeting> all;
   for (int rank = 0; rank < job.size; ++rank) {
@@ -96,7 +96,7 @@ inline std::vector<Meeting> Meetings(const Job& job, int missing = -1) {
   return all;
 }
 
-// Joins all ranks of `job`, without `missing`, as threads of this process. Fails the test if one
+// Joins all ranks of `job` except `missing`, as threads of this process. Fails the test if a rank
 // cannot join.
 inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job, int missing = -1) {
   std::vector<std::unique_ptr<Ranks>> all;
@@ -106,7 +106,7 @@ inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job, int missing =
   return all;
 }
 
-// Joins and says goodbye at once. Returns the error if it could not join.
+// Joins and leaves at once. Returns the error if the rank cannot join, otherwise an empty text.
 inline std::string JoinAndLeave(const Meeting& meeting) {
   JoinResult joined = Ranks::Join(meeting);
   if (!joined.ok()) return joined.message();
@@ -114,13 +114,15 @@ inline std::string JoinAndLeave(const Meeting& meeting) {
   return {};
 }
 
-// Returns the failure that `ranks` learns of within the time that users are promised.
+// Returns the failure that `ranks` learns of within `most`, by default the time that users are
+// promised. Fails the test if there is none.
 inline std::string FailureOf(const Ranks& ranks, Milliseconds most = Milliseconds(15000)) {
   EXPECT_TRUE(Becomes([&] { return ranks.Failure().has_value(); }, most));
   return ranks.Failure().value_or("none");
 }
 
-// Another process, which tells lines to this one. REQUIRES: no thread was started before.
+// Is a forked process that runs `body` and tells lines to this process. REQUIRES: this process has
+// started no thread before.
 class Child {
  public:
   using Tell = std::function<void(const std::string&)>;
@@ -143,7 +145,7 @@ class Child {
     Kill();
     close(pipe_[0]);
   }
-  // Returns the next line that the child tells, or "ended" if it tells no more.
+  // Returns the next line that the child tells, or "ended" if the child has closed its pipe.
   std::string Heard() const {
     std::string line;
     char byte;
@@ -166,8 +168,8 @@ class Child {
   pid_t pid_ = 0;
 };
 
-// Returns what a rank in another process does: it joins, tells "joined" or the error, and goes on
-// with `body`.
+// Returns the body of a child process that is a rank: it joins, tells "joined" or the error, and
+// goes on with `body` if it has joined.
 inline std::function<void(const Child::Tell&)> RankThat(
     const Meeting& meeting, const std::function<void(Ranks&, const Child::Tell&)>& body) {
   return [meeting, body](const Child::Tell& tell) {

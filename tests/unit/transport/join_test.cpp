@@ -1,5 +1,5 @@
-// Tests meetings that fail: which ranks are told what, and how soon; and places that another job
-// uses.
+// Tests meetings that fail: which error each rank gets and how soon. Also tests places that another
+// job uses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ TEST(Join, ARankThatIsThereTwiceIsNamedOnAll) {
   Job job(3);
   job.meeting.times.refusing = Milliseconds(500);
   auto all = Meetings(job);
-  // No process has rank 2, so rank 0 waits in vain to tell it.
+  // No process has rank 2, so rank 0 waits for it in vain.
   all[2].membership.rank = 1;
   EXPECT_THAT(LineOfAll(all), AllOf(HasSubstr("rank 1 is there twice: process "),
                                     HasSubstr(std::to_string(getpid()) + " on host ")));
@@ -103,7 +103,7 @@ TEST(Join, OneThatComesAfterAFailureIsToldTheLine) {
 TEST(Join, RanksMayComeInAnyOrderAndLate) {
   const Job job(3);
   OnThreads(3, [&](int rank) {
-    std::this_thread::sleep_for(Milliseconds(200 * (2 - rank)));  // rank 0 last
+    std::this_thread::sleep_for(Milliseconds(200 * (2 - rank)));  // rank 0 comes last
     const auto joined = Ranks::Join(job.Of(rank));
     ASSERT_TRUE(joined.ok()) << joined.message();
     EXPECT_TRUE(joined.value()->Gather("", "a test").ok());
@@ -141,7 +141,8 @@ TEST(Join, AnotherTokenIsAnotherJob) {
               AllOf(HasSubstr("for rank 1"), HasSubstr("connections with another token")));
 }
 
-// A process with another token may be a stranger: it is reported, and the ranks are waited for.
+// A process with another token may be a stranger, so rank 0 reports it and goes on waiting for the
+// ranks.
 TEST(Join, AnotherTokenIsToldOfLongBeforeTheTimeout) {
   Job job(3), other = job;
   other.meeting.token = "secres";
@@ -284,7 +285,7 @@ TEST(Join, WithoutATokenAJobOfSeveralHostsIsRefusedOnAll) {
 
 TEST(Join, AnUnreachableHostIsAnErrorSoon) {
   Job job(2);
-  // No connection leads to a multicast address.
+  // TCP cannot connect to a multicast address.
   for (const char* const host : {"224.0.0.1", "no-such-host.invalid"}) {
     job.meeting.place = {host, 29999, {}};
     const Clock::time_point begin = Clock::now();

@@ -51,7 +51,7 @@ TEST(Leave, DoesNotWaitLongForARankThatDoesNotCome) {
     all[leaver].reset();
     std::this_thread::sleep_for(Milliseconds(100));
     for (const auto& ranks : all) EXPECT_FALSE(ranks != nullptr && ranks->Failure());
-    // A rank that leaves later still hears the last text of one that left before.
+    // A rank that leaves later still gets the last text of a rank that left before.
     all[2]->Post("nobody may hear this");
     EXPECT_THAT(all[2]->Leave("later")[leaver], Optional(std::string("last")));
   }

@@ -1,5 +1,5 @@
-// Tests what becomes of each error that NCCL may return: while the channel opens all ranks report
-// it in NCCL's own words, afterwards the channel is aborted.
+// Tests what follows each error that NCCL may return. While the channel opens, all ranks report the
+// error in NCCL's words; later, the channel is aborted.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -80,8 +80,8 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   }
 }
 
-// A call that waits for other ranks is ended by the abort, which destroys its communicator. Nothing
-// uses the communicator afterwards, whatever the call returns.
+// An abort ends a call that waits for other ranks, and destroys its communicator. Nothing may use
+// the communicator afterwards, whatever the call returns.
 TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
   auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
   auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");

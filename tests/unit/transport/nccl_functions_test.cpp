@@ -12,12 +12,12 @@ TEST(NcclFunctions, VersionsAreWrittenAsReleasesAreCalled) {
   EXPECT_EQ(VersionText(2708), "2.7.8");
 }
 
-// The wheels' NCCL lies beside their cuDNN, and is preferred to the system's.
+// NCCL is looked for in the wheels next to cuDNN before it is looked for in the system.
 TEST(NcclFunctions, OneThatIsTooOldIsRefusedByNameAndPlace) {
   const Result<Functions> found = Load(WHEELS "/cudnn/lib/libcudnn.so.9");
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.message(), "NCCL 2.16.5 (" WHEELS "/nccl/lib/libnccl.so.2) is older than 2.18.0");
-  // From now on it is the process's own NCCL.
+  // Load has loaded the wheel's NCCL into this process, so it is found without a path.
   EXPECT_EQ(Load("").message(), found.message());
 }
 

@@ -1,6 +1,5 @@
 // Tests the channel over NCCL, on the stand-in's NCCL: between threads, and between processes with
-// a device each. Outside of its children and of ranks that are threads this program never touches
-// CUDA.
+// a device each. This program touches CUDA only in its children and in threads that are ranks.
 #include "transport/nccl.h"
 
 #include <unistd.h>
@@ -96,7 +95,7 @@ TEST_F(NcclChannels, Threads_ExchangeAndSum) {
 }
 
 // NCCL chooses the order of additions. In any order n - 1 additions, each within half an eps of its
-// exact sum, are off by at most (n - 1) eps/2 of the sum of the magnitudes.
+// exact sum, differ from the exact result by at most (n - 1) eps/2 times the sum of the magnitudes.
 TEST_F(NcclChannels, Threads_SumsOfAnyNumbersAreWithinTheBoundOfTheirRounding) {
   constexpr size_t kCount = 1000;
   for (int size = 2; size <= 5; ++size) {
@@ -171,12 +170,12 @@ TEST_F(NcclChannels, Threads_RanksThatShareADeviceAreRefusedBeforeNcclIs) {
 // One rank never comes to NCCL's own meeting.
 TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
   RunRanks(2, 2, [&](RankThread& self) {
-    struct Missing : Gatherer {  // gathers for two ranks; the other one does nothing
+    struct Missing : Gatherer {  // gathers for both ranks, since rank 1 does nothing
       int rank = 0;
       std::vector<std::string> answers;
       Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
         const std::string text(mine);
-        // The other rank answers with the same version, and with "+" where all goes well.
+        // The text of the other rank has the same version, or is "+" if no rank reports an error.
         return std::vector<std::string>{text,
                                         text == "+" ? text : text.substr(0, text.find('\n') + 1)};
       }

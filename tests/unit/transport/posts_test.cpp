@@ -28,7 +28,7 @@ namespace {
 
 using namespace test;  // NOLINT
 
-// What one rank does, or is heard to do: "p12" is a post, "g3" its third gather.
+// What a rank does, or what another rank hears of it: "p12" is a post, "g3" its third gather.
 using Deeds = std::vector<std::string>;
 
 TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {

@@ -92,7 +92,7 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed) {
       ADD_FAILURE() << "round " << done << " of " << round << ", byte " << i;
       break;
     }
-    // A reduction that was not begun still has the rank's own numbers.
+    // If the last reduction was not begun, its buffer still holds the rank's own numbers.
     if (done == round) continue;
     for (const float sum :
          self.device.Download<float>(sums + done * kCount * sizeof(float), kCount)) {
@@ -161,7 +161,7 @@ TEST(LoopbackProcesses, RanksThatShareADeviceAreTold) {
   for (const int status : ended) EXPECT_TRUE(Exited(status, kGood)) << status;
 }
 
-// Whatever another process writes into its key, it opens no memory that is not a segment.
+// A key opens only memory that is a segment, whatever another process writes into the key.
 TEST(SharedSegments, AKeyOpensASegmentOfItsSizeAndNothingElse) {
   Result<SharedSegment> segment = SharedSegment::Make(5000);
   ASSERT_TRUE(segment.ok()) << segment.message();

@@ -1,5 +1,5 @@
-// Tests strangers that connect: port scanners, garbage, slow and silent ones. The job meets all the
-// same.
+// Tests strangers that connect: port scanners, and those that send garbage, are slow or are silent.
+// The ranks of the job must meet all the same.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::string FrameBytes(FrameKind kind, std::string_view body) {
   return std::string(bytes.begin(), bytes.end());
 }
 
-// Rank 0 of a job that waits for rank 1.
+// Runs rank 0 of a job that waits for rank 1. At the end rank 1 must be able to join.
 class StrangersTest : public ::testing::Test {
  protected:
   StrangersTest()
@@ -105,14 +105,14 @@ TEST_F(StrangersTest, OneWithAnotherTokenLearnsThatAndNoMore) {
       AppendFrame(bytes, {FrameKind::kOtherToken, 0, {}});
       return std::string(bytes.begin(), bytes.end());
     }());
-    Say(socket, std::string(100000, 'x'));  // everything that it says now is garbage
+    Say(socket, std::string(100000, 'x'));  // everything that follows is garbage
     EXPECT_TRUE(IsDroppedInSilence(socket, Milliseconds(5000)));
   }
 }
 
 TEST_F(StrangersTest, AGreetingIsNoFurtherReadWithoutItsToken) {
-  // The hello begins correctly, but its token is wrong. Rank 0 must decide without the rest, which
-  // is cut off here.
+  // The hello begins correctly, but its token is wrong. It is cut off behind the token, and rank 0
+  // must answer without the rest.
   std::string body = PackHello(job_.Of(1), "wrong");
   body.resize(8 + kLongestToken);
   const Descriptor socket = ConnectedTo(job_);
@@ -128,7 +128,7 @@ TEST_F(StrangersTest, CrowdsOfThemDoNotKeepTheRanksOut) {
   ASSERT_TRUE(joined.ok()) << joined.message();
   first_.join();
   EXPECT_TRUE(joined.value()->Failure() == std::nullopt);
-  // The destructor of StrangersTest needs a job that waits for rank 1.
+  // The destructor of StrangersTest joins as rank 1, so a new job must wait for rank 1.
   ranks_.reset();
   first_ = std::thread([this] { ranks_ = std::move(Ranks::Join(job_.Of(0)).value()); });
 }

@@ -23,7 +23,8 @@ Tuning Bounds(double kernel_seconds, double process_seconds) {
   return bounds;
 }
 
-// Reads the clock after the deadline was made, so that a deadline of now is over.
+// Returns whether the deadline has passed. Reads the clock after it was set, so that a deadline of
+// now counts as passed.
 bool IsOver(const Budget& budget, Clock::duration spent) {
   const auto deadline = budget.Deadline(kComparing, spent);
   return deadline <= Clock::now();
@@ -112,8 +113,8 @@ TEST(Budget, ATurnTakesPartOfWhatIsLeftAndLessWhereTheKernelIsSmall) {
   for (const auto& [left, share_of_largest, turn] : cases) {
     EXPECT_DOUBLE_EQ(Budget::TurnOf(Seconds(left), share_of_largest).count(), turn);
   }
-  // With the default bounds a turn has at least `kernel_seconds` until a quarter of the time for
-  // measuring is used up.
+  // With the default bounds, a turn has at least `kernel_seconds` while at least three quarters of
+  // the time for measuring are left.
   const Tuning bounds;
   const Seconds left(0.75 * (1 - Budget::kComparingShare) * bounds.process_seconds);
   EXPECT_GE(Budget::TurnOf(left, 0).count(), bounds.kernel_seconds);

@@ -76,8 +76,8 @@ std::vector<int64_t> Offsets(const Tensor& t) {
   return offsets;
 }
 
-// Both sides are the same random bytes but for a few elements, and are compared in random chunks.
-// The expected counts come from decoding every element.
+// The two sides are the same random bytes except for a few elements, and are compared in random
+// chunks. The expected counts come from decoding every element.
 TEST(CompareChunk, FindsWhatABruteForceFinds) {
   test::SeededRandom random;
   for (int round = 0; round < 2000; ++round) {
@@ -95,8 +95,8 @@ TEST(CompareChunk, FindsWhatABruteForceFinds) {
       if (random() % 32 == 0) a[random() % element] ^= static_cast<std::byte>(1u << random() % 8);
       const double is = Decode(tensor.type, a), ought = Decode(tensor.type, b);
       const double apart = std::abs(is - ought);
-      // In the narrower arithmetic an element that is about as wrong as the tolerance allows may
-      // count or not, so it is made right.
+      // CompareChunk's rounding decides about an element that is about as wrong as the tolerance
+      // allows, so such an element is made right.
       const double limit = tolerance.relative * std::max(std::abs(is), std::abs(ought));
       const double smallest = tensor.type == DataType::kDouble
                                   ? std::numeric_limits<double>::denorm_min()
@@ -169,8 +169,9 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
   }
 }
 
-// The magnitudes of the terms of any output element sum to at most what the narrowest type holds
-// exactly. The test counts the terms of every reduction set.
+// For each output element, the magnitudes of its terms add up to a number that the narrowest type
+// holds exactly. The test counts the terms of every set of operands that one output element
+// reduces.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   test::SeededRandom random;
   int thinned = 0;
@@ -200,7 +201,7 @@ TEST(TestOperands, SumsOfMagnitudesAreExact) {
       const int64_t first = index / inner / sparse.extents[1];
       const int64_t second = index / inner % sparse.extents[1];
       ++index;
-      int64_t set = first;  // forward, each filter is one reduction set
+      int64_t set = first;  // forward, the numbers of a filter are one set
       if (gradient) set = second;
       if (problem.operation == Operation::kBackwardData) {
         set = first / (problem.k / problem.groups) * sparse.extents[1] + second;
@@ -228,7 +229,7 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   EXPECT_TRUE(Discriminates(direct, 1));
 }
 
-// In fp32 a wrong result exceeds Winograd's rounding by far; in bf16 it may not.
+// In fp32 a wrong result differs by far more than Winograd's rounding; in bf16 it may not.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};

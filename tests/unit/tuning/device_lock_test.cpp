@@ -1,5 +1,5 @@
-// Tests who may measure a device: threads, processes, and processes that die or fork while they
-// hold the lock.
+// Tests that one thread of one process at a time may measure a device, also if processes die or
+// fork while they hold the lock.
 #include "tuning/device_lock.h"
 
 #include <fcntl.h>
@@ -139,7 +139,8 @@ TEST_F(DeviceLockTest, AnotherProcessGetsItWhenItIsFree) {
   EXPECT_TRUE(taker.Wait());
 }
 
-// A forked child has a held copy of the mutex, which nobody in the child releases.
+// A forked child has a copy of the mutex in its locked state, and no thread of the child unlocks
+// it.
 TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   const auto lock = Acquire(kLong);
   ASSERT_TRUE(lock);

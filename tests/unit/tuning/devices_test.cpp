@@ -30,7 +30,7 @@ std::vector<int> OrdinalsOf(const HeldDevices& held) {
   return ordinals;
 }
 
-// Holds the contexts in which convolutions ran, and what Watch does there: on the first device a
+// Holds the contexts in which convolutions ran, and what Watch does in them: on the first device a
 // convolution may wait until another device helps, on the other devices it may fail.
 struct Watched {
   std::mutex mutex;

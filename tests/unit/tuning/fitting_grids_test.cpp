@@ -34,9 +34,9 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// A part of d reads two more planes than it has, and a part of h two more rows. Two planes are a
-// larger share of 17 than two rows of 480. The last grid has 256 parts of one or two rows; even
-// these are no larger than tiles that are cut along both axes.
+// A part along d reads two more planes than it has, and a part along h reads two more rows. Two
+// planes are a larger share of 17 planes than two rows of 480 rows, so h is cut. The last grid has
+// 256 parts of one or two rows; even these are no larger than tiles that are cut along both axes.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
@@ -45,8 +45,8 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
     ASSERT_EQ(grids.size(), 8u);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
   }
-  // Cuts of d and of h make equal tiles of a cube, and d is cut. It has 128 parts at most, so the
-  // 256 tiles of the last grid are cut along both axes.
+  // Cuts along d and along h make equal tiles of a cube, and GridsOf then cuts d. d has 128 parts
+  // at most, so the 256 tiles of the last grid are cut along both axes.
   const ConvolutionProblem cube = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   const std::vector<TileGrid> grids = GridsOf(cube);
@@ -72,8 +72,9 @@ double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
   return most + double{1} * problem.k * problem.c * problem.w[0] * problem.w[1] * problem.w[2];
 }
 
-// GridsOf cuts d and h together only if the largest tile has at most half the elements that a cut
-// of one of them leaves. Of cuts of equally many axes it takes the one with the smallest tiles.
+// GridsOf cuts d and h together only if the largest tile then has at most half the elements that a
+// cut along one of them leaves. Among cuts of the same number of axes, it takes the one with the
+// smallest largest tile.
 TEST(Grids, OfRandomVolumesHaveTheSmallestTiles) {
   std::mt19937 random(1);
   const auto draw = [&](int least, int most) {
@@ -125,7 +126,7 @@ TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   EXPECT_EQ(grids[1], (TileGrid{.groups = 4}));
 }
 
-// Inner tiles have no padding; tiles at an edge have it on one side.
+// Inner tiles have no padding; tiles at an edge have padding on one side.
 TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 32, .k = 32, .x = {1, 1024, 1024}, .alignment = 16});
@@ -183,7 +184,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
                            {128, 1024, 16, 2},
                            {512, 1024, 64, 8},
                            {256, 2048, 128, 16}};
-  constexpr double kBeside = 4096;  // the workspace exceeds the copies by at most so many bytes
+  constexpr double kBeside = 4096;  // the workspace may exceed the copies by this many bytes
   for (const Row& row : kRows) {
     const ConvolutionProblem problem = ProblemWith({.n = 1,
                                                     .c = row.channels,
@@ -210,8 +211,8 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
-    // Two plans give the affine estimate of workspaces. Plans for three kinds of tiles follow for
-    // each grid that was found, and for one more grid whose workspace is about the limit.
+    // FittingGrids makes two plans for the affine estimate of workspaces, and plans for three kinds
+    // of tiles for each grid that it finds and for one more grid whose workspace is near the limit.
     EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;
@@ -236,7 +237,8 @@ Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
   return needs;
 }
 
-// Returns the grids that FittingGrids should find.
+// Returns the grids that FittingGrids should find: the first two within the limit, the first within
+// the cache and the first within half of the cache.
 std::vector<TileGrid> FoundAmong(Needs fitting, const GridLimits& limits) {
   std::erase_if(fitting, [&](const auto& need) { return need.second > limits.workspace_bytes; });
   std::vector<TileGrid> chosen;
@@ -340,8 +342,8 @@ TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
       << found.why;
 }
 
-// All tiles are packed, since their channels lie 2^26 elements apart. They can read a bias, but not
-// a residual that lies like the whole y.
+// All tiles are packed, since their channels lie 2^26 elements apart. Packed tiles can read a bias,
+// but not a residual that lies like the whole y.
 TEST(Grids, AreNoneWhereWhatIsFusedLiesLikeAPackedOutput) {
   const auto image = [](int extent) {
     return ProblemWith({.n = 1,

@@ -21,7 +21,7 @@ cudnnMathType_t MathOf(cudnnConvolutionDescriptor_t convolution) {
   return math;
 }
 
-// Returns the stand-in, which counts each convolution in `runs`.
+// Returns the stand-in's functions, which count each convolution in `runs`.
 cudnn::Functions Noting() {
   return ObservedStandIn([](cudnnConvolutionDescriptor_t convolution) {
     std::lock_guard lock(mutex);
@@ -30,9 +30,9 @@ cudnn::Functions Noting() {
   });
 }
 
-// Returns Noting's functions, except that a descriptor with the default math type gets
-// CUDNN_FMA_MATH for every engine. An engine that another descriptor lists with the default math
-// type is therefore never listed so by a descriptor that has this math type.
+// Returns Noting's functions, except that a descriptor with the default math type lists every
+// engine with CUDNN_FMA_MATH. So an engine that other descriptors list with the default math type
+// is not listed with it by the descriptor that has it.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

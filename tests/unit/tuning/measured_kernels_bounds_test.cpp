@@ -13,15 +13,15 @@ namespace {
 
 using planning::Proof;
 
-// Seconds that suffice to begin with one engine on a loaded machine, and that are used up once an
-// engine has run twice, which takes 2 * kSlow.
+// This many seconds suffice to begin with one engine on a loaded machine, but not with a second
+// one: an engine runs twice, which takes 2 * kSlow = 1.2 s.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 
 std::atomic<std::chrono::milliseconds> slow = kSlow;
 std::atomic<size_t> least_free = 0;
 
-// A convolution takes `slow` and notes how much memory is left.
+// Makes a convolution take `slow` longer, and notes the least free memory in `least_free`.
 cudnnStatus_t RunSlowly(cudnnConvolutionDescriptor_t) {
   std::this_thread::sleep_for(slow.load());
   least_free = std::min<size_t>(least_free, FreeBytes());
@@ -60,7 +60,7 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   EXPECT_FALSE(answer.whole_tried);
   EXPECT_EQ(SizesOf(answer.rows), std::set{8});
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
-  // The time of Problem() is used up for good; another kernel has time of its own.
+  // The time for Problem() is used up for good; another kernel has its own time.
   const long measured = kernels.measured();
   EXPECT_EQ(Ask(kernels, Problem()).rows, answer.rows);
   EXPECT_EQ(kernels.measured(), measured);
@@ -76,8 +76,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
   for (const MicroConfiguration& row : all) {
     if (row.micro_batch == 8) largest = std::max(largest, row.workspace_bytes);
   }
-  // The engine of the row with the largest workspace exceeds the limit undivided, but not in
-  // pieces.
+  // `needy` has the largest workspace. Its engine exceeds the limit undivided, but not in pieces.
   const auto needy = std::find_if(all.begin(), all.end(), [&](const auto& row) {
     return row.micro_batch == 8 && row.workspace_bytes == largest;
   });
@@ -104,8 +103,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
       for (const auto& row : stored->rows) {
         if (everything) continue;
         EXPECT_LT(row.micro.workspace_bytes, largest);
-        // An engine that fits undivided is not measured in pieces, which serve to fit and not to
-        // gain time.
+        // An engine that fits undivided is not measured in pieces, because pieces are measured only
+        // to fit the limit.
         EXPECT_TRUE(row.micro.micro_batch == 8 || !whole.contains(row.micro.engine));
       }
       const auto known =
@@ -114,7 +113,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
           });
       EXPECT_NE(known, stored->rows.end());
       EXPECT_EQ(stored->complete_sizes.empty(), !everything);
-      // With and without `everything`, all that was asked for has been tried.
+      // MeasureFitting has nothing more to measure, with and without `everything`.
       EXPECT_TRUE(kernels.MeasureFitting(device_, question).ok());
       EXPECT_EQ(kernels.measured(), measured);
     }
@@ -130,7 +129,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
     if (row.engine == "legacy:1" && row.micro_batch == 8) needy = row.workspace_bytes;
   }
   ASSERT_GT(needy, 0u);
-  // Only engine 1 serves, and its whole does not fit.
+  // Only engine 1 serves, and its workspace for the whole exceeds the limit.
   cudnn::Functions one = slow_;
   one.cudnnGetConvolutionForwardAlgorithm_v7 =
       [](cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,

@@ -63,7 +63,7 @@ inline Question Asking(const ConvolutionProblem& problem, bool may_measure,
 }
 
 // Is called before each forward convolution of ObservedStandIn. If it returns an error, the
-// convolution returns that and does not run. There is one for the whole process.
+// convolution returns this error and does not run. The process has one such function.
 using BeforeConvolution = cudnnStatus_t (*)(cudnnConvolutionDescriptor_t convolution);
 inline BeforeConvolution before_convolution = nullptr;
 inline cudnn::Functions ObservedStandIn(BeforeConvolution before) {
@@ -101,7 +101,8 @@ class MeasuredKernelsTest : public ::testing::Test {
     if (!answer.status.ok()) return answer.status;
     return std::move(answer.rows);
   }
-  // Compares two pieces of four images, as `rows` has them, with the whole.
+  // Compares two pieces of four images by algorithm 0 with the undivided algorithm 0. REQUIRES:
+  // `rows` has both.
   planning::Trust::Kind VerifyHalves(MeasuredKernels& kernels, const Rows& rows,
                                      planning::Proof proof,
                                      const ConvolutionProblem& problem = Problem()) const {

@@ -29,7 +29,7 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   const Rows second = Must(Get(kernels));
   EXPECT_EQ(second, first);
   EXPECT_EQ(kernels.measured(), measured);
-  // For another mini-batch of the same kernel, only the rows of its own size are missing.
+  // For 16 images of the same kernel, only the rows of 16 images are missing.
   const Rows larger = Must(Get(kernels, Problem(16)));
   EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(larger, 16).size()));
 }
@@ -43,7 +43,8 @@ TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
   EXPECT_EQ(read, measured);
 }
 
-// Rows of a store may have been measured with other settings, or be wrong.
+// Rows of a store may be wrong or measured with other settings, so the library's own statement of
+// the workspace counts if it is larger.
 TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
   const Rows measured = Must(Get(cold));
@@ -75,8 +76,8 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   EXPECT_EQ(warm.measured(), 0);
 }
 
-// Acts as if another process measured at the same time: its rows, which the test writes first, can
-// be read only after the first write of this process.
+// Acts as if another process measured at the same time: the rows that the test writes first can be
+// read only after the first write of this process.
 class RacedStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -268,7 +269,7 @@ TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
   std::array<Rows, 2> found;
   std::vector<std::thread> threads;
   for (Rows& rows : found) {
-    // These threads never had a context: measuring brings its own.
+    // These threads have no context of their own; measuring makes its own context current.
     threads.emplace_back([&] {
       Result<Rows> result = Get(kernels);
       ASSERT_TRUE(result.ok()) << result.message();
@@ -300,7 +301,7 @@ ConvolutionProblem FilterGradient(DataType type) {
   return problem;
 }
 
-// Returns the store's measurements of summing partials.
+// Returns the measurements of summing partials that the store has.
 std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const ConvolutionProblem& problem,
                                            const planning::Platform& platform) {
   std::vector<MicroConfiguration> sums;
@@ -311,7 +312,8 @@ std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const Convolution
   return sums;
 }
 
-// Each size below the mini-batch adds the sum's workspace and time to what was measured.
+// A row of fewer images than the mini-batch has the sum's workspace and time added to those
+// measured.
 TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = FilterGradient(type);
@@ -425,7 +427,8 @@ TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
   }
 }
 
-// An older store has no sums, and a sum may have found no memory. Then the sum alone is measured.
+// A store may lack the sum, because the store is older or because there was no memory for the sum.
+// Then only the sum is measured.
 TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);

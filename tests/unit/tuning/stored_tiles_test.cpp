@@ -142,8 +142,8 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       const auto first = MeasureStoredKinds(device(), whole, *tiles, engines, {});
       ASSERT_TRUE(first.ok()) << first.message();
       const bool sums = SumsPartials(whole);
-      // For each of the three kinds, two engines and the copies are measured, for a 16-bit gradient
-      // also the sum.
+      // For each of the three kinds, two engines and the copies are measured, and for a 16-bit
+      // gradient also the sum.
       EXPECT_EQ(first->measured, 3 * (2 + 1 + (sums ? 1 : 0)));
       for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
         ASSERT_EQ(first->rows[kind].size(), 2u);
@@ -200,7 +200,7 @@ TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   }
 }
 
-// A process with the store of an earlier one makes no plan before it decides.
+// A process with the store of an earlier process makes no engines to find the same grids.
 TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kFloat);

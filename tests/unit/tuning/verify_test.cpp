@@ -54,8 +54,8 @@ class VerifyTest : public ::testing::Test {
     return test::Choices(engines, problem);
   }
 
-  // Returns `engine` at `images` images, with its workspace as a piece, or an empty engine if it
-  // does not serve them.
+  // Returns `engine` for `images` images with the workspace of a piece. If the engine does not
+  // serve this many images, returns an empty engine.
   MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
@@ -219,8 +219,8 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   }
 }
 
-// Winograd's rounding is told from wrong results, also in fp16, where transformed tiles are stored
-// in fp16.
+// Wrong results are distinguished from Winograd's rounding, also in fp16, in which transformed
+// tiles are stored.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);
@@ -318,7 +318,7 @@ class ShiftedEngines : public cudnn::LegacyEngines {
   const int whole_;
 };
 
-// Verify runs the same Schedule of pieces that executes later.
+// Verify runs the same Schedule of pieces that calls run later.
 TEST_F(VerifyTest, AFaultOfPiecesAloneIsFound) {
   for (const Operation operation : kOperations) {
     const ConvolutionProblem problem = ComparedProblem(operation);

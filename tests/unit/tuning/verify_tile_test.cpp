@@ -73,8 +73,8 @@ class FaultyEngines : public cudnn::GraphEngines {
   const Fault fault_;
 };
 
-// Reads the element behind the last row, as an engine does that reads one row too many. Times zero,
-// it changes the output only if it is a NaN.
+// Adds 0 times the element behind the last row to the output, as an engine that reads one row too
+// many. The output changes only if this element is NaN.
 void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? OutputExtents(part)[1] : part.x[1];
@@ -135,8 +135,8 @@ class VerifyTileTest : public TileTest {
     return scope;
   }
 
-  // Returns the plan's engine on all tiles of the grid, without times. There are no tiles if it
-  // does not serve all of them.
+  // Returns a division, without times, in which the plan's engine runs all tiles of the grid. The
+  // division has no tiles if the engine does not serve all of them.
   Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
                   const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
     auto tiles = CutIntoTiles(whole, grid, most_span);
@@ -169,8 +169,8 @@ class VerifyTileTest : public TileTest {
     }
     return {Verdict::kEqual, ""};
   }
-  // Expects that the plan's tiles are right as views, and with each tensor packed that spans more
-  // than a few rows. Returns how often its engine serves the tiles.
+  // Expects that the plan's tiles are right, once as views, and once with each tensor packed that
+  // spans more than a few rows. Returns in how many of these cases the engine serves the tiles.
   int ExpectEqual(const cudnn::GraphTemplate& plan, const TileGrid& grid) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     int compared = 0;
@@ -229,8 +229,8 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
 using Reads = test::FusedStep::Reads;
 using Steps = std::vector<test::FusedStep>;
 
-// Fuses a residual and operands that differ by channel and by column; backward, the image of a
-// ReLU.
+// Returns options that fuse a residual and operands that differ by channel and by column. Backward,
+// they fuse the gradient of a ReLU, which reads the ReLU's image.
 test::GraphOptions Fused(Operation operation) {
   test::GraphOptions options;
   options.steps = operation == Operation::kBackwardData
@@ -281,8 +281,8 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
   }
 }
 
-// In place such an engine finds a finite number behind its tile, so its output is right. The fault
-// shows only because tiles are compared between NaNs.
+// In place, an engine that reads one row too many finds a finite number behind its tile, so its
+// output is right. The fault shows only because tiles are compared between NaNs.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
@@ -462,8 +462,8 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_TRUE(store.notes.empty());
   EXPECT_EQ(verify(right, false, scarce), Kind::kTrusted);
   ASSERT_EQ(store.notes.size(), 1u);
-  // The note of this comparison is about the kinds of tiles alone, which suffices unless
-  // `need_whole`.
+  // This comparison's note is about the kinds of tiles alone. That suffices unless `need_whole` is
+  // set.
   EXPECT_EQ(verify(faulty, false, scarce), Kind::kTrusted);
   EXPECT_EQ(verify(right, false, scarce, Proof::kKnown), Kind::kTrusted);
   EXPECT_EQ(verify(right, true, scarce), Kind::kUnknown);
@@ -471,7 +471,7 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(right, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom, Proof::kHere), Kind::kWrong);
-  // A process with less memory compares the kinds alone, and does not withdraw what is noted of the
+  // A process with less memory compares the kinds of tiles alone, and keeps the note about the
   // whole.
   EXPECT_EQ(verify(right, false, scarce, Proof::kHere), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
@@ -479,7 +479,7 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(faulty, false, kRoom), Kind::kWrong);
 }
 
-// An engine may be fast where a tile is measured and slow where it runs.
+// An engine may be fast where a tile is measured alone and slow where the tile lies in the whole.
 TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBeFaster) {
   const std::vector<cudnn::GraphTemplate> plans = {
       PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
@@ -500,7 +500,7 @@ TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBe
   };
   using Kind = planning::Trust::Kind;
   EXPECT_EQ(verify(slow, {}).kind, Kind::kTrusted);
-  // The comparison is known, but not yet the time in place.
+  // The comparison is known, but the time in place is not yet.
   EXPECT_EQ(verify(slow, undivided, Proof::kKnown).kind, Kind::kUnknown);
   // Where the whole exceeds the memory, nothing can be timed in place.
   const size_t scarce = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);

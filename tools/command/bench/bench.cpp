@@ -65,7 +65,7 @@ std::string TimeText(const std::optional<MicroConfiguration>& undivided) {
   return undivided ? NumberText("%.4g", undivided->time_ms) : "none fits";
 }
 
-// Returns an empty text if one of the times is unknown.
+// Formats as "1.25x"; empty if one of the times is unknown.
 std::string GainText(double over_ms, double ms) {
   return over_ms > 0 && ms > 0 ? NumberText("%.2fx", over_ms / ms) : "";
 }

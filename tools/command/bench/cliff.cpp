@@ -15,8 +15,8 @@ namespace {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-// Sets the fastest undivided engine within the limit of `request`, and the choice that a run with
-// these options would make there.
+// Sets cliff.real to the fastest undivided engine within the limit of `request`, and cliff.ucudnn
+// to the choice of a run with these options within that limit. Leaves out what does not exist.
 Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
                     const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
   const tuning::LegacyRows measured = legacy.Get(kernel, request);

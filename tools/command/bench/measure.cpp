@@ -70,7 +70,8 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   return planning::FastestUndivided(usable, request);
 }
 
-// Marks tiles in the store as compared, under the kernels as which they were measured.
+// Marks the division's tiles in the store as compared. The rows of a kind of tiles are stored under
+// its SlackTwin.
 void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
                planning::MeasurementStore* store) {
   if (store == nullptr || division.tiles == nullptr) return;

@@ -19,10 +19,10 @@ namespace ucudnn::command {
 
 struct MeasuredLayer {
   Layer layer;
-  // The fastest legacy algorithm, and the fastest engine of any API, undivided within the workspace
-  // limit; and the fastest division (WR, or tiles if a run would look for them), which may be a
-  // single graph engine. None: nothing fits or, for `divided`, a division would change the
-  // numerics.
+  // `undivided` is the fastest legacy algorithm, and `best_undivided` the fastest engine of any
+  // API, both within the workspace limit. `divided` is the fastest division (WR, or tiles if a run
+  // would look for them), which may be a single graph engine. None: nothing fits or, for `divided`,
+  // a division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
   // True if nothing is divided, or if a comparison, now or earlier, found the output of `divided`

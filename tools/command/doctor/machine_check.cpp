@@ -210,7 +210,8 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
-    // The named file may not exist yet while this host's own file already exists.
+    // If this host has a store of its own, that is the written one. The store before it, which the
+    // user named, may not exist yet.
     std::error_code error;
     const bool missing = i < choice.written && !std::filesystem::exists(path, error);
     std::string state = missing ? "not there yet" : StoreState(path, written, diagnosis);
@@ -262,7 +263,7 @@ void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis
   const auto number = static_cast<int64_t>(missing.size());
   const std::string what = "the drop-in lacks " + Counted(number, "function") + " of " + real +
                            ": " + Join(missing, ", ");
-  // The library of a program may be the same one that was checked for the machine.
+  // The program's library may be the one for which the check of the machine added the same warning.
   for (const Finding& finding : diagnosis.findings) {
     if (finding.what == what) return;
   }

@@ -149,11 +149,11 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
                      std::pair(b.view.pid != pid, b.view.pid);
             });
   if (observation.processes.empty() || observation.processes[0].view.pid != pid) {
-    // A program with another loader, and a static one, write no log.
+    // A program with another loader and a static program write no log.
     observation.processes.insert(observation.processes.begin(), ReadProcess(pid, "", report));
     observation.logged = false;
   }
-  // If the program became another one by a script, the log has the path of that one.
+  // The log has the path of another program if a script replaced itself by that program.
   std::string& seen_program = observation.processes[0].view.program;
   if (!seen_program.starts_with('/')) seen_program = program;
   return observation;

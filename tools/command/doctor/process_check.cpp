@@ -98,8 +98,8 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      // The log does not tell which object opens a library for a second time. If the process asked
-      // for the drop-in, too, the drop-in is assumed.
+      // The log does not tell which object opens a library for a second time. If the process also
+      // asked for the drop-in, this assumes that the drop-in opened it.
       const auto& again = view.repeated;
       const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
                             std::find(again.begin(), again.end(), opened.path) != again.end();
@@ -205,8 +205,8 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   if (!use.linked_in.empty()) diagnosis.AddFact("its cuDNN", "linked into " + use.linked_in);
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
   if (!use.dlsym_hook.empty()) diagnosis.AddFact("its dlsym hook", use.dlsym_hook);
-  // It is certain that an object which links cuDNN uses it. Objects that only contain its name are
-  // listed if no object links cuDNN, or if it was opened at run time.
+  // An object that links cuDNN certainly uses it. Objects that only contain cuDNN's name are listed
+  // if no object links it, or if the process opened it at run time.
   std::vector<std::string> users;
   const bool linked = std::any_of(use.users.begin(), use.users.end(),
                                   [](const CudnnUser& user) { return user.linked; });

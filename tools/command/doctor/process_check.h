@@ -12,7 +12,7 @@
 
 namespace ucudnn::command {
 
-// An object that asked for cuDNN, and the way it did.
+// An object that asked for cuDNN, and how the object names it.
 struct CudnnUser {
   std::string path;
   // Whether the object needs the library. An object that does not need it has texts with the
@@ -23,7 +23,7 @@ struct CudnnUser {
   std::string runpath;
 };
 
-// A cuDNN that was opened beside the drop-in.
+// A cuDNN that was opened in addition to the drop-in.
 struct SecondCudnn {
   std::string path;
   std::string opened_by;

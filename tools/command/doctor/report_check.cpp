@@ -34,7 +34,7 @@ Status CheckVersion(const std::string& path) {
                        std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
-// Finds in the stores the engines that run a kernel undivided.
+// Reads from the stores how much workspace engines need to run a kernel undivided.
 class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)

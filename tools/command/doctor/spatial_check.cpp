@@ -72,7 +72,7 @@ void CheckRendezvous(const SpatialOptions& spatial, Diagnosis& diagnosis) {
   }
 }
 
-// Returns none if there is no driver.
+// Returns the number of devices; none if no driver works.
 std::optional<int> CountDevices() {
   const Result<SharedLibrary> library = SharedLibrary::Open("libcuda.so.1");
   if (!library.ok()) return std::nullopt;

@@ -51,8 +51,8 @@ Status CheckAnalysis(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Returns the numbers of devices to analyse: up to the machine's, as far as there are enough
-// layers.
+// Returns the numbers of devices to analyse, by default powers of two. None exceeds the machine's
+// number of devices or the network's number of layers.
 Result<std::vector<int>> ReadDevices(const SolveSpec& spec, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
   const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
@@ -88,7 +88,7 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   return choices;
 }
 
-// Returns the setting that the command's own options give, in which nothing is chosen.
+// Returns the setting that the options and their defaults give, without choosing anything.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return {.coarsening = network.coarsening,
           .levels = network.levels,
@@ -137,15 +137,17 @@ class Analyst {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;
   }
-  // Returns the number of cycles to run on the network itself: two if there is a tolerance, else at
-  // most as many as the setting needs, because only their residuals are shown.
+  // Returns the number of cycles to run on the network itself, at most two. With a tolerance it is
+  // two, because these give a rate. Otherwise it is no more than the setting needs, because only
+  // residuals are shown.
   int VerifiedCycles(const TriedSetting& tried) const {
     const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
     return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
   }
   // Returns whether these cycles take at most a few seconds.
   bool IsVerifiable(const TriedSetting& tried) const;
-  // Returns whether the network itself needs another number of cycles than the stand-in.
+  // Solves the network itself and sets analysis_.verified. If the user gave a tolerance, returns
+  // whether the network needs another number of cycles than the stand-in.
   Result<bool> Verify(const TriedSetting& tried);
 
   const SolveSpec& spec_;
@@ -348,8 +350,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   }
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
-  // The tolerance is a residual of the stand-in's reference setting, which the network itself need
-  // not reach.
+  // If the user gave no tolerance, it is a residual of the reference setting on the stand-in. The
+  // network itself need not reach it, so the cycles of the stand-in stay.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

@@ -12,8 +12,9 @@ namespace ucudnn::command {
 // number that the system does not tell is no limit.
 int64_t FreeMemoryBytes();
 
-// Fails if `bytes` exceeds FreeMemoryBytes(). The error is "A take 3 GiBB, and 2 GiB of memory are
-// free; expected C", where A is `what`, B is `how` and C is `expected`.
+// Fails if `bytes` exceeds FreeMemoryBytes(). The error is "WHAT take 3 GiB HOW, and 2 GiB of
+// memory are free; expected EXPECTED", with the three texts in place of the words in capitals.
+// `how` is empty or begins with a space.
 Status CheckFreeMemory(int64_t bytes, const std::string& what, const std::string& how,
                        const std::string& expected);
 

@@ -382,7 +382,8 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
   return chart;
 }
 
-// Draws the mean residuals with which solves by cycles ended; none if there was no such solve.
+// Draws, for each epoch, the mean of the residuals with which solves ended that ran cycles. Returns
+// none if there was no such solve.
 std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
   planner::LineChart chart = EpochChart(
       "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");

@@ -23,8 +23,8 @@ class MultigridRanks {
   int replicas() const { return replicas_; }  // replicas that train together
   int all() const { return devices_ * replicas_; }
   bool are_processes() const { return process_ != nullptr; }
-  // The first rank of this process, and the number of its ranks: all ranks if they are threads,
-  // else the process's own.
+  // first_here() returns the first rank of this process, and here() the number of its ranks: all
+  // ranks if they are threads, otherwise one.
   int first_here() const { return process_ ? process_->rank() : 0; }
   int here() const { return process_ ? 1 : all(); }
   int local_rank() const { return local_rank_; }  // a process's rank on its machine

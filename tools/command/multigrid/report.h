@@ -64,7 +64,7 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Names the members that the document itself also has.
+  // Reads or writes the members of a solve that the document itself also has.
   void SolveMembers(json::Object& member);
 };
 
@@ -83,8 +83,8 @@ struct ReportedEpoch {
   int64_t serial_solves = 0;
   std::string fallback;
   int64_t far_solves = 0;  // number of solves that stopped early, far from serial propagation
-  // The mean residuals with which solves by cycles ended; none if there was no such solve, or if an
-  // older ucudnn wrote the file.
+  // The mean residuals with which solves ended that ran cycles. None if there was no such solve, or
+  // if an older ucudnn wrote the file.
   std::optional<double> residual;
   std::optional<double> backward_residual;
   std::optional<double> seconds;

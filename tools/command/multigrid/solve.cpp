@@ -62,7 +62,8 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
   return std::isnan(residual) ? text : text + NumberText(": residual %.2e", residual);
 }
 
-// Fails as CheckStateMemory() does, for several devices, whose parameters it counts, too.
+// Fails if this machine has too little memory for the parameters and states of the ranks that run
+// on it. The error is one line, like that of CheckStateMemory().
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, multigrid::Passes passes) {
   // States are on devices, whose allocations report missing memory.

@@ -102,7 +102,8 @@ Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::s
   return levels;
 }
 
-// Returns a reader of an option whose value is stored at place(spec).
+// Each of the following functions returns a reader of an option. The reader stores the option's
+// value at place(spec).
 
 template <typename Place>
 auto Text(Place place) {

@@ -228,8 +228,8 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
   if (!status.ok()) {
-    // Wrong options are found before the first step, or by the first solve if its states cannot
-    // reach the tolerance.
+    // The options cause an error before the first step, and may cause one later if states cannot
+    // reach the tolerance. Such errors count as bad usage.
     const bool asks_too_much =
         !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),

@@ -1,5 +1,5 @@
-// What `ucudnn plan` prints beside the best layout: the next best layouts, and the cost of less
-// memory.
+// What `ucudnn plan` prints in addition to the best layout: the next best layouts, and the cost of
+// less memory.
 #pragma once
 
 #include "base/status.h"

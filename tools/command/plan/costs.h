@@ -47,7 +47,7 @@ class PlanCosts {
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;
   std::deque<ApiRows> stores_;
-  // Each asks its predecessor for times that it lacks.
+  // Each element asks the one before it for times that it lacks.
   std::deque<planner::MeasuredCompute> measured_;
   const planner::ComputeModel* compute_ = nullptr;
   std::unique_ptr<planner::CostModel> model_;

@@ -213,7 +213,7 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
   return Status::Ok();
 }
 
-// What the command line asks for.
+// The network that the command line names, and the problem of planning it.
 struct Question {
   Graph graph;
   PlanningProblem problem;
@@ -243,8 +243,9 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
   return Question{std::move(graph), std::move(problem)};
 }
 
-// Chooses the update model. A schedule cannot run the update model of deepa-paper, so its costs
-// then use that of the schedule's own options.
+// Returns the update model of the plan, and sets costs.update to the model that the costs assume.
+// With a schedule these are equal, except that the costs of deepa-paper always assume a parameter
+// server, which no schedule can run.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);

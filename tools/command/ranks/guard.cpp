@@ -20,8 +20,8 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-// Uses the system call directly, because older C libraries lack the function; older kernels lack
-// the call, too.
+// Closes the descriptors from `first` to `last`. Makes the system call directly, because older C
+// libraries lack its function. Older kernels lack the call, too.
 void CloseRange(unsigned first, unsigned last) {
   constexpr unsigned kMost = 65536;
   if (syscall(SYS_close_range, first, last, 0) == 0) return;

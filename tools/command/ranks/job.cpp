@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kForLastWords{5};  // between a request to end and the kill
-// Time for processes that ranks left behind, before these are asked to end.
+// Time that processes which ranks left behind have before they are asked to end.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
@@ -56,7 +56,7 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 
 void RankJob::Run() {
   while (!AllEnded() || AnyLives(Sessions())) Turn();
-  // Ends the rest even without /proc, which alone tells whether processes live.
+  // Without /proc, AnyLives() cannot see whether processes live, so the rest is killed in any case.
   SignalSessions(Sessions(), SIGKILL);
   Drain();
 }
@@ -201,7 +201,8 @@ void RankJob::WriteOutputs(bool output_is_ready, bool errors_are_ready) {
   if (output_is_ready) output_.Write();
   if (errors_are_ready) errors_.Write();
   for (LineRelay& relay : relays_) {
-    // The ranks' next writes then fail, as if they wrote to the closed output themselves.
+    // Closing a relay makes its rank's next write fail, as if the rank wrote to the closed output
+    // itself.
     if (!relay.has_reader()) relay.Close();
   }
 }

@@ -46,7 +46,7 @@ class RankJob {
 
   // Waits for the next event, and handles it.
   void Turn();
-  int PatienceMs() const;  // time until the next round at the latest; -1: no limit
+  int PatienceMs() const;  // time until the next turn at the latest; -1: no limit
   void TakeSignals();
   void TakeNotes();
   void Relay(const std::vector<short>& ready);

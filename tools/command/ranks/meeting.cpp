@@ -91,7 +91,7 @@ Status NoteSocket::Open() {
 }
 
 std::optional<ReceivedNote> NoteSocket::Receive() {
-  // Handled at once, because other users may send as much as they like.
+  // Limits the messages that one call handles, because other users may send any number.
   constexpr int kMostStrangers = 64;
   for (int tries = 0; tries < kMostStrangers; ++tries) {
     char bytes[2 + kLongestLauncherNote + 1];

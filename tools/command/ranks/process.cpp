@@ -40,8 +40,8 @@ struct Pipe {
   }
 };
 
-// The gate at which new processes wait until all of them exist and are guarded. They pass it by
-// `go`, and report by `failure` why they did not start.
+// The gate at which new processes wait until all of them exist and are guarded. `go` lets them
+// pass, and `failure` tells why a program was not started.
 struct Gate {
   Pipe go, failure;
 };

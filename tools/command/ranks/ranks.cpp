@@ -18,7 +18,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the variables that each rank's environment has beside this process's environment.
+// Returns the variables that each rank's environment has in addition to this process's environment.
 Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
   // If a rank starts a job of its own, the launcher's variables that it inherits belong to the

@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Counts a shared segment once. Layers of one shape share a segment even if each kernel has a
-// segment of its own.
+// Counts each segment of the division `disjoint` once. There, layers of one shape are one kernel in
+// a run and share its segment.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)

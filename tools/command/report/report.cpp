@@ -77,8 +77,8 @@ Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>&
   return Status::Ok();
 }
 
-// Reads files of `ucudnn multigrid`. Returns nothing if none of `files` is such a file; fails if
-// some are and others are not.
+// Reads files of `ucudnn multigrid`. The result is empty if none of `files` is such a file. Fails
+// if some are and others are not.
 Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files) {
   MultigridFiles read;
   std::string one, other;  // a file of multigrid, and another one

@@ -27,7 +27,8 @@ struct HaloPiece {
   }
 };
 
-// By part of one axis. An axis that is not cut has one part, with only its own piece.
+// The pieces that each part of one axis reads, by part. An axis that is not cut has one part, which
+// reads only its own piece.
 using AxisPieces = std::vector<std::vector<HaloPiece>>;
 
 std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
@@ -43,7 +44,7 @@ std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
 // The properties by which halos of kernels differ. The number of positions that a rank owns is no
 // such property.
 struct HaloShape {
-  bool is_gradient = false;  // whether rows of dy are exchanged, and not of x
+  bool is_gradient = false;  // whether rows of dy are exchanged instead of rows of x
   std::array<AxisPieces, 3> axes;
 
   bool operator<(const HaloShape& other) const {

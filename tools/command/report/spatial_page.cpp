@@ -43,7 +43,7 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// Returns a text that names the ranks of the grid without a report.
+// Returns a text that names the ranks of the grid that have no report.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
   for (const RankEntry& rank : job.ranks) there.insert(rank.rank);

@@ -11,7 +11,7 @@ void Prepend(const char* name, const std::string& value) {
   setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
 }
 
-// Returns the libraries for LD_PRELOAD, which the loader puts in front of all libraries that the
+// Returns the libraries for LD_PRELOAD. The loader puts them in front of all libraries that the
 // program names.
 std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
                                   const Reach& reach) {

@@ -1,8 +1,8 @@
 // The computation of a finalized operation graph, in the terms of the engines. It is at most one
 // convolution and then pointwise operations on its result; or only pointwise operations; or sums
-// over channels. If a graph has operations before its convolution, or other ones behind it, it
-// becomes several such computations, called stages, which run one after the other. The virtual
-// tensors between stages are in the workspace.
+// over channels. If a graph has operations before its convolution, or after it operations that are
+// not pointwise, it becomes several such computations, called stages, which run one after the
+// other. The virtual tensors between stages are in the workspace.
 #pragma once
 
 #include <optional>

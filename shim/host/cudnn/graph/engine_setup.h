@@ -8,9 +8,10 @@
 //   forward 2       oneDNN on the caller's layout
 //   forward 3, gradients 2  Winograd (of oneDNN 2)
 //   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
-// All engines but implicit GEMM need tensors whose declared alignment is 16 bytes, and have the
-// knob CUDNN_KNOB_TYPE_WORKSPACE. Its value 0 runs the whole batch at once; 1 and 2 run it in two
-// and four parts, one after the other, with workspace for one part.
+// All engines but implicit GEMM need tensors whose declared alignment is 16 bytes. Except for
+// filter gradients of 16-bit types they have the knob CUDNN_KNOB_TYPE_WORKSPACE. Its value 0 runs
+// the whole batch at once; 1 and 2 run it in two and four parts, one after the other, with
+// workspace for one part.
 #pragma once
 
 #include <optional>
@@ -27,10 +28,10 @@ struct EngineSetup {
   int algorithm;        // algorithm number of engine.h; -1 without a convolution
   int64_t part;         // number of images that are processed at once
   size_t engine_bytes;  // bytes of workspace for the algorithm
-  // Bytes of workspace behind engine_bytes: for one part of the convolution's virtual result, or
-  // for virtual tensors between stages.
+  // Bytes of workspace that follow the engine_bytes: for one part of the convolution's virtual
+  // result, or for virtual tensors between stages.
   size_t result_bytes;
-  size_t workspace_bytes;  // total bytes, including a guard behind the used part
+  size_t workspace_bytes;  // total bytes, including a guard after the used part
 };
 
 // Returns nullopt if engine `index` does not support the computation. `workspace_knob` is 0, 1 or

@@ -12,7 +12,7 @@ constexpr int64_t kSchemaVersion = 4;
 constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
 // kFusedConvolution is the name for a forward convolution that is followed only by a residual, a
 // bias and an activation, or by some of these. kConvolutionFusion is the name for a convolution
-// with other operations behind it.
+// with other operations after it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
 constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
 // The name for a convolution that is followed by statistics.

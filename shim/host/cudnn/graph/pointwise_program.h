@@ -1,4 +1,4 @@
-// Pointwise operations that run together, behind a convolution or as a graph of their own. They
+// Pointwise operations that run together, after a convolution or as a graph of their own. They
 // process all tensors in small pieces, so virtual tensors between them are not stored in memory.
 // Pure; several threads may run a program at once.
 #pragma once

@@ -2,7 +2,7 @@
 //   CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR       sums and sums of squares of each channel
 //   CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR  gradients of batch normalisation's scale and
 //                                                      bias, and the coefficients of dx
-//   CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR          tensors one behind the other along an axis
+//   CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR          tensors joined along an axis
 // Get is not supported for their attributes.
 #pragma once
 

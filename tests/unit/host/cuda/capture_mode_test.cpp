@@ -1,5 +1,5 @@
-// Tests which calls a capture forbids: every call, in each mode of the capture and of the calling
-// thread, on the capturing thread and on another, against the driver's documented rules.
+// Tests which calls a capture forbids, against the driver's documented rules: every call in each
+// mode of the capture and of the calling thread, on the capturing thread and on another one.
 #include <string>
 #include <utility>
 
@@ -13,7 +13,7 @@ constexpr CUstreamCaptureMode kModes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                           CU_STREAM_CAPTURE_MODE_RELAXED};
 constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 
-// Holds what the calls work on. It is made before the capture begins.
+// Holds the objects that the calls work on. They are made before the capture begins.
 struct Objects {
   Stream capturing, idle;
   Event event{cudaEventDisableTiming};  // recorded outside of the capture
@@ -28,8 +28,8 @@ struct PreparedCall {
   CUresult (*run)(Objects&);
 };
 
-// The driver's documentation calls these "potentially unsafe"; the capture modes say who may make
-// them.
+// The driver's documentation calls these "potentially unsafe"; the capture modes say which threads
+// may make them.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
     {"cuMemFree",
@@ -50,7 +50,7 @@ const PreparedCall kUnsafe[] = {
     {"cuEventSynchronize", [](Objects& o) { return cuEventSynchronize(o.event); }},
 };
 
-// These conflict with the capture itself, whatever the mode.
+// These calls conflict with the capture itself, whatever the modes are.
 const PreparedCall kConflicting[] = {
     {"cuStreamSynchronize", [](Objects& o) { return cuStreamSynchronize(o.capturing); }},
     {"cuStreamQuery", [](Objects& o) { return cuStreamQuery(o.capturing); }},
@@ -61,7 +61,7 @@ const PreparedCall kConflicting[] = {
     {"cuMemFreeAsync", [](Objects& o) { return cuMemFreeAsync(o.spare, o.capturing); }},
 };
 
-// These are allowed beside any capture.
+// These calls are allowed during any capture.
 const PreparedCall kHarmless[] = {
     {"cuStreamSynchronize of another", [](Objects& o) { return cuStreamSynchronize(o.idle); }},
     {"cuStreamQuery of another", [](Objects& o) { return cuStreamQuery(o.idle); }},
@@ -118,8 +118,9 @@ class CaptureModes : public HostCuda {
     HostCuda::TearDown();
   }
 
-  // Makes `call` beside a capture of `capture_mode`, from a thread in `thread_mode`. Expects
-  // `expected`, and that the capture is invalidated exactly when the call is refused.
+  // Makes `call` during a capture of `capture_mode`, from a thread in `thread_mode`: the capturing
+  // thread or another one. Expects the result `expected`, and that a refused call, and no other,
+  // invalidates the capture.
   void Check(const PreparedCall& call, CUstreamCaptureMode capture_mode,
              CUstreamCaptureMode thread_mode, bool same_thread, CUresult expected) {
     SCOPED_TRACE(std::string(call.name) + ", capture " + kModeNames[capture_mode] + ", thread " +

@@ -47,8 +47,8 @@ TEST_F(Contexts, RuntimeCallBindsThePrimaryContextOfTheDefaultDevice) {
   });
 }
 
-// The last release destroys the context that it released, and nothing of a context that another
-// thread makes meanwhile.
+// The last release destroys the released context, and leaves alone a context that another thread
+// makes meanwhile.
 TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   constexpr CUdevice kDevice = 1;
   constexpr int kRounds = 20000;

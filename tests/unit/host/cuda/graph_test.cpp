@@ -61,7 +61,7 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   size_t count = 0;
   EXPECT_OK(cuGraphGetNodes(inner, nullptr, &count));
   EXPECT_EQ(count, 1u);
-  // A node that others wait for cannot be destroyed; the last one can.
+  // A node that other nodes wait for cannot be destroyed; the last node can.
   EXPECT_EQ(cuGraphDestroyNode(nodes[0]), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_OK(cuGraphDestroyNode(nodes[2]));
   EXPECT_EQ(cuGraphChildGraphNodeGetGraph(nodes[2], &inner), CUDA_ERROR_INVALID_VALUE);

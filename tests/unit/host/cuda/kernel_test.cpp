@@ -11,7 +11,7 @@
 
 #include "tests/unit/host/shared.h"
 
-// nvcc generates calls of these for programs with kernels; no public header declares them.
+// nvcc generates calls of these functions in programs with kernels; no public header declares them.
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
 void __cudaRegisterFatBinaryEnd(void**);

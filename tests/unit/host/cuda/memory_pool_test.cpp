@@ -98,7 +98,7 @@ TEST_F(Pools, FreedMemoryServesItsOwnStreamAtOnce) {
   EXPECT_EQ(second, first);
   EXPECT_EQ(FreeBytes(), kDeviceBytes - 4 * kMiB);
   EXPECT_OK(cuMemFreeAsync(second, stream_));
-  // The part that was left over and the part that was freed are one range again.
+  // The freed megabyte and the rest of the first range are one range again.
   const CUdeviceptr third = Allocate(4 * kMiB, stream_);
   EXPECT_EQ(third, first);
   EXPECT_EQ(FreeBytes(), kDeviceBytes - 4 * kMiB);

@@ -29,7 +29,7 @@ class StreamMemory : public HostCuda {
   // Stores from the program itself, not from a stream.
   void Store(int word, uint32_t value) { std::atomic_ref(words_[word]).store(value); }
 
-  // Returns whether a stream that waits for `value` is done while the word has the value `found`.
+  // Returns whether a stream's wait for `value` ends while the word has the value `found`.
   bool Passes(uint32_t found, uint32_t value, unsigned flags) {
     Store(0, found);
     EXPECT_OK(cuStreamWaitValue32(waiter_, Address(0), value, flags));

@@ -1,5 +1,5 @@
-// Tests that algorithms which the Get, Find and FindEx functions report run with the reported
-// workspace and status.
+// Tests that each algorithm in the answers of the Get, Find and FindEx functions runs with the
+// reported workspace and status.
 #include <gtest/gtest.h>
 
 #include <set>

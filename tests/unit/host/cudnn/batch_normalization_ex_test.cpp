@@ -105,7 +105,8 @@ class BatchNormalizationExTest : public LayerTest {
           is_saved ? norm.saved_inverse() : nullptr);
     });
   }
-  // Returns the sizes that the three queries report; kUntold where a query reports none.
+  // Sizes() returns the sizes that the three queries report, and kUntold for a query that reports
+  // none.
   static constexpr size_t kUntold = 77;
   std::vector<size_t> Sizes(const Norm& norm, cudnnBatchNormOps_t operations,
                             cudnnActivationDescriptor_t activation, cudnnStatus_t expected) {

@@ -42,8 +42,8 @@ inline cudnnDataType_t ComputeType(DataType type) {
                                    : CUDNN_DATA_FLOAT;
 }
 
-// Holds a tensor or filter on the device, with a copy on the host that says what it should hold.
-// The copy includes the memory between elements and behind the last one, where nothing may write.
+// Holds a tensor or filter on the device, with a copy on the host of what it should hold. The copy
+// includes the memory between elements and after the last one, where nothing may write.
 class DeviceTensor {
  public:
   static constexpr size_t kSlack = 64;
@@ -203,7 +203,7 @@ class Convolution {
         c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION, ComputeType(c.type)));
     cudnnSetConvolutionGroupCount(conv_desc, c.groups);
   }
-  // Also fills the tensors with random values.
+  // Fills the tensors with random values as well.
   Convolution(const ConvolutionCase& c, unsigned seed) : Convolution(c) {
     std::mt19937 random(seed);
     FillAll(random);
@@ -318,7 +318,7 @@ class Convolution {
     });
   }
 
-  // Returns n, c, [d,] h, w of `of`.
+  // Returns the numbers of `of` without depth if the problem has two spatial axes.
   std::vector<int> Pick(const Index& of) const {
     std::vector<int> picked(of.begin(), of.end());
     if (problem.spatial == 2) picked.erase(picked.begin() + 2);
@@ -354,7 +354,7 @@ class DeviceFault : public testing::Test {
   DeviceFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-// Holds workspace with a tail behind the bytes that are needed. Nothing may write to the tail.
+// Holds workspace with a tail after the bytes that are needed. Nothing may write to the tail.
 struct TailedWorkspace : DeviceMemory {
   explicit TailedWorkspace(size_t need) : DeviceMemory(need + kTail), needed(need) {
     EXPECT_OK(cudaMemset(data, kUnwritten, bytes));

@@ -73,7 +73,7 @@ class DescriptorConformance : public RandomCalls {
   void ConvolutionOutput();
   void PoolingOutput();
 
-  // Each row's calls are made in proportion to its weight.
+  // A kind of call. MakeCalls makes each row's calls in proportion to its weight.
   struct Row {
     int weight;
     void (*make)(DescriptorConformance&);

@@ -255,8 +255,8 @@ GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& 
   return twin;
 }
 
-// Builds a convolution whose operands fit each other, or fail to in one point. Random operands
-// rarely fit.
+// Builds a convolution whose operands fit each other, or do not fit in one point, since random
+// operands rarely fit.
 void GraphConformance::BuildConvolution() {
   const int spatial = Between(1, 3);
   const int64_t groups = Chance(70) ? 1 : Between(2, 3);

@@ -1,5 +1,5 @@
-// Tests what the stand-in's graphs compute beside the convolution: every activation that they
-// accept, a residual and a bias fused behind a convolution, scalars passed by value.
+// Tests what the stand-in's graphs compute in addition to the convolution: every activation that
+// they accept, a residual and a bias fused after a convolution, scalars passed by value.
 #include <cmath>
 #include <functional>
 #include <numbers>

@@ -1,5 +1,5 @@
 // Tests graphs that have operations before the convolution, or sums over channels or a
-// concatenation behind it, against plain loops on small integers.
+// concatenation after it, against plain loops on small integers.
 #include <algorithm>
 
 #include "tests/unit/host/cudnn/backend_graph.h"

@@ -23,7 +23,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     cudnnDestroy(handle_);
   }
 
-  // With 4 dimensions the depth, which must be 1, is left out.
+  // Returns a descriptor of `tensor`, which the destructor destroys. With `dim_count` = 4 the
+  // depth, which must be 1, is left out.
   cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor, int dim_count = 5) {
     std::vector<int> dims(tensor.dims.begin(), tensor.dims.end());
     std::vector<int> strides(tensor.strides.begin(), tensor.strides.end());
@@ -47,8 +48,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
                                       : floats_.back().get();
   }
 
-  // Makes `call` while a gate holds the stream: the call must return at once, and have read the
-  // factors.
+  // Makes `call` while a gate holds the stream: the call must return at once, and must have read
+  // the factors by then.
   template <class Call>
   cudnnStatus_t Enqueue(const Call& call) {
     Gate gate;
@@ -87,7 +88,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     value = here;
     return (above - below) / (2 * kStep);
   }
-  // Allows for a few roundings in fp32 or better and one to the type, of values below `magnitude`.
+  // Returns a bound for the error of values below `magnitude`, which are rounded a few times in
+  // fp32 or better and once to the type.
   double Tolerance(double magnitude) const {
     return magnitude * (type_ == DataType::kDouble  ? 1e-13
                         : type_ == DataType::kFloat ? 1e-6

@@ -19,7 +19,7 @@ struct CudnnFunction {
 
 class Library {
  public:
-  // Returns why the library cannot be used, or an empty text.
+  // Loads the library at `path`. Returns why it cannot be loaded, or an empty text.
   std::string Load(const char* path) {
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return library_ == nullptr ? dlerror() : std::string();

@@ -10,7 +10,8 @@
 namespace hostgpu::test {
 namespace {
 
-// Makes `call` with a CUDA graph of the application, which the plan fills.
+// Makes `call` with the plan, a pack of the convolution's tensors, and a CUDA graph of the
+// application.
 using Call = decltype(&cudnnBackendPopulateCudaGraph);
 cudnnStatus_t With(Call call, const Plan& plan, const Convolution& c, void* workspace,
                    CUgraph graph) {
@@ -68,8 +69,8 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
       populated.Run(nullptr);
       first.ComputeExpected();
       EXPECT_TRUE(first.Result().Matches());
-      // Update gives the node other operands; an executable graph that was instantiated before
-      // keeps its own.
+      // Update gives the node other operands. An executable graph that was instantiated before the
+      // update keeps the former ones.
       ASSERT_OK(Update(plan, second, other_workspace.data, graph));
       EXPECT_EQ(graph.Nodes(), 1u);
       populated.Run(nullptr);
@@ -105,7 +106,7 @@ TEST(NativeGraph, TakesOnlyAGraphOfItsOwn) {
   EXPECT_EQ(Update(other, convolution, workspace.data, graph),
             CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
   EXPECT_EQ(Update(plan, convolution, nullptr, empty), CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
-  // A plan that needs workspace is refused without any.
+  // A plan that needs workspace is refused if it gets none.
   EXPECT_EQ(Populate(other, convolution, nullptr, empty), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   EXPECT_EQ(empty.Nodes(), 0u);
   hostgpuInjectFault("native", 1);

@@ -1,5 +1,5 @@
-// Tests what engines promise beside the result: workspace, determinism, independence of the batch,
-// alignment, use by several threads at once, and Winograd's larger tolerance.
+// Tests what engines promise in addition to the result: workspace, determinism, independence of the
+// batch, alignment, use by several threads at once, and Winograd's larger tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,8 @@ TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
 }
 
 TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
-  // An image may add y's 16 channels, two copies of x's 3, and one plane of slack.
+  // Each image may add at most the planes of y's 16 channels, two copies of x's 3 planes, and one
+  // plane of slack.
   constexpr size_t kPlane = 128 * 128 * sizeof(float);
   for (Operation operation : kOperations) {
     for (Layout layout : kLayouts) {
@@ -90,7 +91,8 @@ TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
   }
 }
 
-// Makes operands of thirds, whose sums round, so that another order of summation shows.
+// Makes operands that are thirds. Their sums are rounded, so another order of summation gives other
+// bits.
 Operands Rounding(const ConvolutionShape& shape) {
   Operands operands = MakeOperands(shape, 5);
   for (auto* values : {&operands.x, &operands.w, &operands.y}) {
@@ -101,8 +103,8 @@ Operands Rounding(const ConvolutionShape& shape) {
   return operands;
 }
 
-// Each order of summing an element in fp32 is off by at most (terms * epsilon / 2) times the sum of
-// the terms' magnitudes, so two orders differ by at most twice that.
+// Returns the most by which two orders of summing an element in fp32 may differ. Each order is off
+// by at most (terms * epsilon / 2) times the sum of the terms' magnitudes.
 double RoundingBound(const ConvolutionShape& shape, const Operands& operands) {
   const auto most = [](const std::vector<double>& values) {
     double largest = 0;
@@ -122,7 +124,8 @@ bool AreWithin(const std::vector<double>& a, const std::vector<double>& b, doubl
                     [&](double one, double other) { return std::abs(one - other) <= bound; });
 }
 
-// Without AVX-512, oneDNN's products sum in another order at the edges of a tile.
+// An image must have the same bits in any batch. Without AVX-512, oneDNN sums in another order at
+// the edges of its tiles, so RoundingBound() is allowed there.
 TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   const bool same_order = __builtin_cpu_supports("avx512f") != 0;
   for (const auto& [c, k, size, filter] :

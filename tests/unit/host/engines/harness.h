@@ -47,8 +47,9 @@ struct Blend {
 };
 
 // Runs algorithm `algorithm`. Returns "" or what was wrong: a wrong element of the result, or a
-// byte written beside the result, beyond WorkspaceBytes or into an input. With beta = 0 the output
-// holds NaN before. `tolerance` is the largest accepted difference of an element.
+// byte written outside the result, beyond WorkspaceBytes or into an input. `convolution` is the
+// result of NaiveConvolution. With beta = 0 the output first holds NaN. `tolerance` is the largest
+// accepted difference of an element.
 std::string RunAndCompare(const ConvolutionShape& shape, int algorithm, Blend blend,
                           const Operands& operands, const std::vector<double>& convolution,
                           double tolerance = 0);

@@ -28,7 +28,7 @@ TEST(Capture, RunsAtEachLaunch) {
   });
 }
 
-// An operation that is enqueued behind a graph on the same stream must not keep the graph's
+// An operation that is enqueued after a graph on the same stream must not keep the graph's
 // operations from running.
 TEST(Capture, MixesWithCallsOnTheSameStream) {
   WithRanks(2, [](Rank& rank) {

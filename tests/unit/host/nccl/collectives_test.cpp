@@ -58,7 +58,7 @@ T Value(int rank, size_t i) {
   const bool negative = std::numeric_limits<T>::is_signed && mixed / 2 % 2;
   return FromDouble<T>(negative ? -magnitude : magnitude);
 }
-// These convert from float, because std::numeric_limits does not know CUDA's types.
+// These specialisations convert from float, because std::numeric_limits does not know CUDA's types.
 template <>
 __half Value<__half>(int rank, size_t i) {
   return __half(Value<float>(rank, i));
@@ -106,9 +106,9 @@ double UnitRoundoff() {
   }
 }
 
-// An average multiplies each value by a rounded share and sums the products. The share, each
-// product and each partial sum (of at most 2 in magnitude) are rounded once. All other operations
-// are exact.
+// Returns the largest allowed error of an element. An average multiplies each value by a rounded
+// share and sums the products; the share, each product and each partial sum (of at most 2 in
+// magnitude) are rounded once. All other operations are exact.
 template <class T>
 double Tolerance(ncclRedOp_t op, int ranks) {
   const bool power_of_two = (ranks & (ranks - 1)) == 0;

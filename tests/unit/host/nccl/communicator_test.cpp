@@ -231,7 +231,7 @@ TEST(Communicator, IsNotThatOfAForkedChild) {
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
-// Behind its magic number an id holds the process (byte 8), the number of the board's file in it
+// After its magic number an id holds the process (byte 8), the number of the board's file in it
 // (byte 12), and an inode (byte 16).
 TEST(Communicator, AnIdOfNoOpenBoardIsRefused) {
   const ncclUniqueId id = NewId();
@@ -257,7 +257,7 @@ std::set<std::string> FilesIn(const char* folder) {
 
 // The test runs in a process of its own, in which no other test opens or closes files.
 int LeaveNothing(Part& part) {
-  WithRanks(kDevices, [](Rank&) {});  // makes what is made once for a process
+  WithRanks(kDevices, [](Rank&) {});  // creates what a process creates only once
   const std::set<std::string> shared = FilesIn("/dev/shm");
   const size_t open = FilesIn("/proc/self/fd").size();
   WithRanks(kDevices, [](Rank& rank) {

@@ -99,7 +99,8 @@ void DieSoon(std::chrono::milliseconds moment) {
   }).detach();
 }
 
-// Rank 1 dies while rank 0 waits in a receive. The argument says what both do before.
+// Rank 1 dies while rank 0 waits in a receive. `part.argument` says when: at once, after a message
+// between them, or in a collective of rank 1.
 int Survive(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -185,7 +186,8 @@ TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
   Rank rank{0, 3, nullptr, nullptr};
   EXPECT_CUDA(cudaSetDevice(0));
   EXPECT_EQ(ncclCommInitRankConfig(&rank.comm, 3, id, 0, &config), ncclInProgress);
-  // A process that dies before it has joined is not noticed, so another one follows.
+  // A process that dies before it has joined the communicator is not noticed, so further processes
+  // follow until one is.
   for (int victim = 0; victim < 20 && rank.AsyncError() == ncclInProgress; ++victim) {
     Process({"die while it is made", 1, 3}, id).Wait();
     for (int look = 0; look < 10 && rank.AsyncError() == ncclInProgress; ++look) {

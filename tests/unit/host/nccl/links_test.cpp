@@ -111,8 +111,8 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// If links are serial, the operation of the second communicator waits for that of the first one,
-// which rank 1 enqueues late.
+// If links are serial, the operation of the second communicator waits for the operation of the
+// first one, which rank 1 enqueues last.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);
@@ -125,7 +125,7 @@ int TakeTurns(Part& part) {
     std::this_thread::sleep_for(4 * kMoment);
     if (serial) {
       EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
-      barrier.Wait();  // both have looked before an abort ends the operation
+      barrier.Wait();  // both ranks have made the query before an abort ends the operation
       EXPECT_NCCL(ncclCommAbort(std::exchange(pair.second.comm, nullptr)));
     } else {
       EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));
@@ -142,7 +142,8 @@ TEST(Links, OfOneDeviceAreUsedTogether) {
   EXPECT_EQ(RunRanks("take turns", 1, ""), std::vector<int>{0});
 }
 
-// On a GPU the first operation would occupy the multiprocessors.
+// HOSTGPU_NCCL_SERIAL=1 imitates a GPU whose multiprocessors are all occupied by the first
+// operation.
 TEST(Links, OfOneDeviceServeOneOperationAtATimeWhereSerial) {
   EXPECT_EQ(RunRanks("take turns", 1, "serial", {{"HOSTGPU_NCCL_SERIAL", "1"}}),
             std::vector<int>{0});

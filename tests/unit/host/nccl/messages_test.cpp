@@ -128,8 +128,8 @@ TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
   });
 }
 
-// All operations of one communicator keep their order, also on streams that do not wait for each
-// other. The other rank relies on that order.
+// All operations of one communicator keep their order, even on streams that do not wait for each
+// other. The other rank relies on this order.
 TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
   WithRanks(2, [](Rank& rank) {
     const Stream other;
@@ -188,7 +188,7 @@ TEST(Messages, WaitForTheirStream) {
       EXPECT_NCCL(SendArray(rank, array, peer));
       EXPECT_NCCL(ReceiveArray(rank, other, peer));
       EXPECT_NCCL(ncclGroupEnd());
-      // Behind the group in its stream, the sender may overwrite the memory that it sent.
+      // Work that follows the group in its stream may overwrite the memory that was sent.
       EXPECT_CUDA(cudaMemsetAsync(array.data(), 255, array.bytes(), rank.stream));
       const std::vector<int> got = other.Read(rank.stream);
       EXPECT_EQ(got, std::vector<int>(100000, 0x01010101 * (round + peer)));
@@ -222,7 +222,8 @@ void RunRandomRounds(unsigned seed, int ranks) {
     const Stream other;
     std::mt19937 own(seed * 31 + static_cast<unsigned>(rank.rank));
     for (const std::vector<Drawn>& round : rounds) {
-      // The first `ranks` channels are sends to each rank, the others receives from each.
+      // The first `ranks` channels are sends to each rank, and the others are receives from each
+      // rank.
       std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));
       for (const Drawn& drawn : round) {
         if (drawn.from == rank.rank) channels[static_cast<size_t>(drawn.to)].push_back(&drawn);

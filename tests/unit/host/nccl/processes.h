@@ -11,8 +11,8 @@
 
 namespace hostgpu::nccl::testing {
 
-// Holds what a role is given; a role returns the exit code of its process. `rank` has no
-// communicator yet.
+// The arguments of a role. A role returns the exit code of its process. `rank` has no communicator
+// yet.
 struct Part {
   Rank rank;
   ncclUniqueId id;
@@ -23,8 +23,8 @@ using Role = int (*)(Part&);
 struct NamedRole {
   NamedRole(const char* name, Role role);
 };
-// Is called by main(). Plays the role that the arguments name, with a device and a stream. Returns
-// -1 if they name none.
+// Plays the role that the arguments name, with a device and a stream, for main(). Returns -1 if the
+// arguments name no role.
 int PlayRole(int argc, char** argv);
 
 // Ends a role with exit code 1 and prints the line that failed.
@@ -56,7 +56,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-// Runs ranks 0 to `ranks` - 1 of one role. Returns their exit codes.
+// Runs ranks 0 to `ranks` - 1 of one role. Returns what Process::Wait returns for each.
 std::vector<int> RunRanks(const std::string& role, int ranks, const std::string& argument = {},
                           const Environment& environment = {});
 

@@ -21,7 +21,7 @@ using test::Executable;
 using test::Stream;
 
 constexpr int kDevices = 5;
-constexpr std::chrono::milliseconds kMoment{50};  // time in which another rank gets to act
+constexpr std::chrono::milliseconds kMoment{50};  // long enough for another rank to act
 
 #define EXPECT_NCCL(call) EXPECT_EQ(call, ncclSuccess) << ncclGetLastError(nullptr)
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
@@ -42,7 +42,7 @@ class Array {
   T* data() const { return data_; }
   size_t size() const { return count_; }
   size_t bytes() const { return count_ * sizeof(T); }
-  // Returns the content after all work that the stream has by now.
+  // Waits for all work that the stream has by now, and returns the content.
   std::vector<T> Read(cudaStream_t stream) const {
     std::vector<T> values(count_);
     EXPECT_CUDA(cudaStreamSynchronize(stream));

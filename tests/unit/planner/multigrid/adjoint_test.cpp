@@ -303,8 +303,8 @@ class CountingChain : public HostChain {
   std::atomic<int64_t> steps = 0;
 };
 
-// The adjoint's F-relaxation reads all states of a block. Its coarse steps and its steps into
-// C-points read one state, which is kept.
+// The adjoint's F-relaxation reads all states of a block, so the forward solve's F-points are
+// recomputed for it. Coarse steps and steps into C-points read one state, which is kept.
 TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
   constexpr int kBlocks = 8;
   constexpr int kCoarsening = 4;

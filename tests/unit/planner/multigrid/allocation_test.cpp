@@ -76,8 +76,8 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
 constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
 constexpr int kImages = 4;
 constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
-// A state may take 100 bytes beside its numbers: up to 24 of rounding by the allocator, the rest
-// for pointers to it in the levels and in a list that doubles as it grows.
+// A state may take 100 bytes in addition to its numbers: up to 24 because the allocator rounds, the
+// rest for pointers to the state in the levels and in a list that doubles as it grows.
 constexpr int64_t kBesideState = 100;
 constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
 
@@ -130,8 +130,9 @@ TEST(Memory, StatesTakeWhatIsPredicted) {
       }
     }
   }
-  // Both passes have the same number of states. The finest level has 51: u0, 12 C-points and the
-  // last one are kept, and there is room for the 3 F-points of the block that is read.
+  // Both passes have the same number of states. Of the 51 states of the finest level,
+  // Storage::kCPoints keeps u0, 12 C-points and the last one, and has room for the 3 F-points of
+  // one block.
   EXPECT_NEAR(static_cast<double>(taken[0] - taken[1]), 2.0 * (51 - 14 - 3) * kStateBytes,
               100.0 * kBesideState + kBesideAll);
 }

@@ -177,8 +177,8 @@ TEST(MeasuredTimes, LayersOfACoreRunOneAfterTheOther) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 3);
 }
 
-// One step takes 4 ms, sixteen steps side by side 11.5, and eight steps of one input 5.5. The model
-// answers for what is not measured.
+// A step takes 4 ms, 16 groups of one step take 11.5 ms side by side, and 8 steps of one group take
+// 5.5 ms. `model` gives the costs of batches that were not measured.
 TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   const MeasuredTimes model({{{1, 2, 3, 40}, 0.5}, {{7, 7, 7, 7}, 7}});
   MeasuredBatches::Kind kind = {.is_measured = true, .ms = {4, 8, 6, 0}, .together = {8, 5.5}};
@@ -221,7 +221,7 @@ TEST(LevelCosts, CoarseStepsApplyWhatTheirOperatorSays) {
 }
 
 TEST(LevelCosts, AdjointStepsBeginWithTheLastLayer) {
-  // All layers are of kind 0 but the last two, which are of kind 1.
+  // All layers are of kind 0, except the last two, which are of kind 1.
   const MeasuredTimes times({{{1, 1, 1, 1}, 0}, {{1, 10, 1, 1}, 0}});
   const auto hierarchy = Hierarchy::Make(8, {2}, 2);
   const std::vector<int> kinds = {0, 0, 0, 0, 0, 0, 1, 1};
@@ -302,9 +302,9 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_EQ(stand_in.chain.Steps(), 128);
   EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
-  // A window of 3 taps moves along one axis of the map. At 16 positions 46 of 48 taps read the map,
-  // and at 4 positions 10 of 12. h_factor has the square root of the ratio of these shares for each
-  // of two axes, which makes the ratio itself.
+  // Along one axis of the map, a window of 3 taps reads the map with 46 of 48 taps at 16 positions,
+  // and with 10 of 12 at 4 positions. h_factor contains the square root of the ratio of these
+  // shares for each of two axes, so it contains the ratio itself.
   EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

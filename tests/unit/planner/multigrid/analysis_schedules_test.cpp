@@ -70,7 +70,7 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
   EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
 }
 
-// Where all blocks of a device run at once, the same phases take
+// Where all blocks of a device run at once, the same phases on device 0 and device 1 take
 //   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
@@ -87,10 +87,11 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
   EXPECT_EQ(run.messages, 3);
 }
 
-// Three devices run 4 blocks each, one at a time, and a message takes 12 ms. On device 2:
-//   its first state arrives at 12, and F and Advance take 12..20;
-//   device 1 does the same, but sends the state of its last block at 14, not at 20, so that state
-//   arrives at 26. The blocks that do not need it run 20..29, and the one that does 29..32;
+// Three devices run 4 blocks each, one block at a time, and a message takes 12 ms. On device 2:
+//   the first state arrives at 12, and F and Advance take 12..20;
+//   the state of device 1's last block arrives at 26, since device 1 also begins at 12, runs that
+//   block first and sends its state at 14. Device 2 runs the three blocks that do not need this
+//   state in 20..29, and its first block in 29..32;
 //   the coarse solve on device 0 takes 44..56, its states arrive at 68, and F takes 68..72.
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
   MultigridSetting setting = Setting(2, 2, 1, 1);
@@ -129,15 +130,15 @@ TEST(AnalysisSchedules, CyclesShareARelaxation) {
 TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.start = Start::kNested;
-  // Coarse steps take 0..2 and 2.25..4.25. The rest is as after a broadcast that ends then, but
-  // device 0 begins at 2 and waits for nothing from device 1:
+  // Coarse steps take 0..2 on device 0 and 2.25..4.25 on device 1. Then the phases follow as after
+  // a broadcast. They begin at 2 on device 0, which waits for no message, and at 4.25 on device 1:
   //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25, kTiny);
 }
 
 TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
-  // The last F is followed by Advance, 8..12 and 10.25..14.25; everything before is the same as
-  // without measuring. Then the sum is sent to device 0 and back.
+  // The last F and the Advance that follows it take 8..12 on device 0 and 10.25..14.25 on device 1.
+  // The phases before are the same as without measuring. Then the sum is sent to device 0 and back.
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.measures_residuals = true;
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
@@ -147,8 +148,8 @@ TEST(AnalysisSchedules, TrainingAddsTheAdjointGradientsAndAnUpdate) {
   const Made made(8, 0.25, 2, true);
   const MultigridSetting setting = Setting(2, 2, 0, 1);
   const double forward = Modelled(made, setting, 2).ms;
-  // The adjoint solve from device 1 on takes as long as the forward one. Device 0 ends it last,
-  // computes the gradients of its 4 layers and updates all at once.
+  // The adjoint solve begins on device 1 and takes as long as the forward solve. Device 0 ends it
+  // last, then computes the gradients of its 4 layers and updates their parameters in 1 ms.
   EXPECT_NEAR(Modelled(made, setting, 2, Workload::kTraining).ms, 2 * forward + 4 + 1, kTiny);
 }
 
@@ -256,8 +257,8 @@ TEST(AnalysisSchedules, StagesFollowEachOtherAndShortOnesRunSerially) {
   made.layers.sections = {
       {false, {0}, 1}, made.layers.sections[0], {false, {0}, 1}, {true, {0, 0, 0}, 1}};
   const ModelledRun run = Modelled(made, Setting(2, 2, 0, 1), 2);
-  // The first layer runs on device 0, the stage takes 12.25 from then on, and the rest runs where
-  // the stage ended.
+  // The first layer runs on device 0, the stage takes 12.25 ms after it, and the last two sections
+  // run on the device on which the stage ended.
   EXPECT_NEAR(run.ms, 1 + 12.25 + 1 + 3, kTiny);
 }
 

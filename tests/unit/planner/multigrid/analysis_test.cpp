@@ -130,14 +130,15 @@ TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
 TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
   MultigridSetting setting = {.c_sweeps = 1};
-  // In a cycle the 64 layers are applied three times, the 16 four times, and the 4 twice: once for
-  // right sides and once for the solve.
+  // In a cycle the 64 layers of level 0 are applied three times, the 16 of level 1 four times, and
+  // the 4 of level 2 twice: once for right sides and once for the solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
   setting.coarse = CoarseOperator::kSum;
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 64 + 2 * 64));
 }
 
-// The probe runs two cycles of the stage itself, so they equal the first cycles of a solve.
+// The probe runs two cycles of the stage itself, so its estimate must predict the cycles of a
+// solve.
 TEST(RateProbe, OfASmallStageIsTheStageItself) {
   const WeightedChain chain = DrawCase(1, {.steps = 64}).chain;
   ProbeSettings settings = {.h = 1.0 / 64, .scale = ResidualScale::kLargestState};
@@ -199,7 +200,7 @@ TEST(MeasuredLayers, EveryKindTakesTime) {
 }
 
 // kirby-2b has 15 fully connected layers of 11520 x 11521 parameters, 1 GB each in double
-// precision.
+// precision, so only some of their outputs are timed.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
   const auto chain =
       MakeResidualChain(test::Must(planner::LoadNetwork("kirby-2b")), BatchNorms::kRefused);

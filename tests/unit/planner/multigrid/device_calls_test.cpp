@@ -37,8 +37,8 @@ class DeviceCalls : public test::DeviceTest {
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
-  // Makes and records what later solves reuse. A solve's first cycle differs from the others, and
-  // the second solve records it.
+  // Solves twice, so that later solves reuse what was allocated and recorded. A solve's first cycle
+  // differs from the others, and the second solve records it.
   void Warm(StageSolver& solver, bool measures) {
     for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
   }
@@ -116,7 +116,8 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
   const std::unique_ptr<StageSolver> grouped = Solver(Way::kGrouped, Launch::kGraph);
   EXPECT_EQ(CallsOfACycle(*grouped), 1);
-  // Beside the launch, an event is recorded and each of the other streams waits for it.
+  // In addition to the launch, a cycle records an event, and each of the other streams waits for
+  // it.
   const std::unique_ptr<StageSolver> solver = Solver(Way::kStreams, Launch::kGraph);
   EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
   const long before = test::NullGraphLaunches();

@@ -146,7 +146,8 @@ struct DeviceWay {
   std::unique_ptr<StageSolver> solver;
 };
 
-// Returns the answer of `ranks` without all algorithms but the first one, implicit GEMM.
+// Calls `ranks`, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
+// implicit GEMM, in the ranking.
 template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
 cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
@@ -186,7 +187,7 @@ void ExpectSame(const BothWays& found, const BothWays& expected) {
   EXPECT_EQ(found.residuals, expected.residuals);
 }
 
-// Compares forward and backward solves on the host with those in every way on the device.
+// Expects that forward and backward solves on the device, in every way, come to the host's results.
 // RecordedCyclesChangeNoBit tests recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
                     const SolveSetting& setting, const std::vector<double>& last, int cycles) {
@@ -457,8 +458,8 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   }
 }
 
-// The host descends along the gradients that the device has computed. So only the descent differs,
-// by single precision's rounding, whatever the precision of the weights.
+// The host descends along the gradients that the device has computed. So weights differ only
+// because the device descends in single precision, whatever the precision of the weights.
 TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const auto [chain, by_last] = DrawCase(34, {.steps = 43, .extent = 4}, 2);
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};

@@ -20,7 +20,7 @@ struct DigitNetShape {
 // softmax.
 ResidualChain DigitNet(const DigitNetShape& shape);
 
-// Draws images. Those of a class share a pattern, and each has noise of its own.
+// Draws images. All images of a class share a pattern, and each image has its own noise.
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed);
 
 }  // namespace ucudnn::multigrid

@@ -45,7 +45,7 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
     options->cycles = OneOf(random, {3, 40});  // some converge, others end serially
     if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
   }
-  // With 0 the solver chooses the number of levels, also if a drawn number does not fit.
+  // 0 lets the solver choose the number of levels, and replaces a drawn number that does not fit.
   settings.levels = OneOf(random, {0, 0, 2, 3});
   if (!Hierarchy::Make(steps, settings.coarsening, settings.levels).ok()) settings.levels = 0;
   return settings;
@@ -84,8 +84,8 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
   EXPECT_GT(solved, 50);
 }
 
-// Counts messages of one state, by whether they are sent to the next rank, to the one before or to
-// another.
+// Counts messages of one state that a rank sends to the next rank, to the one before, and to
+// others.
 class CountingPeers : public SomePeers {
  public:
   CountingPeers(Peers& three, size_t state_size)
@@ -134,14 +134,14 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
   EXPECT_EQ(counting[1]->onwards, kOfCycles);
   EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
-  // Rank 0 has two layers of the gathered level, the others have one each. In every cycle the
-  // others send the right side of their layer, and once for each adjoint solve the state at which
-  // it is linearised.
+  // Rank 0 has two layers of the gathered level, and ranks 1 and 2 have one each. In every cycle
+  // ranks 1 and 2 send their layer's right side to rank 0, and once for each adjoint solve they
+  // also send the state at which their layer is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
   // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right side in
-  // one message of two states, which is not counted. Rank 0 answers it with one state, but answers
-  // the other ranks, and rank 2 in the forward solve, with two.
+  // one message of two states, which is not counted, and rank 0 answers with one state. All other
+  // answers of rank 0 have two states and are not counted either.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);

@@ -13,7 +13,7 @@ enum class StepKind {
   kTwoConvolutions,  // a 3 x 3 convolution to more channels, an activation, and a 1 x 1 one back
   kGroups,           // a 3 x 3 convolution dilated by 2 in two groups, and an activation
   kPreActivation,    // a scale, an activation, a 1 x 3 and a 3 x 1 convolution
-  kPooled,           // an average of 3 x 3, a 3 x 3 convolution and an activation
+  kPooled,           // a 3 x 3 average pooling, a 3 x 3 convolution and an activation
   kFullyConnected,   // a fully connected layer and an activation
   kBottleneck,       // a fully connected layer to fewer numbers, an activation, and one back
 };

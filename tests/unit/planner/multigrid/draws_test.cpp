@@ -33,7 +33,8 @@ Draw DrawOne(std::mt19937_64& random) {
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
   constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // The time T = h * steps is up to 3, or up to 48, where some solves are given up.
+  // The time T = h * steps is at most 3, but at most 48 in one of eight draws. Some solves of such
+  // long times are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.setting = {.coarsening = draw.solve.coarsening,
                   .levels = draw.solve.hierarchy.levels(),
@@ -154,8 +155,8 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, solved);
     if (HasFatalFailure()) return;
   }
-  // All three outcomes must occur. In short nets relaxation is often exact before the residual
-  // shows it.
+  // All three outcomes must occur. Many solves of short nets are direct, because relaxation is
+  // often exact before the residual shows convergence.
   EXPECT_GT(given_up, 0);
   EXPECT_LT(given_up, draws / 10);
   EXPECT_GT(direct, draws / 4);

@@ -98,8 +98,9 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
       ASSERT_LE(cycles, blocks);
       if (is_exact) ++exact_before;
     }
-    // A first cycle without relaxation is not counted. It makes a block exact nevertheless if
-    // F-points are computed from their C-points.
+    // If the first cycle skips its relaxation, it is not counted among the cycles after which the
+    // solve is direct. It makes a block exact nevertheless if F-points are computed from their
+    // C-points, so that a solve may be exact one cycle before it says so.
     const bool follows =
         drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);

@@ -104,9 +104,9 @@ TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
     EXPECT_LT(solved.cycles, 32);  // a direct solve takes 32 cycles
     EXPECT_GT(solved.largest_state, 1e7);
     EXPECT_LE(solved.residuals.back(), tolerance);
-    // The last state, which is the largest, has the sum of 64 residuals, each within the tolerance.
-    // Errors of early blocks would grow with the states, but relaxation has made these blocks
-    // exact.
+    // The error of the last state, which is the largest, is the sum of 64 residuals, each within
+    // the tolerance. Errors of early blocks would grow with the states, but relaxation has made
+    // these blocks exact.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
   }
 }
@@ -223,8 +223,8 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   EXPECT_EQ(test::Must(solve.Solve({})).outcome, Outcome::kDirect);
 }
 
-// Relaxation makes each block exact up to its rounding error, which the coarse operator enlarges to
-// 1e13 times as much.
+// Relaxation makes each block exact up to its rounding error, and the coarse operator multiplies
+// this error by 1e13.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
   const Solution solved = test::Must(solve.Solve(
@@ -300,9 +300,10 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
-// The first number of a state grows beyond 1e22, and the coarse level computes it exactly. The
-// second decays and is added to the first; the coarse level computes it wrongly, so it converges
-// slowly. Its residuals are negligible relative to the last state, but not to the first ones.
+// Element 0 of a state grows beyond 1e22, and the coarse level computes it exactly. Element 1
+// decays and is added to element 0; the coarse level computes element 1 wrongly, so the solve
+// converges slowly. Residuals of element 1 are negligible relative to the last state, but not
+// relative to the first states.
 TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   const auto step = [](int level, int, const auto& from, auto& to) {
     to = from;
@@ -318,7 +319,8 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
         solve.Solve({.c_sweeps = {0}, .tolerance = 1e-9, .scale = scale, .cycles = 100}));
     EXPECT_GT(solved.largest_state, 1e22);
     EXPECT_EQ(solved.fallback, "");
-    // An error of 1e-9 at each of 256 C-points is allowed, times 100 because early ones count more.
+    // An error of 1e-9 at each of 256 C-points is allowed, times 100 because errors of early
+    // C-points count more.
     const double serial = solve.Serial()[0];
     EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
   }
@@ -335,7 +337,8 @@ TEST(Honesty, AChainOfZerosConverges) {
   }
 }
 
-// The first cycle raised the residual in 20 of 36 configurations that were measured.
+// A rise of the residual in the first cycle is common, so it must not count as a failure to
+// converge.
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});

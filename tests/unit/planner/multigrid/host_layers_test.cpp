@@ -214,8 +214,8 @@ std::vector<Case> LinearCases(std::mt19937_64& random) {
   return all;
 }
 
-// Returns cases that are piecewise linear. Their inputs differ so much that changes of 1 stay
-// within a piece.
+// Returns cases of layers that are piecewise linear. Inputs differ so much from each other that a
+// change of 1 stays within a linear piece.
 std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
   std::vector<Case> all;
   const Shape plane = {1, 3, {1, 4, 2}, 2};
@@ -249,7 +249,8 @@ TEST(HostLayers, TransposedJacobiansAreTransposed) {
   }
 }
 
-// Each share of a window is rounded once, and a sum has at most all of the shares.
+// An average rounds each pixel's share of a window once, and no sum has more terms than the layer
+// has inputs and outputs.
 TEST(HostLayers, AveragesAreTransposedButForRounding) {
   std::mt19937_64 random(6);
   std::vector<Case> all = {MakeCase(planner::GlobalPooling{}, {1, 3, {1, 5, 3}, 2}, random)};

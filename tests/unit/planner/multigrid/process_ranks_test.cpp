@@ -104,8 +104,8 @@ TEST(ProcessRanks, CarryMessagesOfAnyLength) {
   EXPECT_EQ(other.Heard(), "done");
 }
 
-// Returns the errors of ranks 0 and 1 while `harm` is done to rank 2, for which both wait, rank 0
-// by way of rank 1.
+// Returns the errors of ranks 0 and 1 while `harm` is done to rank 2. Rank 1 waits for rank 2, and
+// rank 0 waits for rank 1.
 std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Child&)>& harm) {
   Child third([&](const Child::Tell& tell) {
     const auto peers = ProcessRanks::Join(job.Of(2));

@@ -24,9 +24,10 @@ bool operator==(const PassResults& a, const PassResults& b);
 using PeersOf = std::function<Peers&(Peers&)>;
 using SolversOf = std::function<StageSolvers*(int rank)>;
 
-// Runs `ranks` threads. Each is given its own layers' parameters, and adds its gradient to the
-// result. Each makes two passes; the second begins with the states of the first if the settings say
-// so. `peers_of` and `solvers_of` replace a rank's peers and the solvers of its stages.
+// Runs `ranks` threads, one for each rank. A rank has the parameters of its own layers and adds
+// their gradient to the result. Each rank makes two passes; the second begins with the states of
+// the first if the settings say so. `peers_of` and `solvers_of` replace a rank's peers and the
+// solvers of its stages if they are given.
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
                           const PeersOf& peers_of = nullptr, const SolversOf& solvers_of = nullptr);
 

@@ -191,9 +191,9 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   }
 }
 
-// One mini-batch of all images has the same gradient except for the order of sums. A weight's sum
-// has terms of all images and of at most 36 places. Each term is a product over at most 31 layers,
-// and is rounded at each.
+// Training with one mini-batch of all images computes the same gradient as two replicas, except for
+// the order of sums. A weight's sum has a term for each image and each of at most 36 places. A term
+// is a product over at most 31 layers, and is rounded at each layer.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 12);

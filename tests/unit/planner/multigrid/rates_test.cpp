@@ -1,11 +1,13 @@
 // Compares the rates at which residuals of linear chains fall with the bound of two-level MGRIT.
 //
-// Steps multiply by lambda, c of them by lambda^c, and a coarse step by mu. With S the shift by one
-// C-point (of M, without u0), the C-points solve A u = f with A = 1 - lambda^c S, and a coarse
-// solve inverts B = 1 - mu S. A cycle of F-relaxation multiplies their error by
+// A step multiplies a state by lambda, the c steps of a block multiply it by lambda^c, and a coarse
+// step multiplies it by mu. There are M C-points without u0, and S shifts a vector of them by one.
+// The C-points solve A u = f with A = 1 - lambda^c S, and a coarse solve inverts B = 1 - mu S. A
+// cycle of F-relaxation multiplies the error of the C-points by
 //     E = 1 - B^-1 A = B^-1 (B - A) = (lambda^c - mu) sum_k mu^k S^(k + 1),
-// and each C-relaxation before it by lambda^c S. All are polynomials in S, so
-// they commute and the residual A e changes by the same factor; |S| = 1 and S^M = 0 give
+// and each C-relaxation before it multiplies the error by lambda^c S. All these factors are
+// polynomials in S, so they commute, and the residual A e changes by the same factor as the error
+// e. From |S| = 1 and S^M = 0 follows
 //     |E| <= |lambda^c - mu| (1 - |mu|^(M - 1)) / (1 - |mu|),
 // the bound of Dobrev, Kolev, Petersson, Schroder, "Two-level convergence theory for multigrid
 // reduction in time (MGRIT)", SIAM J. Sci. Comput. 39 (2017).
@@ -123,7 +125,7 @@ TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
 }
 
 // With many blocks, the residual of a mode that decays is nearly the same in each block, and the
-// sum over mu^k is complete in all but the first blocks.
+// sum over mu^k is complete in all but the first blocks. So the rate comes close to the bound.
 TEST(Rates, ReachTheirBound) {
   for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
     const Mode mode = Injected(eigenvalue, 0.05, 4);

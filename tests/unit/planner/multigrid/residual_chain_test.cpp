@@ -421,8 +421,8 @@ class RandomChains {
     return Activation{Chance() ? ActivationKind::kTanh : ActivationKind::kRelu};
   }
 
-  // Adds at least one operator besides activations, because single steps with nothing but
-  // activations between them would be one stage of post-activated steps.
+  // Adds at least one operator that is no activation, because single steps with only activations
+  // between them would be one stage of post-activated steps.
   void AddSerial() {
     for (const NodeId node : later_) {
       const NodeId last = net_->last();
@@ -502,7 +502,8 @@ class RandomChains {
     return name;
   }
 
-  // If `whole`, the first two steps must be in one stage.
+  // Adds `steps` steps and the sections that they form. If `whole`, the first two steps must be in
+  // one stage.
   void AddStage(int steps, bool whole) {
     std::vector<std::string> texts;
     std::string input = Last();
@@ -534,7 +535,7 @@ class RandomChains {
     }
     end();
   }
-  // Returns the name of the node that would be the input of the next one.
+  // Returns the name of the node that the next appended node will read.
   std::string Last() {
     const Graph graph = *net_->Build();
     return graph.nodes[static_cast<size_t>(net_->last())].name;

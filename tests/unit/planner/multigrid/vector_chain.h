@@ -1,5 +1,5 @@
-// Makes chains whose steps are functions on vectors of `Number`, float or double. To the solver
-// they are like the propagator of another program.
+// Makes chains whose steps are functions on vectors of `Number`, float or double. They implement
+// Propagator for numbers that are not those of a network, as another program may.
 #pragma once
 
 #include <algorithm>

@@ -27,7 +27,7 @@ BATCHES = (2, 4)  # at which graph_dump reads every file
 AT_ONCE = 100     # files of one call of graph_dump
 SHRUNK = 12       # kinds of difference whose nets are shrunk and printed
 
-# A reader may refuse these operators, layers or features of them, according to planner/graph/FORMAT.md. It must read
+# A reader may refuse these operators, layers or features of layers, according to planner/graph/FORMAT.md. It must read
 # all others.
 REFUSED = {
     "onnx": ("If", "Loop", "RandomNormal", "RandomNormalLike", "Einsum", "Constant.sparse_value"),

@@ -16,7 +16,7 @@ from dump import Wrong
 from net import Net
 from steps import recipe_of
 
-# onnx.reference 1.23 computes these features of nets wrongly, or refuses them (reference.py says why).
+# onnx.reference 1.23 refuses nets with these features or computes them wrongly (reference.py says why).
 OTHERWISE = {"BatchNormalization", "LRN", "ConvTranspose", "Upsample", "Resize", "Pad", "MaxPool", "AveragePool",
              "Constant.sparse_value"}
 

@@ -93,7 +93,7 @@ def _windows(x, window, attributes, fill):
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)
     out, before, after = window_geometry(x.shape[2:], window, attributes)
-    # Windows of ceil_mode that reach beyond the pads read `fill` there, too.
+    # The windows of ceil_mode may reach beyond the pads, where they read `fill`, too.
     after = [max(a, (o - 1) * s + d * (w - 1) + 1 - e - b)
              for a, o, s, d, w, e, b in zip(after, out, stride, dilation, window, x.shape[2:], before)]
     padded = numpy.pad(x, [(0, 0), (0, 0), *zip(before, after)], constant_values=fill)
@@ -179,14 +179,14 @@ def _average_pool(_, attributes, x):
     return [(total / numpy.maximum(count, 1)).astype(x.dtype)]
 
 
-# onnx.reference uses the statistics of the batch below opset 14.
+# Below opset 14, onnx.reference uses the statistics of the batch instead of `mean` and `variance`.
 def _batch_normalization(_, attributes, x, scale, bias, mean, variance):
     ends = (-1, *[1] * (x.ndim - 2))
     scale = scale / numpy.sqrt(variance + attributes.get("epsilon", 1e-5))
     return [((x - mean.reshape(ends)) * scale.reshape(ends) + bias.reshape(ends)).astype(x.dtype)]
 
 
-# onnx.reference iterates over as many channels as there are images.
+# onnx.reference iterates over the number of images instead of the number of channels.
 def _lrn(_, attributes, x):
     size = attributes["size"]
     before, after = (size - 1) // 2, size // 2
@@ -206,7 +206,7 @@ def _group_normalization(_, attributes, x, scale, bias):
     return [(parts.reshape(x.shape) * scale.reshape(-1, *ends) + bias.reshape(-1, *ends)).astype(x.dtype)]
 
 
-# Below opset 13 all axes from `axis` on count as one; onnx.reference takes one axis at every opset.
+# Below opset 13, softmax is over all axes from `axis` on; onnx.reference takes one axis at every opset.
 def _softmax(logarithm, opset, attributes, x):
     axis = attributes.get("axis", -1 if opset >= 13 else 1)
     axes = (axis,) if opset >= 13 else tuple(range(axis % x.ndim, x.ndim))
@@ -230,7 +230,7 @@ def _pad(opset, attributes, x, pads=None, value=None, axes=None):
     return [numpy.pad(x, width, mode, **({"constant_values": value} if mode == "constant" else {}))]
 
 
-# onnx.reference knows Resize only from opset 11 on; earlier versions are asymmetric and round down.
+# onnx.reference knows Resize only from opset 11 on. Earlier versions map positions asymmetrically and round down.
 def _early_resize(_, attributes, x, scales=None):
     scales = numpy.array(attributes["scales"] if scales is None else scales, numpy.float32)
     node = helper.make_node("Resize", ["x", "roi", "scales"], ["y"], mode=attributes.get("mode", b"nearest").decode(),

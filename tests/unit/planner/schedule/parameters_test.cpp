@@ -94,7 +94,7 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
   EXPECT_GE(layers, 200);
 }
 
-// A schedule's sums cover each trained number on each device that shares it, and no other.
+// A schedule's sums cover each trained number on each device that shares it, and no other numbers.
 TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   std::mt19937 random(29);
   const ConfigurationOptions options = {
@@ -143,8 +143,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   EXPECT_GE(shared, 100);
 }
 
-// Follows the messages that add up each element and return the sum. At the end all devices must
-// have the addends of each.
+// Follows the messages that add up each element and return the sum. At the end each device must
+// have all devices' addends of each element.
 void ExpectAllHaveAll(const Schedule& schedule, const GradientSum& sum, const std::string& what) {
   const auto phases = PhasesOf(schedule, sum);
   const auto elements = static_cast<size_t>(sum.elements);
@@ -196,9 +196,9 @@ TEST(GradientSums, EveryDeviceGetsTheSumOfAllOnceFromEach) {
   }
 }
 
-// On four nodes of four devices, W elements cross nodes 2 * 12 times with one owner for each
-// element, since 12 of 16 devices are on other nodes, and 2 * 3 times if they are summed level by
-// level.
+// On four nodes of four devices, W elements are summed. With one owner for each element, 2 * 12 W
+// elements cross nodes, since 12 of 16 devices are on other nodes than the owner; level by level, 2
+// * 3 W elements do.
 TEST(GradientSums, LevelByLevelLeastCrossesNodes) {
   Schedule schedule;
   schedule.levels = {4, 4};
@@ -250,8 +250,8 @@ TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) 
   };
   // Four devices sum 5 + 32 + 32 = 69 MiB, and bundle up to a quarter of that.
   EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
-  // Pairs of devices sum 5 MiB. A second layer of 1 MiB would make a bundle exceed a quarter of
-  // that.
+  // Pairs of devices sum 5 MiB, so a bundle of two layers of 1 MiB would exceed a quarter of the
+  // sum.
   EXPECT_EQ(sums("a b c d e"), (std::vector<std::string>{"4: narrow", "4: wide", "2: e", "2: d",
                                                          "2: c", "2: b", "2: a"}));
   // A bundle is sent after the last of its layers, also if other layers are ready earlier.

@@ -63,9 +63,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// Counts images that leave or reach a worker. A pass of (b) sends K - 1 times a worker's batch
-// through one sender's port, and a pass of (c) a K-th of that through each port. Over a whole step
-// each worker sends the same.
+// Counts the elements that leave or reach a worker. A pass of (b) sends a worker's batch K - 1
+// times through one sender's port. A pass of (c) sends a K-th of that through each port. Over a
+// whole step all workers send the same number.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);
@@ -103,8 +103,8 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
     for (int device = 0; device < kWorkers; ++device) {
       const auto at = static_cast<size_t>(device);
       EXPECT_EQ(whole.devices[at].copies, (kWorkers - 1) * kImages * (features + hidden));
-      // A device holds the inputs of two passes: in (b) two other workers' batches, in (c) two
-      // shares.
+      // A device holds the inputs of two passes: two other workers' batches in (b), two shares in
+      // (c).
       const int64_t fed = scheme == 'b' ? 2 * kImages * features
                                         : 2 * (kWorkers - 1) * kImages / kWorkers * features;
       EXPECT_EQ(elements.devices[at].copies, fed + (kWorkers - 1) * kImages / kWorkers * hidden);

@@ -19,8 +19,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns a device's memory as plans count it: for each layer and each copy, the elements of the
-// device that has most. Trained numbers count three times, for momentum and gradient.
+// Returns the memory of a device, in elements, as plans count it: the sum over layers and copies of
+// the elements on the device that has most of them. Trained numbers count three times, because each
+// has a momentum and a gradient.
 int64_t PlannedMemory(const Schedule& schedule) {
   const auto most = [&](const auto& add) {
     std::vector<int64_t> elements(static_cast<size_t>(schedule.devices));
@@ -148,9 +149,9 @@ TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
   }
 }
 
-// The numbers are worked out by hand: `second` needs the 8 channels of 6 x 6 positions of all 4
-// images, of which each of 2 devices has half; `fc` needs all channels of 2 images, of which each
-// has half.
+// The numbers are worked out by hand. `second` needs the 8 channels of 6 x 6 positions of all 4
+// images, and each of the 2 devices has half of the images. `fc` needs all channels of 2 images,
+// and each device has half of the channels.
 TEST(Schedule, CountsOnlyGradientsThatAreComputed) {
   struct Case {
     std::vector<std::string> frozen;

@@ -26,9 +26,9 @@ DeviceAction Waits(int batch) { return {ActionKind::kWait, "", 0, batch}; }
 
 constexpr int64_t kMegabyte = 1'000'000;  // takes 1 ms at 1 GB/s
 
-// For each pair of ranks the order is the same on both sides, and still no message can begin: rank
-// 0 sends to 1 and then to 2, rank 1 receives from 2 and then from 0, rank 2 receives from 0 and
-// then sends to 1.
+// Each pair of ranks agrees on the order of its messages, and still no message can begin: rank 0
+// sends to 1 and then to 2, rank 1 receives from 2 and then from 0, rank 2 receives from 0 and then
+// sends to 1.
 TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   StepProgram program;
   program.batches = {{"a", {{0, 1, 1}}}, {"b", {{0, 2, 1}}}, {"c", {{2, 1, 1}}}};
@@ -37,7 +37,7 @@ TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   ASSERT_FALSE(stalled.ok());
   EXPECT_THAT(stalled.message(), HasSubstr("the devices' orders stall: "));
   EXPECT_THAT(stalled.message(), HasSubstr("a on device 0"));
-  // In one order of all messages, which all ranks follow, they do not stall.
+  // If all ranks follow one order of all messages, they do not stall.
   program.devices = {{Posts(0), Posts(1)}, {Posts(0), Posts(2)}, {Posts(1), Posts(2)}};
   EXPECT_TRUE(SimulateStep(program, FlatMachine(3)).ok());
   // Messages of two communicators do not block each other.
@@ -54,12 +54,13 @@ TEST(SimulateStep, MessagesRunWhileDevicesCompute) {
   program.devices = {{Posts(0), Computes(5)}, {Posts(0), Computes(1), Waits(0), Computes(1)}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 5);
   program.devices[0] = {Computes(2), Posts(0)};
-  EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 6);  // 2, then 3 to send, then 1
+  // Device 0 computes for 2 ms, the message takes 3 ms, and device 1 computes for 1 ms.
+  EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 6);
 }
 
 TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
-  // Two nodes have two devices each. The levels have 8 and 1 GB/s, and the latency between nodes is
-  // half a millisecond.
+  // Two nodes have two devices each. Devices of a node are linked at 8 GB/s, and nodes at 1 GB/s
+  // with a latency of half a millisecond.
   const Machine machine = MadeMachine({{"inner", 2, 8, 0}, {"outer", 2, 1, 500}});
   StepProgram program;
   program.batches = {{"a", {{0, 2, kMegabyte}, {1, 3, kMegabyte}}}};
@@ -72,7 +73,7 @@ TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.0 / 8);
 }
 
-// Without overlap and latency, a step whose parts are equal takes the sum that equation 1 gives.
+// Without overlap and latency, a step whose parts are equal takes the time that equation 1 gives.
 TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   const Machine machine = MadeMachine({{"bus", 4, 2, 0}});
   GraphBuilder net("chain");

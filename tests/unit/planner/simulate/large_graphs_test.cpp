@@ -1,4 +1,4 @@
-// Simulates graphs of a million tasks, for which recursion would exhaust the stack, and a time that
+// Simulates graphs of a million tasks. Recursion over them would exhaust the stack, and a time that
 // grows faster than n log n would exceed the test's timeout.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@ struct ReferenceTimeline {
 
 ReferenceTimeline Reference(const TaskGraph& graph);
 
-// These functions use nothing but the spans of a timeline.
+// These functions read nothing of a timeline but the spans of its tasks.
 double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks, ResourceId resource);
 int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
                         ResourceId resource);

@@ -72,7 +72,8 @@ TEST(Schedules, TasksThatOverfillADeviceShareIt) {
 TEST(Schedules, TheSumOfSharesIsHowMuchSlowerTasksAre) {
   TaskGraph graph;
   const ResourceId device = graph.AddResource("device");
-  // All run at 2/3 of their speed until 6 ms, then the last runs alone with 2 of its 6 ms left.
+  // All tasks run at 2/3 of their speed until 6 ms, then the last runs alone with 2 of its 6 ms
+  // left.
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.75});
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.25});
   graph.Add({.duration_ms = 6, .resource = device, .share = 0.5});
@@ -109,7 +110,7 @@ TEST(Schedules, ASlotGoesToTheTaskThatWasReadyFirstAndThenToTheSmallestId) {
   const TaskId early = graph.Add({.duration_ms = 1});
   const TaskId join = graph.Add({.after = {early}});  // takes no time, and delays no task behind it
   graph.Add({.duration_ms = 4, .resource = device});  // at once: 0 to 4
-  graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2, so the last
+  graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2: runs last
   graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, smaller id
   graph.Add({.duration_ms = 4, .resource = device, .after = {early}});
   const std::vector<Span> tasks = Simulated(graph).tasks;
@@ -238,13 +239,13 @@ Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms)
 }
 
 TEST(Schedules, AThreadPerBlockLaunchesFasterThanOneThread) {
-  // Kernels are shorter than launches, so the time is that of 20 launches (5 if each block has a
-  // thread) and of the last kernel.
+  // Kernels are shorter than launches, so the makespan is the time of 20 launches (5 if each block
+  // has a thread of its own) and of the last kernel.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 1).makespan_ms, 20 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 1).makespan_ms, 5 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 1).makespan_ms, 2 + 5 * 1);
-  // Kernels hide launches, so the time is that of five kernels and of one launch, or of four
-  // launches if one thread launches the last block's first kernel after those of the others.
+  // Kernels hide launches, so the makespan is the time of one launch and five kernels. If one
+  // thread launches all blocks, the last block's first kernel waits for four launches.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 8).makespan_ms, 4 * 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 8).makespan_ms, 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 8).makespan_ms, 2 + 5 * 8);
