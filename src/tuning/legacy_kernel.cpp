@@ -23,6 +23,8 @@ constexpr size_t kMostGraphEngines = 3;
 // The most engines for the tiles of a kernel. All that were chosen for one kind of tile are taken,
 // and the first one that was chosen for another kind.
 constexpr size_t kMostTileEngines = 4;
+// The most algorithms over the limit that are considered for tiles: the fastest ones.
+constexpr size_t kMostAlgorithms = 3;
 // A graph engine is not measured at smaller sizes if on the whole mini-batch it is slower by this
 // factor than the engine that it could replace.
 constexpr double kHopeless = 1.25;
@@ -212,7 +214,7 @@ std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
     if (micro.IsWhole(kernel.problem.n) && !fits) over.emplace_back(micro.time_ms, micro.engine);
   }
   std::sort(over.begin(), over.end());
-  over.resize(std::min(over.size(), kMostGraphEngines));
+  over.resize(std::min(over.size(), kMostAlgorithms));
   std::vector<EngineId> engines;
   for (auto& [time_ms, engine] : over) engines.push_back(std::move(engine));
   return engines;

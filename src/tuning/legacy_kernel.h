@@ -95,7 +95,7 @@ class LegacyKernels {
   // can be made, and only known engines are returned.
   std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
   // Returns the fastest of the kernel's own algorithms that need more than `limit_bytes` for the
-  // undivided kernel: at most kMostGraphEngines, the fastest first.
+  // undivided kernel: at most kMostAlgorithms, the fastest first.
   std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
   // Adds, at the policy's micro-batch sizes, rows of the graph engines that were measured on the
   // whole mini-batch.
