@@ -1,6 +1,6 @@
 // A cost model with OWT's schemes. If a fully connected layer is divided by channels, and the
 // images that it reads are divided over the same devices, any of the schemes may bring them to the
-// layer. The search then chooses among the schemes. Thread-compatible.
+// layer. The model then gives the time of the fastest scheme. Thread-compatible.
 #pragma once
 
 #include <optional>

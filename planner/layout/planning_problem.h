@@ -34,9 +34,10 @@ struct PlanningProblem {
   UpdateModel update = UpdateModel::kParameterServer;
 };
 
-// Layers that read one parameter tensor get only degrees c and r that all these layers can have.
-// Fails if LegalConfigurations() fails, or if pins leave such layers no common c and r. Computes
-// the costs of equal edges only once.
+// Layers that read one parameter tensor keep only configurations whose pair (Degrees::c,
+// Degrees::r), which says how the tensor is divided, all these layers can have. Fails if
+// LegalConfigurations() fails, or if pins leave no common pair. Computes the costs of equal edges
+// only once.
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 

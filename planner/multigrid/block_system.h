@@ -185,7 +185,8 @@ class BlockSystem : public LayerSystem {
     return propagator_->Run(key, chains, chain, *lanes_);
   }
   // Runs chain(block, lane) for the blocks 0 to blocks - 1. A system with an inlet runs block 0
-  // last, because that block may have to wait for its first state.
+  // last, because that block may have to wait for its first state. If blocks run side by side, the
+  // system waits for that state before any block runs.
   template <typename Chain>
   Status RunBlocks(const RunKey& key, int blocks, const Chain& chain);
   Status MeasureResidual(bool by_state);

@@ -190,7 +190,8 @@ class Run {
     const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
     return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.c_sweeps.front());
   }
-  // Records the residual of the last cycle. Returns whether the solve has ended.
+  // Records the residual of the last cycle, and decides whether the solve ends and with which
+  // outcome. If judge_ gives the cycles up, solves serially. Returns whether the solve has ended.
   Result<bool> Look();
   void Tell(double residual) const {
     if (options_.watch) options_.watch(solution_.cycles, residual);

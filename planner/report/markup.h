@@ -43,7 +43,8 @@ class Element {
 // are no UTF-8 become U+FFFD.
 std::string Escaped(std::string_view text);
 
-// Formats a number with at most two decimals; a number that is not finite becomes 0.
+// Formats a number with at most two decimals. A number that is not finite becomes 0, and a
+// magnitude above 1e9 becomes 1e9.
 std::string Coordinate(double value);
 
 }  // namespace ucudnn::planner

@@ -1,6 +1,6 @@
-// Gives libucudnn's exported functions the targets of cuDNN's convolution functions. The target is
-// ucudnn's hook if there is one, else the real library's function, else a substitute that returns
-// an error.
+// Gives libucudnn's exported functions the targets of the cuDNN functions that are listed below.
+// The target is ucudnn's hook if there is one, else the real library's function, else a substitute
+// that returns an error.
 #pragma once
 
 #include <cudnn.h>

@@ -1,5 +1,5 @@
-// Defines the functions of <ucudnn/ucudnn.h> that have cuDNN's names. They call the same targets as
-// the drop-in's exports.
+// Defines the functions of <ucudnn/ucudnn.h> that are named after functions of cuDNN 9
+// (ucudnnConvolutionForward). They call the same targets as the drop-in's exports.
 #include <tuple>
 
 #include "api/answers.h"

@@ -14,10 +14,10 @@
 #include "cudnn/descriptors.h"
 #include "options/options.h"
 
-// The hooks of the convolution API. They convert cuDNN's arguments to ConvolutionCall and
-// Descriptors, and call src/interposer. No hook lets an exception pass. If a hook runs out of
-// memory before it could read the call, it calls the real function, unless that could break a
-// promise.
+// The hooks of cuDNN's handles, convolutions and graph API. They call src/interposer; hooks of
+// convolutions first convert their arguments to ConvolutionCall and Descriptors. No hook lets an
+// exception pass. If memory runs out, a hook calls the real function, unless that could break a
+// promise or the call is split.
 
 namespace ucudnn {
 namespace {

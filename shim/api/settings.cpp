@@ -1,4 +1,6 @@
-// Functions by which a program sets ucudnn's options, as an alternative to environment variables.
+// Functions of <ucudnn/ucudnn.h> by which a program sets options in place of environment variables.
+// Also functions by which it declares an order of handles or the end of an iteration, or asks for
+// ucudnn's version.
 #include <initializer_list>
 #include <string>
 

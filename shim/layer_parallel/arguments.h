@@ -37,7 +37,8 @@ Status CheckResult(const ucudnnLayerParallelResult_t* result);
 // Fills `result`, whose pointers point into `solution`. REQUIRES: CheckResult returned Ok.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
 
-// Returns the number of states that one direction needs; `hierarchy` is that direction's.
+// Returns how many states the program holds for one direction: `hierarchy` is setting.hierarchy for
+// the forward solve and setting.mirrored for the adjoint.
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy);
 
 }  // namespace ucudnn::layer_parallel

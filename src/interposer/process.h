@@ -1,5 +1,5 @@
-// The parts that both APIs share. There is one object for each process; it owns and connects the
-// parts, and decides nothing. shim/ makes it and never destroys it. Thread-safe.
+// The parts that both APIs share. Each process has one object, in the Interposer that shim/ makes
+// and never destroys. The object owns and connects the parts, and decides nothing. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,10 @@
 // count as a little shorter where the gap between measured sizes is wide, because the true curve
 // may have a valley below the interpolating line.
 //
-// Parts whose workspace fits the L2 cache, or half of it, are always tried: even without a limit
-// they may be faster than the undivided call. The search asks for at most 1.5 times as many sizes
-// as policy powerOfTwo has, and for at least one new size in each round but the last.
+// The search also asks for the sizes of equal parts whose workspace fits the L2 cache, or half of
+// it, with the engine of the fastest division or of the fastest undivided call: even without a
+// limit such parts may be faster than the undivided call. It asks for at most 1.5 times as many
+// sizes as policy powerOfTwo has, and for at least one new size in each round but the last.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Solvers of Workspace Division's optimisation problem, a multiple-choice knapsack (mu-cuDNN,
 // equations 1 to 4). The exact solver and plug-ins implement this interface. Implementations are
-// thread-compatible and never throw.
+// thread-compatible, and throw only if memory runs out.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The solver that the user prefers. The exact solver replaces it if it is missing or fails.
-// Thread-compatible.
+// The solver that the user prefers, or the exact solver if the preferred one is missing or has
+// failed. Thread-compatible.
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,8 @@
 // calls: either the calls that hosts make, or the calls that devices begin. Each series has its own
 // numbers and its own records, which all ranks post and compare.
 //
-// Thread-safe, except for the Look functions, which one thread calls.
+// Thread-safe, except for the Look functions and the functions that return what the last look saw:
+// only one thread may call these.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
-// The plan of a slice of a split convolution, or of a call in the form of one. Received rows are
-// added by small convolutions; or results at the cuts are computed anew from own and received rows
-// together; or received rows are copied into the result.
+// The plan of a slice of a split convolution, or of a call in the form of one. Received rows become
+// part of the result in one of three ways (Correction): small convolutions add what the rows
+// contribute, small convolutions compute results at the cuts anew from own and received rows
+// together, or the rows are copied.
 #pragma once
 
 #include <memory>

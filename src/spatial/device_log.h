@@ -1,5 +1,5 @@
-// A log of the split calls that the device begins and ends. A graph that is launched again makes no
-// call of cuDNN, so two host functions around each call, which are captured with it, write the log.
+// A log of the split calls that the device begins and ends. Launching a graph makes no call of
+// cuDNN, so each captured call has a host function before and one behind it, which write the log.
 // Once a rank has captured a split call, its uncaptured split calls are logged, too, so that the
 // log has all calls in one order, which ranks compare.
 //

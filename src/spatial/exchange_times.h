@@ -1,15 +1,17 @@
 // Times of a rank's split calls on the device, for the report: how long exchanges take, and how
 // long the caller's stream waits for them. Exists only if a report is written.
 //
-// A step begins with each call of the kernel that was called first; if that kernel is not called
-// for kMostCalls calls, the next call begins a step, and its kernel takes that place. Every
-// kPeriod-th step is timed, from the second one on, without calls that are the first of their
-// kernel. All ranks make the same calls, so they time the same ones.
+// A step begins with each call of one kernel, at first the kernel that was called first. A step has
+// at most kMostCalls calls: the next call begins a step whatever its kernel, and from then on steps
+// begin with calls of that call's kernel. Every kPeriod-th step is timed, from the second one on,
+// if all earlier timed calls have ended on the device by then. The first call of each kernel is
+// never timed. All ranks make the same calls, so they time the same steps, except steps that one of
+// them leaves out.
 //
 // Each timed call records events, which are read when a later call finds them reached or when the
 // report is written: no thread waits for them. If no events are left, a call is not timed.
-// Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread at a
-// time makes calls, and any other reads.
+// Allocates at the rank's first split call, and at each new kernel. Thread-safe, if only one thread
+// at a time makes calls; other threads may call Read.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// Records who sums the gradients of filters and biases over the ranks of a group: the ranks or the
-// program. The program may choose until the first gradient, for all ranks of its process at once.
-// Thread-safe; no call waits for another rank's call.
+// Records who sums the gradients of parameters over the ranks of a group: the ranks or the program.
+// The program may choose, for all ranks of its process at once, until a rank begins to agree on a
+// gradient, and again if the ranks refuse that gradient. Thread-safe; no call waits for another
+// rank's call.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
-// A split convolution, or a split pooling of windows, whose ranks exchange rows at the cuts while
-// the rank's own call runs, one slice of images after the other. Gradients of filters are then
-// summed over ranks.
+// A split convolution, or a split pooling of windows. The ranks exchange rows at the cuts, one
+// slice of images after the other; the first slices are exchanged while the rank's own call runs.
+// Gradients of filters are then summed over ranks, unless the program sums them. A call that is
+// declared replicated exchanges and sums nothing.
 #pragma once
 
 #include <memory>

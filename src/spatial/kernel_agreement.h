@@ -1,7 +1,8 @@
 // The kernels of a rank. At a kernel's first execution all ranks of the group agree on it: each
-// makes a claim, all compute the same verdict (agreement.h), and each makes and keeps its part. Not
-// thread-safe, except for HearPost: a rank makes one call at a time. REQUIRES: the context of the
-// call is current.
+// makes a claim, all compute the same verdict (agreement.h), and each makes and keeps its part.
+//
+// Not thread-safe, except for HearPost: a rank makes one call at a time. REQUIRES, except for
+// HearPost: the context of the call is current.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Counts the calls of each kernel that a rank has agreed on, for the report. A kernel keeps its
 // number even if the rank forgets the kernel and agrees on it again. Thread-safe: the rank's calls
-// count while another thread reads for the report. Counting allocates nothing.
+// and the thread of RankWatch count while another thread reads for the report. Counting allocates
+// nothing.
 #pragma once
 
 #include <cstddef>

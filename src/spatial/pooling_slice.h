@@ -1,5 +1,5 @@
-// The plan of a slice of a split pooling: results of windows at the cuts are pooled anew from own
-// and received rows together, and overwritten.
+// The plan of a slice of a split pooling. Windows at the cuts are pooled anew, from own and
+// received rows together, and these results overwrite those of the rank's own call.
 #pragma once
 
 #include <memory>

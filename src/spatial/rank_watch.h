@@ -1,8 +1,8 @@
-// The thread with which a rank watches its calls. It finds exchanges that failed after their calls
-// had returned. It looks whether the other ranks and this rank's device make progress with the
-// calls that this rank has made, and with the calls that its device has begun in CUDA graphs
-// (device_log.h). It warns of a long wait once, and after the timeout makes all ranks' calls fail.
-// Thread-safe.
+// The thread with which a rank watches its calls. The thread finds exchanges that failed after
+// their calls had returned. It looks whether the other ranks and this rank's device make progress
+// with the calls that this rank has made and, once the rank has captured a call, with the calls
+// that devices begin (device_log.h); it posts this device's records of the latter. It warns of a
+// long wait once, and after the timeout makes all ranks' calls fail. Thread-safe.
 #pragma once
 
 #include <atomic>

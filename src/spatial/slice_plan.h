@@ -1,7 +1,7 @@
 // The plan by which one rank of a split kernel exchanges and corrects one slice of images, besides
 // its own call: which rows the rank packs, sends and receives, and how received rows become part of
-// the result. Made once, when ranks agree. Running it allocates nothing. Not thread-safe: a rank
-// makes one call at a time.
+// the result. Made with its kernel; running it allocates nothing. Not thread-safe: a rank makes one
+// call at a time.
 //
 // All memory is in one buffer of the rank. This class lays out the part for a slice:
 //   received rows | rows to send, and later the operands of small calls

@@ -1,14 +1,15 @@
-// The split convolutions of one rank. Every process, or every thread of a test, holds a stripe of
-// each image and calls cuDNN for this stripe. Ranks agree on each kernel, exchange the rows that
-// the others need, and make each rank's result a part of the whole result (Spatially Parallel
-// Convolutions, section 2). A call that cannot be split exactly is an error on all ranks: the
-// result of the rank's own call alone is never returned.
+// The split convolutions of one rank. A rank is a process, or a thread of a process. It holds a
+// stripe of each image and calls cuDNN for this stripe. Ranks agree on each kernel, exchange the
+// rows that the others need, and make each rank's result a part of the whole result (Spatially
+// Parallel Convolutions, section 2). A call that cannot be split exactly is an error on all ranks:
+// the result of the rank's own call alone is never returned, unless the call is declared
+// replicated.
 //
 // A rank makes one split call at a time, on any thread, handle and stream. Exchanges run on one
 // stream of ucudnn's in the order of the calls. Each exchange waits for the work that the caller's
 // stream had before the call, and the caller's stream waits for the exchange. Work only ever waits
 // for earlier work, so streams cannot wait for each other. A call on a stream that captures a CUDA
-// graph is captured with its exchange (split_capture.cpp).
+// graph is captured with its exchange, which then has a stream of its own (split_capture.cpp).
 #pragma once
 
 #include <sys/types.h>
@@ -62,7 +63,7 @@ class SplitCalls {
   // Makes all later calls of all ranks fail, because of `why` on this rank.
   void Fail(const std::string& why);
   SplitFigures figures() const;
-  // Returns the figures of each kernel, as far as they are known now.
+  // Returns the figures of each kernel and of the latest timed step, as far as they are known now.
   RankFigures kernel_figures() const;
   // Ends the rank's calls. Waits, for a limited time, for the other ranks of the group. Returns a
   // line if the ranks did not make equally many calls, else none.

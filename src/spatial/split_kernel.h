@@ -1,7 +1,8 @@
 // One split kernel of one rank, as all ranks agreed on it: either the reason of its refusal, or
-// everything that its calls need. Made at the agreement; running it allocates nothing. Not
-// thread-safe: a rank makes one call at a time. Each kind of kernel is a class (halo_kernel.h,
-// global_pooling.h, split_norm.h).
+// everything that its calls need. Made at the agreement, and by this rank alone for each further
+// layout of its tensors. Running it outside captures allocates nothing. Not thread-safe: a rank
+// makes one call at a time. Each kind of kernel is a class (halo_kernel.h, global_pooling.h,
+// split_norm.h).
 #pragma once
 
 #include <array>

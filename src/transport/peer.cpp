@@ -142,8 +142,9 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   UCUDNN_RETURN_IF_ERROR(board_->State());
   UCUDNN_RETURN_IF_ERROR(owned_->order.Begin(stream));
   const Board::Deadline deadline = std::chrono::steady_clock::now() + setup_.timeout;
-  // Every rank lays out all its messages before it waits, so a waiting rank waits only for ranks
-  // that have not come to this exchange yet.
+  // Every rank lays out all its messages before it waits, and takes all messages before it waits
+  // until its own are taken. So ranks never wait for each other in a circle: in the end all of them
+  // wait for ranks that have not come to this exchange yet.
   UCUDNN_RETURN_IF_ERROR(LayOut(sends, stream));
   for (const Message& message : receives) {
     UCUDNN_RETURN_IF_ERROR(Take(message, deadline, stream));

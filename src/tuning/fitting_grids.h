@@ -1,5 +1,6 @@
-// Finds the grids of tiles that bring an engine under a workspace limit. Their tiles are measured
-// if not even one image of the convolution fits. Thread-safe as far as cuDNN is; runs nothing.
+// Finds the grids of tiles that bring an engine under a workspace limit or into the L2 cache.
+// planning::TileUse tells for what purposes their tiles are measured. Thread-safe as far as cuDNN
+// is; runs nothing.
 #pragma once
 
 #include <cstddef>

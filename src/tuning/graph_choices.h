@@ -1,5 +1,5 @@
-// Engines of the graph API that may serve legacy kernels. Each is built once for a kernel and
-// platform, and serves any mini-batch. Thread-safe.
+// Engines of the graph API that may serve legacy kernels. Once built for a kernel and platform, an
+// engine is kept, and serves any mini-batch. Thread-safe.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // Devices of this host on which ucudnn measures besides the caller's current device, or instead of
-// it. Each is used in its primary context. Thread-safe. No thread's current context changes.
+// it. Each is used in its primary context. Thread-safe, except for HeldDevice::Handle. No thread's
+// current context changes.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Finds or makes the measurements of engines that may serve a kernel of the legacy API: legacy
-// algorithms and, if the user allows them, engines of the graph API. A run plans with them, and
-// `ucudnn bench` stores them. Thread-safe.
+// algorithms and, if the user allows them, engines of the graph API. The interposer plans with the
+// measurements; `ucudnn bench` makes and stores them in advance. Thread-safe.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// Measures engines on a device, with a stream, a handle and memory of its own, which are all
-// released before it returns. The caller's buffers are neither read nor written.
+// Measures engines on a device, with a stream, a handle and memory of ucudnn's own. Of these only
+// the handle is kept afterwards (spare_handles.h). The caller's buffers are neither read nor
+// written. Thread-safe as far as the driver and cuDNN are.
 #pragma once
 
 #include <functional>
@@ -91,11 +92,17 @@ struct MeasuringTask {
   const TileKind* packed = nullptr;
 };
 
-// Measures every engine of `task` at each of its sizes, in their order. A measurement is the median
-// of repeated runs, and is recorded for the engine's twin (EngineChoice::twin), too. An engine that
-// fails is left out. If pieces are partials that are summed, the summing is measured first, as
-// engine kPartialSum at size kPartialSumBatch. For a packed tile the copies are measured, as engine
-// kPacking. Fails if nothing could be tried.
+// Measures the engines of `task` at its sizes, in the order of the sizes, or only what
+// limits.fit_bytes asks for, in the order given there. Leaves out engines that are known, that fail
+// or that exceed the limits. A measurement is the median of up to five samples (one for an engine
+// that is hopelessly slow) and is recorded for the engine's twin (EngineChoice::twin), too.
+//
+// Costs that plans need come before the engines whose plans need them: the copies of a packed tile
+// (kPacking), then the summing of partials (kPartialSum at size kPartialSumBatch).
+//
+// Fails if the tensors fit at no size, or if the device refuses the stream, the handle or the
+// operands. Without limits.fit_bytes, also fails if packing fails, or if nothing was measured
+// although there was time and not everything was known.
 Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
 

@@ -1,6 +1,6 @@
 // All measurements that this process knows, as a cache in front of the store. Each one is read or
 // made once and shared by all handles. Thread-safe. Only one thread of this host measures on a
-// device at a time; others wait, within their budget.
+// device at a time; others wait within their budgets, or go on without new measurements.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // The functions of MeasuredKernels for grids of tiles. Grids are found by the workspaces of
-// engines; their tiles are measured kind by kind, compared, and timed in place.
+// engines. Their tiles are measured kind by kind. Before tiles run, Verify compares their results
+// and times all tiles of the grid in place.
 #include <algorithm>
 #include <optional>
 #include <sstream>

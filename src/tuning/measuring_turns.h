@@ -1,6 +1,6 @@
 // Decides which thread measures on which device, and for how long. Only one thread of this host at
-// a time measures on a device, within the rest of its budget; helper devices measure some of the
-// sizes. Thread-safe.
+// a time measures on a device, within the time that is left to the kernel and to the process.
+// Helper devices measure some of the sizes. Thread-safe.
 #pragma once
 
 #include <atomic>

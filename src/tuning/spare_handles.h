@@ -1,7 +1,7 @@
 // ucudnn's own cuDNN handles that are not in use, by context. They are kept for the next use and
 // never destroyed, because cudnnDestroy waits for the whole device. Such a wait breaks every
-// capture on the device, whatever the thread's capture mode, and other parts of the process may use
-// the context. Handles of a context that no longer exists cost only host memory. Thread-safe;
+// capture on the device, whatever the thread's capture mode, and other parts of the process may be
+// capturing there. Handles of a context that no longer exists cost only host memory. Thread-safe;
 // leaked at exit.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Spreads units of work over devices. Each device has a thread of its own, which takes the next
-// unit when it has done one. Blocks its caller. The functions that it calls must be thread-safe.
+// Spreads units of work over devices. Each device has a thread, which takes the next unit when it
+// has done one: device 0 has the caller's thread, every other device a new one. A DoUnit must be
+// thread-safe.
 #pragma once
 
 #include <cstddef>

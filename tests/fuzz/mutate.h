@@ -8,8 +8,9 @@
 
 namespace ucudnn::fuzz {
 
-// Changes `bytes` in one to eight places: replaces numbers by extreme ones and words by other
-// words, changes bytes and bits, removes or repeats parts, or inserts parts of `other`.
+// Tries one to eight changes of `bytes`: replaces numbers by extreme ones and words by other words,
+// changes bytes and bits, removes or repeats parts, cuts the end off, or inserts parts of `other`.
+// Keeps at most 200,000 bytes.
 std::string Mutate(std::string bytes, const std::string& other, Random& random);
 
 // Returns the ONNX model in `bytes` with up to four changes of its meaning: other operators, inputs

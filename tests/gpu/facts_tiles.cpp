@@ -197,10 +197,11 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // Runs the picture in `parts` parts once on whole numbers, and compares the result with that of
-  // the first case. A case that takes at most kLongMs is timed after that, by turns with the whole
-  // image if the picture does not pack. The whole image of a picture that packs runs only as a case
-  // of its own, and only if its estimated time is at most kMostWholeMs.
+  // Runs the picture in `parts` parts once, on integers, and compares the result with that of the
+  // first call of this function. If the run took at most kLongMs, then times the parts on random
+  // numbers; if parts > 1 and the picture does not pack, the uncut image is timed in turn with
+  // them. If the picture packs, the uncut image runs only for parts == 1, and only if its estimated
+  // time is at most kMostWholeMs.
   Json Parts(int64_t parts) {
     const Way way(device_, picture_, parts, x_.at(0), w_.at(0), y_.at(0));
     Json told = {{"parts", parts}, {"packed", way.packs()}, {"plans", Described(way.plans())}};

@@ -1,4 +1,5 @@
-// Scales images to the input of a network: to another size, with values in [0, 1].
+// Scales images to the input of a network: to another size, and to values in [0, 1] if no pixel
+// exceeds the full scale.
 #pragma once
 
 #include <cstdint>

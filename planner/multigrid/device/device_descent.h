@@ -1,6 +1,6 @@
 // The gradient with respect to a stage's weights on a device, and the descent along it: stochastic
-// gradient descent with momentum, in single precision for weights of any precision. Calls only
-// cuDNN. Thread-compatible; work that a lane enqueues runs on the lane's stream, in order.
+// gradient descent with momentum, in single precision for weights of any precision. Only cuDNN
+// computes. Thread-compatible; work that a lane enqueues runs on the lane's stream, in order.
 #pragma once
 
 #include <memory>

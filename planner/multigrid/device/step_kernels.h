@@ -1,7 +1,7 @@
-// The library calls of residual steps of one kind on a device, for one step or many side by side: u
-// + factor * F(u), its adjoint and the gradient of its numbers; and sums of states. ucudnn has no
-// kernels of its own. Thread-compatible; work that a lane enqueues runs on the lane's stream, in
-// order.
+// The library calls on a device for residual steps of one kind, u + factor * F(u), for their
+// adjoints and for the gradients of their numbers. A call serves one step or many side by side.
+// Also sums of states. ucudnn has no kernels of its own. Thread-compatible; work that a lane
+// enqueues runs on the lane's stream, in order.
 #pragma once
 
 #include <array>
@@ -83,7 +83,7 @@ class StepKernels {
   // One state for each of `count` places, which lie side by side on the channel axis.
   struct States {
     Address data = nullptr;
-    int64_t distance = 1;  // distance between the states of successive images, in states
+    int64_t distance = 1;  // the states of image n + 1 begin this many states after those of n
   };
   // The operands of one call. REQUIRES: Prepare was called for this width.
   struct Operands {

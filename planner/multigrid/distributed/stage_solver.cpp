@@ -64,7 +64,8 @@ int StageSolver::CoarseStepsOf(int at) const {
 
 ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks().count - 1);
-  // The first rank of SetFirst sends a first state and its previous value to each other rank.
+  // If a solve starts from the previous states (Start::kPrevious), SetFirst makes the rank that has
+  // the first state send each other rank two states: the new first state and the previous one.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;

@@ -1,6 +1,6 @@
-// The inner loops of convolutions on the host: rows of numbers against a row of taps. Every
-// processor sums over the taps in the same order, because the elements of a vector are different
-// outputs.
+// The inner loops of convolutions on the host: rows of numbers against a row of taps. Results have
+// the same bits on every x86-64 processor, because each sum adds its terms in one fixed order, and
+// without fused multiply-adds.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// A network whose numbers are on the host, in double precision. Its stages are solved by multigrid
-// or serially, and the sections between stages run serially. Runs forward and backward for one
-// mini-batch. If there are several ranks, each has its own network with the parameters and states
-// of its own layers, and all ranks must make and call their networks in the same order (peers.h).
-// Results do not depend on the number of ranks, to the bit. Thread-compatible.
+// A network that runs forward and backward for one mini-batch. Its stages are solved by multigrid
+// or serially, on the host or by NetworkSettings::stage_solvers. The sections between stages run
+// serially on the host, in double precision. If there are several ranks, each has its own network
+// with the parameters and states of its own layers, and all ranks must make and call their networks
+// in the same order (peers.h). Results do not depend on the number of ranks, to the bit.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>

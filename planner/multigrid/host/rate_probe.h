@@ -1,5 +1,5 @@
-// Estimates the convergence of solves of a network's longest stage by two cycles of a stand-in with
-// the network's weights, on the host. Thread-compatible.
+// Estimates the convergence of solves of a stage by two cycles of a stand-in (stand_in.h) on the
+// host, with the network's weights or with drawn ones. Thread-compatible.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,8 @@ class Mapping {
  public:
   enum class Access { kRead, kWrite };
   Mapping() = default;
-  // The mapping is empty (data() is null) if the file can shrink or the system refuses.
+  // The mapping is empty (data() is null) if the file can shrink or has no bytes, or if the system
+  // refuses.
   Mapping(const File& file, Access access);
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {

@@ -1,11 +1,12 @@
 // Workspace that ucudnn owns, for calls whose callers pass none because ucudnn told them that none
-// is needed. An arena belongs to one context. It gives segments to owners; an owner is a thread and
-// a stream that enqueue one call after the other. Two streams, or two threads that enqueue on one
-// stream, never use the same bytes at the same time. Thread-safe.
+// is needed. An arena belongs to one context. It gives segments to owners. An owner enqueues one
+// call after the other: it is a handle on a stream, or several handles whose work the program
+// orders. Two owners never use the same bytes at the same time. Thread-safe.
 //
 // At first the arena lends: a loan is for one call, and memory without loans is given to another
 // owner that needs it. Once the needs of all owners are known, Fix ends lending: from then on an
-// owner may remember its segment, which stays valid until the owner takes a larger one.
+// owner may remember its segment, which stays valid until generation() rises or the owner's handle
+// leaves.
 //
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
@@ -180,7 +181,7 @@ class Arena {
     bool lost = false;      // no event tells when the last work on the block is over
     bool given_up = false;  // its owner must not use it any more
     bool prepared = false;  // may not be freed for another owner
-    uint64_t left = 0;      // result of its owner's Leave; 0: the owner has not left
+    uint64_t left = 0;      // what Leave returned for the owner's handle; 0: it has not left
   };
   enum class Bound { kLimit, kDevice };  // kDevice: the block may exceed the limit
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);

@@ -1,6 +1,6 @@
 // The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a
-// workspace plan with a total): they learn each network from the program's calls and divide the
-// budget. Thread-safe.
+// workspace plan with a total). A budget learns its device's network from the program's calls and
+// is divided among the network's kernels, unless a workspace plan defines both. Thread-safe.
 #pragma once
 
 #include <map>

@@ -1,8 +1,11 @@
-// The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE): the calls
-// that the program was seen to make, the division of the budget, and the memory for it.
-// Thread-safe. Once the network is known and its memory is ready, a call takes the lock only when
-// it asks for a segment for the first time. Functions that handle memory (Settle to Fix, SettleNow,
-// Take..., Assure, SlotOwner, Closed, Drop) are defined in workspace_budget_memory.cpp, all others
+// The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
+// of a workspace plan): the calls that the program was seen to make, the division of the budget,
+// and the memory for it. Thread-safe. Once the network is known and its memory is ready, a call
+// outside captures takes the lock only if it decides about its kernel, if its owner remembers no
+// segment that suffices, or if workspace must be assured.
+//
+// The functions that prepare, reserve and give memory, and their helpers, are defined in
+// workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
 // in workspace_budget.cpp.
 #pragma once
 

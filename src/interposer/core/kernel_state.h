@@ -55,7 +55,7 @@ struct KernelState {
     return due != kFinal && calls.load(std::memory_order_relaxed) >= due;
   }
   bool Divides() const { return schedule != nullptr && schedule->has_pieces() && !*failed; }
-  // Counts a call that runs undivided although the plan in the report has pieces.
+  // Counts a call that runs undivided although the plan in the report has several pieces.
   void CountUndivided() const {
     if (record->record.configuration.Pieces() > 1) {
       record->undivided_calls.fetch_add(1, std::memory_order_relaxed);

@@ -1,5 +1,6 @@
 // Runs a kernel's decision, or what Decision::otherwise names if the decision cannot run. No other
-// code runs pieces, or chooses what replaces them.
+// code runs the pieces of the program's calls, or chooses what replaces them, except where plans
+// become native CUDA graphs (native_graphs.cpp).
 #pragma once
 
 #include "interposer/core/kernel_state.h"

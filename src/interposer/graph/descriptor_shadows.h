@@ -1,7 +1,8 @@
 // Facts about descriptors of the graph API that cuDNN does not tell, or tells only slowly, such as
 // the operation graph of an engine, a configuration or a plan. With these facts, a plan that cannot
-// be divided is recognised at once. Thread-safe. The only lock is taken while plans are made, never
-// while they run.
+// be divided is recognised at once. Thread-safe. The only lock is taken while plans are made.
+// Executing a plan takes it only in a process whose calls are split, for plans that ucudnn does not
+// split.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // The application's calls of cuDNN's graph API. Every function answers as the real one does. If
-// anything fails inside ucudnn before something was promised, the plan stays unchanged; if it fails
-// later, an undivided engine runs within the promise. Thread-safe. Functions are defined in
-// graph_plans.cpp unless a comment names another file.
+// anything fails inside ucudnn before a plan's promise is given, the plan stays unchanged. After a
+// later failure, an undivided engine runs within the promise, if one keeps it. Thread-safe.
+// Functions are defined in graph_plans.cpp unless a comment names another file.
 #pragma once
 
 #include <cuda.h>

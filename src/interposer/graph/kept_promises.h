@@ -1,6 +1,6 @@
 // Promises of less workspace than a plan of the graph API needs, or of more, which this process has
 // given or, according to a store, an earlier one. A promise is given once, and later equal plans
-// get the same promise. Thread-safe. Used while plans are made, never while they run.
+// get the same promise. Thread-safe. Used when a plan is decided about, not each time it runs.
 #pragma once
 
 #include <cstdint>

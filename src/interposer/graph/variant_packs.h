@@ -1,7 +1,8 @@
 // Shadows of the application's variant packs, whose pointers cuDNN does not return. Frameworks make
-// a pack for every execution, so each thread has a pool of shadows: after its first pack, a thread
-// takes no lock and allocates nothing. A thread may use or destroy the pack of another thread.
-// Thread-safe. The pools belong to the process and are leaked at exit.
+// a pack for every execution, so each thread has a pool of shadows. No function takes a lock. A
+// thread allocates only for its first pack, and when it has more packs at once than its pool has
+// room for. A thread may use or destroy the pack of another thread. Thread-safe. The pools belong
+// to the process and are leaked at exit.
 #pragma once
 
 #include <cudnn.h>

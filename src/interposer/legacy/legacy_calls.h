@@ -129,8 +129,9 @@ class LegacyCalls : public DivisionChoices {
   // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller of
   // these promises. `settled` says that no better plan can follow.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
-  // Returns the undivided algorithms with the problem's math type as candidates. Their times only
-  // give them the order of the real library's heuristics.
+  // Returns the undivided algorithms with the problem's math type as candidates. Their times are no
+  // measurements: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
+  // if the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // Tells the budget, while it learns, that a caller was told to use `algorithm`.

@@ -1,7 +1,7 @@
 // The promises that this process gave to callers of the legacy API. They belong to the process, not
 // to a handle, because frameworks ask on one thread's handle and run on another thread's.
-// Thread-safe. The lock is taken when a promise is given and when a handle runs a kernel for the
-// first time, never at later calls.
+// Thread-safe. Queries take the lock, and so do calls that are decided about and calls for which no
+// decision exists or can run; all other calls do not.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// cudnnConvolutionBackwardBias in a process whose calls are split: the rank computes its own
-// gradient, which is summed over ranks.
+// cudnnConvolutionBackwardBias in a process whose calls are split: the rank computes the gradient
+// of its stripe, which is summed over ranks unless the program sums gradients.
 #pragma once
 
 #include <cudnn.h>

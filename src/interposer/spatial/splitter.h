@@ -1,8 +1,9 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
 // rank meet the others at its first split call. Either the process is one rank, or its threads are
 // ranks. In the latter case each rank has a thread, and a call belongs to the rank of its device
-// (peer) or of its handle (loopback). If calls are split, this class runs every convolution, and
-// never returns the result of the rank's own call alone. Thread-safe.
+// (peer) or of its handle (loopback). This class runs every convolution that is split. It returns
+// the result of the rank's own call alone only if the program has excluded the call from splitting
+// or declared it replicated. Thread-safe.
 #pragma once
 
 #include <sys/types.h>

@@ -67,8 +67,9 @@ class CallDecider {
   // told, or a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Returns the tiles in which the kernel may run within its share of the budget. The share is the
-  // limit of `request`.
+  // Returns the tilings that were measured within BudgetShare::limit_bytes, the ceiling for every
+  // kernel, without those that were found slower. They may exceed the kernel's own share, which is
+  // the limit of `request`. Returns none if tiles may not serve the call.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
   // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was

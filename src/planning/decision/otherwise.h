@@ -1,5 +1,6 @@
 // Decides what a call runs if the schedule of its decision cannot run, or if there is no decision.
-// Pure functions that allocate nothing, because every call uses them.
+// Pure functions that allocate nothing: RunsPieces is used by every call that has a schedule, and
+// DecideUnplanned also when memory is out.
 #pragma once
 
 #include <cstddef>

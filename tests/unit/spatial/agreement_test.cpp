@@ -1,5 +1,5 @@
-// Tests what ranks tell each other, and the verdicts and comparisons that follow. These are pure
-// functions.
+// Tests the claims and records that ranks send each other, and the verdicts and comparisons that
+// follow from these. No test needs a device.
 #include "spatial/agreement.h"
 
 #include <gtest/gtest.h>

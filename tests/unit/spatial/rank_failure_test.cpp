@@ -1,4 +1,4 @@
-// Tests how a failure reaches the channel and the calls of one rank.
+// Tests that a failure aborts the rank's channel, whether the channel is published before or after.
 #include "spatial/rank_failure.h"
 
 #include <gtest/gtest.h>

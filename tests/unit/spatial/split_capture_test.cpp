@@ -1,5 +1,6 @@
-// Tests split calls in CUDA graphs: they are captured with their exchange once they ran outside,
-// exact whenever the graph is launched, and an error on all ranks if graphs are not launched alike.
+// Tests split calls in CUDA graphs. A call can be captured, with its exchange, once it has run
+// outside a capture. Its result is exact at every launch. If ranks do not launch the same graphs in
+// the same order, all ranks get an error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

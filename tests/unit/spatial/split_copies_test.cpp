@@ -1,5 +1,6 @@
-// Tests tensors that are equal on every rank: maps of one element, which may be stripes or copies,
-// and tensors that a program declares to be replicated.
+// Tests tensors of which each rank may have a copy. If each rank has one element along an axis, the
+// elements may be copies or stripes: where that makes a difference, the user says which they are.
+// And a program may declare tensors to be replicated.
 #include <gtest/gtest.h>
 
 #include "tests/unit/spatial/split_layer.h"

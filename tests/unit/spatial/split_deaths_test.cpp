@@ -1,8 +1,8 @@
-// Tests that one of three ranks, which are processes, dies at each stage of a split call: before it
-// tells the others of the call, in its own convolution, before and after it enqueues the exchange
-// of rows and the sum, and when all is done. What the other ranks compute must be right or NaN,
-// element by element. In time all of them must get an error, and nothing may be left behind. This
-// program itself never touches CUDA: the ranks are its children.
+// Tests jobs of three ranks, which are processes, of which one dies at some stage of a split call:
+// before the call, in its own convolution, before or after it enqueues the exchange of rows or the
+// sum, after the call, or in a launch of a CUDA graph with the call. What the other ranks compute
+// must be right or NaN, element by element. In time all of them must get an error, and no meeting
+// file may be left behind. This program itself never touches CUDA: the ranks are its children.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,5 +1,6 @@
 // Tests faults between ranks: calls that are refused on all ranks alike, ranks that no longer make
-// the same calls, local calls that fail. Nothing hangs, and no fault stays unseen.
+// the same calls, ranks and devices that do not come, and local calls that fail. Nothing hangs, and
+// no fault stays unseen. Also tests calls on several threads, handles and streams.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

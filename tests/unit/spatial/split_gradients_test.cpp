@@ -1,5 +1,6 @@
 // Tests gradients over several calls: accumulated gradients, rows of dy that are received once for
-// two calls, and sums that nobody waits for yet.
+// two calls, and sums that nobody waits for yet. Also tests until when the program may choose who
+// sums gradients.
 #include <cuda.h>
 
 #include <future>

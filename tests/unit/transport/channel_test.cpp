@@ -1,5 +1,6 @@
-// Tests what every channel does, for each transport within one process: messages arrive whole and
-// in the order of the streams, and sums have the same bits on all ranks.
+// Tests what peer and loopback channels have in common, with all ranks in one process: messages
+// arrive whole and in the order of the streams, sums have the same bits on all ranks, and misuse
+// and a lack of memory are errors. Also tests that OpenChannel opens a peer channel there.
 #include "transport/channel.h"
 
 #include <cmath>

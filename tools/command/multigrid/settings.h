@@ -25,8 +25,8 @@ struct MultigridSettings {
   std::shared_ptr<MultigridDevice> device;  // the device that solves stages; null: the host
   std::shared_ptr<MultigridRanks> ranks;    // each rank has network.lanes threads
 
-  // Formats as "double precision on the host, 2 threads"; for a device, adds how its blocks last
-  // ran.
+  // Formats as "double precision on the host, 2 threads" or, if there is a device, as
+  // MultigridDevice::Text does. If there are several ranks, also says which ranks they are.
   std::string MachineText() const;
   // Returns whether times are CPU times.
   bool RunsOnCpu() const { return !device || device->is_stand_in(); }

@@ -202,7 +202,8 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
 
 constexpr double kImageSide = 200;  // length in px of the longer side of a drawn image
 
-// Returns the interval along `axis` that a tile computes.
+// Returns the interval along `axis` that belongs to a tile: of x for backward data, of y for any
+// other operation.
 const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }

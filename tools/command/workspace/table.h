@@ -15,7 +15,9 @@ namespace ucudnn::command {
 struct WorkspaceTable {
   OfflineKernels network;      // the desirable sets are within the limit
   std::vector<size_t> chosen;  // by kernel: position in its desirable set
-  // By kernel: its number in a run, where layers with the same convolution and API are one kernel.
+  // By kernel of `network`, which is one layer: the number that the kernel has when the program
+  // runs, counted from 0. Layers with the same convolution and API cannot be told apart then, so
+  // they have the same number.
   std::vector<size_t> numbers;
   // With one budget: the segment of each kernel, and the number of copies of that segment. Kernels
   // with the same segment share its memory; each lane of the segment has a copy.

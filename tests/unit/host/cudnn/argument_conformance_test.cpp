@@ -22,7 +22,8 @@ constexpr auto kD = CUDNN_DATA_DOUBLE;
 constexpr auto kNoMode = static_cast<cudnnBatchNormMode_t>(3);
 constexpr auto kNoOps = static_cast<cudnnBatchNormOps_t>(3);
 
-// Holds the descriptors and pointers of a good call, made by `library`. Cases replace some of them.
+// Holds arguments with which cuDNN accepts every call below, once `handle` is set. `library` makes
+// the descriptors. Each case spoils some of the arguments.
 struct Arguments {
   explicit Arguments(const Library& library) : l(library) {
     pooling = Pooling();

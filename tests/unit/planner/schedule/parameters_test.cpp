@@ -1,5 +1,6 @@
-// Compares the parts of parameters that devices have with the weights that their outputs need, one
-// by one.
+// Tests which part of each parameter a device has: of weights exactly those that it multiplies,
+// compared one by one, and of biases and scales those of the channels that it keeps. Also tests the
+// sums of gradients: which parameters and devices they cover, and the messages that compute them.
 #include <gtest/gtest.h>
 
 #include <map>
