@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <new>
 #include <set>
 
 #include "base/mutex.h"
@@ -21,9 +23,11 @@ struct LogState {
   std::set<std::string> causes UCUDNN_GUARDED_BY(mutex);
 };
 
-// Leaked on purpose: threads may log while the process exits.
+// Never destroyed, because threads may log while the process exits. Allocates nothing, because
+// callers may be out of memory.
 LogState& State() {
-  static LogState* const state = new LogState;
+  alignas(LogState) static std::byte storage[sizeof(LogState)];
+  static LogState* const state = new (storage) LogState;
   return *state;
 }
 

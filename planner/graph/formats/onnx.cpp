@@ -373,7 +373,8 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
   // A tensor without axes is one number, which serves every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
-    return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
+    return refuse("batch " + (rank == 0 ? std::to_string(images) : extent_of(shape.dim(0))) +
+                  " beside inputs of another batch");
   }
   const bool channels_last = (rank > 3 && channels_last_.count(name) > 0) ||
                              (rank == 3 && channels_first_.count(name) == 0);

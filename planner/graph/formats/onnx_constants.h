@@ -1,5 +1,6 @@
 // The constants of an ONNX graph: their shapes, and the values of small constants, because
-// exporters compute shapes from these. Pure functions.
+// exporters compute shapes from these. The functions keep no state; those with a `folder` may read
+// files in it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ constexpr size_t kMostConstantAxes = 16;
 // The largest extent along one axis.
 constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;
 
-// The types of elements, with ONNX's numbers.
+// The types of elements that the importer names, with ONNX's numbers.
 enum OnnxType {
   kFloat = 1,
   kInt8 = 3,
@@ -53,8 +54,6 @@ struct OnnxConstant {
   // Returns the values as whole numbers; none if there are no values or if one is not whole. Values
   // beyond 64 bits become the largest or smallest number.
   std::optional<std::vector<int64_t>> WholeNumbers() const;
-  // Returns whether each element is known to equal its own position in row-major order.
-  bool CountsUp() const;
 };
 
 // Reads a constant, which gets the number `tensor`. If its values are in a separate file, reads

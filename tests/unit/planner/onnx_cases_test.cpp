@@ -179,6 +179,24 @@ TEST(OnnxCases, InputsOfOneNetworkHaveOneBatch) {
             "net.onnx: node 'y': input 'z': batch 1 beside inputs of another batch");
 }
 
+TEST(OnnxCases, AnInputWithoutAxesHasTheBatchEvenIfThatIsTooLarge) {
+  constexpr int64_t kImages = int64_t{1} << 31;
+  OnnxModel model;
+  model.graph()
+      .mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_value(kImages);
+  auto* number = model.graph().add_input();
+  number->set_name("z");
+  number->mutable_type()->mutable_tensor_type()->mutable_shape();
+  model.Node("Add", {"z", "x"}, "y");
+  EXPECT_EQ(Refusal(model),
+            "net.onnx: node 'y': input 'z': batch 2147483648 beside inputs of another batch");
+}
+
 TEST(OnnxCases, NormalizationsByPositionHaveTheirNumbers) {
   OnnxModel model;
   for (const char* name : {"s", "b", "m", "v"}) model.Weight(name, {4, 8, 8});
