@@ -1,5 +1,5 @@
-"""Counts what a training step would move, with the code that would run it on meta tensors: without memory, messages or
-other ranks."""
+"""Counts what a training step would move. The step's own code runs on meta tensors, so that no values, no messages and
+no other ranks are needed."""
 import copy
 
 import torch
@@ -32,7 +32,7 @@ def _count(model, schedule, rank, network, losses):
     rows = executor.rows(schedule.batch)
     images = rows[1] - rows[0] if rows else 1
     shape = data.shape[:1] if len(data.shape) > 1 and max(data.shape[1:]) == 1 else data.shape
-    floating = next(parameter.dtype for parameter in model.parameters())
+    floating = next((parameter.dtype for parameter in model.parameters()), torch.float32)
     is_logistic = executor.losses is not None and executor.losses[0][0] == "logistic"
     classes = network.by_name[network.outputs[0].node].shape[:1] if network.outputs[0].dims > 1 else ()
     labels = (images, *classes) if is_logistic else (images,)

@@ -1,4 +1,5 @@
-"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes, and tells passes apart."""
+"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes. PassKind tells
+passes apart."""
 import collections
 from dataclasses import dataclass
 
@@ -8,8 +9,8 @@ WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "fo
 
 
 class Ledger:
-    """[elements, bytes] for each kind in WHAT: `own` is what is kept now, `most` the maximum of all steps and passes since
-    `clear`, each at its end."""
+    """[elements, bytes] for each kind in WHAT except parameters and messages: `own` is what is kept now, `most` the
+    maximum of all steps and passes since `clear`, each at its end."""
 
     def __init__(self):
         self.clear()
@@ -19,7 +20,7 @@ class Ledger:
 
     def settle(self):
         for what, found in self.own.items():
-            self.most[what] = max(self.most.get(what, [0, 0]), list(found))
+            self.most[what] = [*map(max, self.most.get(what, [0, 0]), found)]
 
     def begin(self):
         """Begins a step. Tensors that were added since the last one belong to that one."""

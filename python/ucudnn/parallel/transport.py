@@ -1,5 +1,5 @@
-"""Messages between ranks, over gloo or NCCL: posted in the one order of the schedule, and awaited where they are
-needed. Sent elements are counted here, around torch.distributed, and not read from the schedule."""
+"""Messages between ranks, over gloo or NCCL: posted in one order, which is the same on all ranks, and awaited where
+they are needed. Their elements are counted here, around torch.distributed, and not read from the schedule."""
 import collections
 import contextlib
 import datetime
@@ -36,7 +36,7 @@ class Counts:
     def fly(self, elements, size):
         """Counts `elements` more elements of messages as kept from now on; fewer if `elements` is negative."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
-        self.most_under_way = max(self.most_under_way, self.under_way)
+        self.most_under_way = [*map(max, self.most_under_way, self.under_way)]
 
     def total(self, kind):
         """Returns [sent, received]."""
