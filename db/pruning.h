@@ -1,5 +1,5 @@
-// Removes rows that no run will ask for again, because they belong to an older cuDNN or driver of a
-// device.
+// Removes the rows of a device that were measured with an older cuDNN or driver than its newest
+// rows.
 #pragma once
 
 #include <cstdint>

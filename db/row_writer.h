@@ -1,5 +1,5 @@
-// Writes rows to one store file. The caller holds a transaction around all calls. Not thread-safe.
-// The connection must outlive this object.
+// Writes rows to one store file of the current schema version. The caller holds a transaction
+// around all calls. Not thread-safe. The connection must outlive this object.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Measurements in SQLite files; FORMAT.md describes the files. Thread-safe; never throws; the child
-// of a fork may use the store. A file is opened when it is first used.
+// Measurements in SQLite files; FORMAT.md describes the files. Thread-safe; throws only if memory
+// is out; the child of a fork may use the store. A file is opened when it is first used.
 #pragma once
 
 #include <functional>

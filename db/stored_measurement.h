@@ -1,4 +1,4 @@
-// Rows of a measurement store, with all values that the store and its CSV form hold.
+// Rows of a measurement store or of its CSV form.
 #pragma once
 
 #include <string>

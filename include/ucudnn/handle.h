@@ -11,8 +11,8 @@
 // The compiler chooses overloads by the handle's type. Code that has a cudnnHandle_t calls cuDNN
 // itself, and must not use a workspace or an algorithm that ucudnn's functions reported (see
 // ucudnn.h). Convolutions of the graph API have no handle while they are planned, so this file does
-// not affect them; the preloaded drop-in divides them. Header only, C++11. The functions behave as
-// the functions of ucudnn.h with the same names.
+// not affect them; the preloaded drop-in divides them. Header only, C++11. The functions for
+// UcudnnHandle_t behave as the functions of ucudnn.h with the same names.
 #ifndef UCUDNN_HANDLE_H_
 #define UCUDNN_HANDLE_H_
 

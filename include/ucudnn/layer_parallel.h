@@ -1,18 +1,19 @@
 /* Layer-parallel multigrid over a program's own layers, in C. A chain of layers
  *     u_n+1 = Phi_n(u_n), n = 0 to N - 1,
- * is solved for all its states at once: blocks of layers run at the same time. The adjoint chain is
- * solved in the same way. The program supplies the vectors and the layers by callbacks, so the
- * vectors may be in any memory and the layers may run on any device. Residual chains, Phi_n(u) = u
- * + h F_n(u), converge in a few cycles whatever their depth; attention blocks and neural ODEs are
- * such chains. Source of the method: Kirby et al., "Layer-Parallel Training with GPU Concurrency of
- * Deep Residual Neural Networks via Nonlinear Multigrid".
+ * is solved for all its states at once: several blocks of layers can run at the same time (options,
+ * `lanes`). The adjoint chain is solved in the same way. The program supplies the vectors and the
+ * layers by callbacks, so the vectors may be in any memory and the layers may run on any device.
+ * Residual chains, Phi_n(u) = u + h F_n(u), converge in a few cycles whatever their depth;
+ * attention blocks and neural ODEs are such chains. Source of the method: Kirby et al.,
+ * "Layer-Parallel Training with GPU Concurrency of Deep Residual Neural Networks via Nonlinear
+ * Multigrid".
  *
  * Link with -lucudnn_layer_parallel, which needs neither CUDA nor cuDNN. docs/layer_parallel_api.md
  * has an example program.
  *
- * Functions return ucudnnLayerParallelStatus_t; none throws or prints. Any thread may call them.
- * Only one thread at a time may use a solver, and a callback must not use its own solver. Two
- * solvers share no data.
+ * Functions that can fail return ucudnnLayerParallelStatus_t; none throws or prints. Any thread may
+ * call them. Only one thread at a time may use a solver, and a callback must not use its own
+ * solver. Two solvers share no data.
  *
  * The first member of each struct, struct_size, is the struct's size. Before the program passes a
  * struct, it sets struct_size to sizeof. Later versions append members, for which 0 is the default,
@@ -58,8 +59,8 @@ int ucudnnLayerParallelGetCallbackCode(void);
  *     to = from + factor * h * (F_first(from) + ... + F_last(from)).
  * On level 0 there is one layer with factor 1, so `to` is Phi_first(from), whatever the form of
  * Phi. On coarser levels `to` approximates the result of factor * layers layers that run one after
- * the other. The solved states do not depend on how `step` approximates that result, but a better
- * approximation needs fewer cycles. */
+ * the other. The states to which cycles converge do not depend on how `step` approximates that
+ * result, but a better approximation needs fewer cycles. */
 typedef struct {
   size_t struct_size; /* set by the library */
   int level;          /* 0 is the finest */

@@ -3,7 +3,7 @@
  * Link with -lucudnn, and with cuDNN 9 as before. If the drop-in is preloaded too, the process
  * still has one ucudnn library, one set of promises and one report.
  *
- * Functions return cudnnStatus_t, and none throws. If ucudnn itself refuses a call,
+ * Functions that can fail return cudnnStatus_t, and none throws. If ucudnn itself refuses a call,
  * ucudnnGetLastError() says which value is wrong. Errors of the real cuDNN are returned unchanged.
  * Any thread may call all functions; as cuDNN demands, only one thread at a time may use a handle.
  *
@@ -244,7 +244,7 @@ typedef struct {
   int64_t kernels;         /* kernels that were called */
   int64_t divided_kernels; /* called kernels that are divided */
   int64_t calls;
-  int64_t divided_calls; /* calls of divided kernels */
+  int64_t divided_calls; /* calls of divided kernels, without those that ran undivided */
   int64_t measured;      /* measurements of this process: engines times micro-batch sizes */
   int64_t fallbacks;     /* number of times that a call did not run as planned */
 } ucudnnStatistics_t;

@@ -39,8 +39,8 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (the degrees; r
-// is 1 if the column is absent) and time_ms, and optionally workspace_bytes. If the table has no
+// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (the degrees; one
+// that is absent or empty is 1) and time_ms, and optionally workspace_bytes. If the table has no
 // row for a layer with these degrees, `elsewhere` computes the cost.
 class ComputeTable : public ComputeModel {
  public:
@@ -59,9 +59,10 @@ class ComputeTable : public ComputeModel {
 // Takes the times of convolutions from a measurement store. A pass takes the time of the fastest
 // division into micro-batches of a worker's share of the batch, within `limit_bytes` of workspace
 // (mu-cuDNN's WR). The passes are forward, and backward_data and backward_filter where the step
-// needs them. If a pass lacks measurements, or if the operator is no convolution, `elsewhere`
-// computes the cost. A worker's share of height and width is its share of the input, without halos.
-// The store is asked for measurements of tensors aligned to `alignment` bytes.
+// needs them. If a pass lacks measurements, or if the operator is no convolution whose groups
+// degree c divides evenly, `elsewhere` computes the cost. A worker's share of height and width is
+// its share of the input, without halos. The store is asked for measurements of tensors aligned to
+// `alignment` bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.

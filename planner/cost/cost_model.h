@@ -1,4 +1,5 @@
-// The three terms of DeePa's equation 1, and the memory a device needs. Thread-compatible.
+// The three terms of DeePa's equation 1, the time of reductions, which the paper does not have, and
+// the memory that a device needs. Thread-compatible.
 #pragma once
 
 #include <cstdint>

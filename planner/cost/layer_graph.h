@@ -20,8 +20,8 @@ struct LayerInput {
   bool has_gradient = false;  // whether the backward pass computes the tensor's gradient
 };
 
-// An operator that gets a parallel configuration, with the elementwise operators after it
-// (`followers`). Followers are computed on the devices that hold the operator's output.
+// An operator that gets a parallel configuration, with the operators after it that get none of
+// their own (`followers`). Followers are computed on the devices that hold the operator's output.
 struct PlannedLayer {
   std::string name;
   Operator op;

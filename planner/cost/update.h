@@ -1,5 +1,5 @@
 // The time to combine the gradients of a layer's replicas. Pure functions. Source: DeePa, section
-// 3, update(c). All models move whole parameters, divided by the channel degree.
+// 3, update(c). All models move all parameters of a layer, divided among its WeightParts().
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // A CNN as a directed acyclic graph of named nodes, without a batch size. Plain values. A Graph
-// that GraphBuilder::Build() returns is valid, and its shapes can be inferred. Thread-compatible.
+// that GraphBuilder::Build() returns is valid, and its shapes can be inferred for a batch of 1.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace ucudnn::planner {
 
-// The axes of every Spatial are d, h, w; d is 1 (pad 0) in two dimensions.
+// The axes of every Spatial are d, h, w. In two dimensions, d is 1 in extents, windows, strides,
+// dilations and factors, and 0 in the windows of Attention and in all numbers of pixels.
 struct Input {
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
@@ -147,9 +149,10 @@ struct Softmax {};  // over the channels
 // all images.
 struct CrossEntropy {};  // the loss of a softmax over the channels, with one label per position
 struct LogisticLoss {};  // a separate loss of each channel
-// Any other operator that works on each image separately. The graph has only the shape of its
-// output for one image, and the axes along which it mixes positions. Along all other axes it
-// computes a position only from the same position of the inputs that have the axis.
+// Any other operator that works on each image separately. The graph has only its number of
+// operations, the shape of its output for one image, and the axes along which it mixes positions.
+// Along all other axes it computes a position only from the same position of the inputs that have
+// the axis.
 struct Opaque {
   std::string kind;  // the operator's name in the file
   int32_t channels = 1;
@@ -199,8 +202,8 @@ struct Graph {
   const Node* Find(const std::string& node_name) const;
 };
 
-// Collects nodes, and checks the whole graph at the end. Reports the first fault, after which the
-// builder ignores further nodes, so that callers need not check each call.
+// Collects and checks nodes. Callers need not check each Add(), because Build() returns the first
+// fault.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }

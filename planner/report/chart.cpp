@@ -16,7 +16,8 @@ double LengthOf(const Bar& bar) {
   return length;
 }
 
-// The left end of the bars, the width of the longest bar, and the length that it shows.
+// Where the bars begin, and the width that they share with the axis, in px; and the largest length
+// to show, of a bar or of the limit.
 struct Extent {
   double left = 0;
   double width = 0;

@@ -1,4 +1,5 @@
-// Bars and points as SVG figures with titles, legends and axes. Pure functions.
+// Bars, points and timelines as SVG figures with titles and axes; bars and timelines also have
+// legends. Pure functions.
 #pragma once
 
 #include <optional>
@@ -43,8 +44,9 @@ struct Point {
   std::string tip;
 };
 
-// Shows time (ms) over workspace (bytes). The points are in ascending order of workspace. Steps
-// join them: from each point on, its time is the least.
+// Shows time (ms) over workspace (bytes). The points are in ascending order of workspace. A line of
+// steps joins them: the time of a point is drawn from the point's workspace up to that of the next
+// point.
 struct PointChart {
   const char* id = "";
   std::string title;
@@ -55,7 +57,7 @@ struct PointChart {
 
 Element Draw(const PointChart& chart);
 
-// Shows which spans run at which times: rows of boxes that may overlap.
+// A box of a TimelineChart, which shows what runs at which times. Boxes of a lane may overlap.
 struct TimelineSpan {
   double begin_ms = 0;
   double length_ms = 0;

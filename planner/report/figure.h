@@ -1,5 +1,5 @@
-// The parts of figures: texts, lines and boxes in 12 px, a canvas, a legend, axes. The functions
-// keep no state; AddLegend adds to `svg`.
+// The parts of figures: texts of 12 px, lines, boxes, a canvas, a legend, and scales of axes. The
+// functions keep no state; AddLegend adds to `svg`.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Positions for drawing the nodes and edges of a directed acyclic graph. Nodes stand in rows, every
-// edge leads downwards, and edges avoid the nodes in the rows between their ends. Pure function.
-// Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system
-// structures" (1981).
+// Positions for drawing the nodes and edges of a directed acyclic graph. Nodes stand in rows and
+// every edge leads downwards. Edges avoid the nodes in the rows between their ends, unless that
+// takes too many bends. Pure function. Source: Sugiyama, Tagawa, Toda, "Methods for visual
+// understanding of hierarchical system structures" (1981).
 #pragma once
 
 #include <utility>

@@ -9,8 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Colours k0 to k9 fill boxes of engines, layers and configurations; text on them has enough
-// contrast. Lines have colours l0 to l9. Printed pages use the light theme.
+// Colours k0 to k9 fill boxes; text on them has enough contrast. Lines have colours l0 to l9.
+// Printed pages use the light theme.
 constexpr const char* kStyle = R"css(
 :root { --paper: #ffffff; --ink: #1b1f24; --faint: #5a6470; --line: #c8ced6; --band: #f3f5f8; --mark: #b3261e;
   --k0: #a6cee3; --k1: #fdbf6f; --k2: #b2df8a; --k3: #cab2d6; --k4: #fb9a99;

@@ -11,8 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// How far apart, in one table, two entries are whose configurations differ by 1 in a single layer:
-// one of the other layers of the bucket's scope, the bucket's own layer, or the row.
+// For each layer of a bucket's scope (the other layers, the bucket's own layer, the row): how far
+// apart two entries of one table are whose configurations differ by 1 in this layer alone; 0 if the
+// table lacks the layer.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;

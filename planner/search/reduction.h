@@ -1,4 +1,5 @@
-// Reduces a search problem to the configurations that plans within a bound can use. Pure function.
+// Reduces a search problem to the configurations that plans within a bound can use. The functions
+// keep no state.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Finds the assignment of least cost and proves that no other costs less. Pure functions.
+// Finds the assignment of least cost, with or without a limit on memory, and proves within limits
+// of work that no other costs less. Pure functions.
 #pragma once
 
 #include <cstdint>

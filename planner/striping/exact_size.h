@@ -1,5 +1,6 @@
-// Finds the next larger size of a network's images at which a grid that refuses an operator now
-// refuses none. The functions keep no state; SetInputExtents changes the graph.
+// Finds changes with which a grid refuses no operator of a network: the next size of its images or,
+// at the present size, the number of which all stripes' rows must be a multiple. The functions keep
+// no state; SetInputExtents changes the graph.
 #pragma once
 
 #include <optional>

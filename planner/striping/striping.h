@@ -1,6 +1,5 @@
 // Judges a whole network on stripes without running it: the verdict on each operator, the data that
-// ranks send each other, the memory that each rank keeps, and the next size of the image at which
-// no operator is refused. Pure functions.
+// ranks send each other, and the memory that each rank keeps. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-"""The Python package ucudnn: the command and the libraries that it preloads, in the layout of an install tree."""
+"""The Python package ucudnn: the command and the libraries that it preloads, in the layout of an install tree, and
+ucudnn.parallel and ucudnn.spatial for PyTorch models."""
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""Loads the names of a package that needs torch: torch is imported with the first of them and not before."""
+"""Loads the names of a package that needs torch: torch is imported with the first name that needs it and not before."""
 import importlib
 import sys
 

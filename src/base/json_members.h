@@ -6,14 +6,15 @@
 //     member("times", times, json::kNullIfEmpty);
 //   }
 //
-// Write formats the struct by this list; Read reads and checks it. Values are numbers, texts,
-// lists, optional values (null if there is none; an optional size_t is read as a limit,
+// Write formats the struct by this list; Read reads and checks it. Values are numbers, booleans,
+// texts, lists, optional values (null if there is none; an optional size_t is read as a limit,
 // JsonPlace::Limit), other structs with members, and adapters, which have a Write and a Read of
 // their own.
 //
 // Text is assembled by hand: the destructors of nlohmann's arrays and objects allocate, so they
-// would end the application's process when memory is out. nlohmann's single values are used, since
-// theirs do not. Pure functions.
+// would end the application's process when memory is out. nlohmann's single values are used,
+// because their destructors allocate nothing. The functions keep no state; Read fills the values
+// that it is given.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +33,7 @@
 namespace ucudnn::json {
 
 // The ways in which a member may differ from one that is always written and that readers require.
+// Readers require no list and no optional value: one that is absent is read as empty.
 struct Use {
   bool may_lack = false;           // readers also accept null, and objects without the member
   bool null_if_empty = false;      // an empty value is written as null
@@ -75,7 +77,8 @@ concept IsList = requires(Value& value) {
   value.emplace_back();
 };
 
-// An object that is either written or read: each call takes the next member.
+// An object that is either written or read. Each call writes the next member, or reads the member
+// of that name wherever it stands in the file.
 class Object {
  public:
   explicit Object(int depth) : depth_(depth), place_(nullptr, "", unread_) {}

@@ -1,6 +1,7 @@
 // Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide which lines are written, and where.
-// Thread-safe; each line is one write, so lines of several processes do not mix. Never throws and
-// never fails the caller.
+// Thread-safe; each line is one write, so lines of several processes do not mix. No function fails
+// the caller. Log and WarnOnce never throw, except that the first call of Log in a process may find
+// no memory.
 #pragma once
 
 #include <string>

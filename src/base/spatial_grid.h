@@ -1,7 +1,7 @@
 // The grid into which a spatially split job is cut: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
 // thread-compatible. Every image is cut into parts along d, h and w; n is the number of groups of
-// ranks, each of which holds whole images. Ranks are numbered through the cells with n slowest,
-// then d and h, and w fastest, so that the ranks of a group follow one another.
+// ranks; the ranks of one group together hold whole images. Ranks are numbered through the cells
+// with n slowest, then d and h, and w fastest, so that the ranks of a group follow one another.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // A line on a terminal that is rewritten in place to show what a long operation is doing.
 // Thread-safe. Never throws and never fails the caller. Each text is one write, so nothing stays in
-// a buffer. A forked child does not touch its parent's line.
+// a buffer. A forked child does not erase its parent's text unless it shows one of its own.
 #pragma once
 
 #include <sys/types.h>

@@ -15,7 +15,8 @@ std::string PartOf(size_t part, size_t parts) {
   return "part " + std::to_string(part) + " of " + std::to_string(parts);
 }
 
-// Checks that the first part's windows end where the second part's begin.
+// Checks that at each cut the windows of the part before it end where the windows of the part
+// behind it begin.
 Status CheckPad(char axis, const SlidingWindow& window) {
   const int64_t extent = window.Extent();
   if (extent - window.stride <= 2 * window.pad && 2 * window.pad <= extent - 1) return Status::Ok();

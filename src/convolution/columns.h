@@ -1,5 +1,5 @@
 // The layer columns: a convolution problem as named text fields, the form that layer and
-// measurement CSV files, the store and the JSON report share. Pure functions.
+// measurement CSV files, the store and JSON files share. Pure functions.
 #pragma once
 
 #include <cstdint>

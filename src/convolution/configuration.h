@@ -10,9 +10,9 @@
 
 namespace ucudnn {
 
-// The lengths of a part along the axes other than n, in elements of the part's result; 0 means the
-// whole length. In a gradient of the filter, the spatial lengths are the lengths of the dy over
-// which the part sums.
+// The lengths of a part along the axes other than n: how many groups, filters and positions of the
+// result it has. 0 means the whole length. In a gradient of the filter, the spatial lengths are the
+// lengths of the dy over which the part sums.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -51,7 +51,7 @@ struct TileGrid {
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 
-// `count` equal micro-batches in a row.
+// `count` equal micro-batches, or tiles of one kind, in a row.
 struct Run {
   MicroConfiguration micro;
   int count = 0;
@@ -59,10 +59,10 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// A division of a whole mini-batch, in the order of execution. All micro-batches but the last have
-// a legal size (multiples of the problem's step), so every piece starts aligned. A division into
-// tiles has one run for each kind of tile, in the order of Tiles::kinds (tiles.h), and its `grid`
-// says where the tiles lie.
+// A division of a whole mini-batch, in the order of execution. Without tiles, all micro-batches but
+// the last have a legal size (a multiple of LegalStep()), so every piece starts aligned. A division
+// into tiles has one run for each kind of tile, in the order of Tiles::kinds (tiles.h), and its
+// `grid` says where the tiles lie.
 struct Configuration {
   std::vector<Run> runs;
   TileGrid grid = {};  // 1 part of each axis: only n is divided, into the runs

@@ -22,11 +22,11 @@ ConvolutionProblem ReadProblem(const JsonPlace& kernel);
 std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& problem,
                                Division& division);
 
-// Returns the layer and numeric columns that have a value, with values that are JSON text.
+// Returns the columns of ToColumns() that have a value (columns.h), with values that are JSON text.
 json::Fields ProblemMembers(const ConvolutionProblem& problem);
 
-// The member `problem` of a kernel: the layer and numeric columns, with numbers as numbers. Read
-// also reads the kernel's member `op`.
+// The member `problem` of a kernel: the columns of ToColumns() that have a value (columns.h), with
+// numbers as numbers. Read also reads the kernel's member `op`.
 struct ProblemColumns {
   ConvolutionProblem& problem;
   const JsonPlace& kernel;
@@ -48,8 +48,9 @@ struct PossibleProblem {
 enum class RunOrder { kReport, kCommand };
 
 // The runs of a plan, each with its engine, micro_batch, count, workspace_bytes and piece_ms, which
-// is null if the time is unknown (negative). A kind of tiles has `tile` and `border`, too. Read
-// sets `total_ms` to the time of all runs, or to none if a run has no time.
+// is null if the time is unknown (negative). A run of tiles also has `tile`, has `border` unless
+// its tiles lie inside, and has `pack_bytes` and `pack_ms` if they are packed. Read sets `total_ms`
+// to the time of all runs, or to none if a run has no time.
 struct PlanRuns {
   Division& division;
   const ConvolutionProblem& problem;

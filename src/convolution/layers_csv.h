@@ -1,5 +1,6 @@
-// Reads and writes layer files: one convolution per row, with the columns of columns.h. Errors name
-// file, line, column and what was expected. Pure functions except ReadLayersCsv.
+// Reads layer files: one convolution per row, with the layer columns of columns.h. Errors name the
+// file and what was expected, and the line and the column if there is one. Pure functions except
+// ReadLayersCsv.
 #pragma once
 
 #include <string>

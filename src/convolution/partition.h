@@ -15,8 +15,8 @@ namespace ucudnn {
 int64_t FloorDivide(int64_t dividend, int64_t divisor);
 int64_t CeilDivide(int64_t dividend, int64_t divisor);
 
-// The elements from `begin` to `end` - 1; none if end <= begin. The functions below return an empty
-// interval as [0, 0) unless they say otherwise.
+// The elements from `begin` to `end` - 1; none if end <= begin. Of the functions below, only Part
+// returns an empty interval that is not [0, 0).
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;

@@ -11,19 +11,21 @@
 
 namespace ucudnn {
 
-// The boxes of the whole tensors that one part reads. Forward reads `elements` of x. A gradient
-// reads `windows` of dy (the ones over the part's elements) and the `elements` of x under these
-// windows, where their maxima are.
+// Two boxes of the whole tensors, each of which may be empty.
 struct PooledBoxPair {
   SpatialBox elements;
   SpatialBox windows;
 };
+
+// Returns the boxes that a rank reads. Forward reads `elements` of x. A gradient reads `windows` of
+// dy (the ones over the rank's elements) and the `elements` of x under these windows, where their
+// maxima are.
 PooledBoxPair ReadByPooling(const Stripes& stripes, int cell);
 
 // Returns the boxes that a rank owns.
 PooledBoxPair OwnedByPooling(const Stripes& stripes, int cell);
 
-// The boxes that pass between this cell and `peer`, in either direction.
+// The boxes that this cell receives from `peer`, or sends to it.
 struct PooledMessage {
   int peer = 0;  // a cell of the grid
   PooledBoxPair boxes;

@@ -34,7 +34,7 @@ struct SplitAxis {
   void Members(json::Object& member);
 };
 
-// The decision about a kernel, as a run reports it.
+// The decision about a kernel, as a run or an offline plan reports it.
 struct KernelRecord {
   ConvolutionProblem problem;
   EngineId asked;                     // engine that the program named; empty in an offline plan

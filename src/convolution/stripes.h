@@ -5,9 +5,10 @@
 //
 // In forward, ranks exchange x and compute y. In backward_data and backward_filter they exchange
 // dy, and compute dx and their part of dw. A rank's own rows contribute through the caller's own
-// local call. Each message contributes through further convolutions, without padding, between
-// slices of the message and of the other tensors; their results are added to the result of the
-// local call. So no rows of zeros are sent, and nothing is unpacked.
+// local call. Each message contributes through further convolutions between slices of the message
+// and of the other tensors; their results are added to the result of the local call. So no rows of
+// zeros are sent, and nothing is unpacked. recomputation.h describes the other way, for calls whose
+// sum must not be made in two steps.
 #pragma once
 
 #include <array>
@@ -37,8 +38,8 @@ SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 // The term's windows, taps and elements are positions of y, w and the box in forward, of the box, w
 // and dx in backward_data, and of the box, dw and x in backward_filter. Taps are counted as the
 // filter lies in memory, so that a slice of the filter is the filter of the term in the caller's
-// mode. Terms are disjoint. Their pads are 0 if the box is a halo, and the caller's pads if the box
-// is this rank's own part.
+// mode. Terms are disjoint. Along an axis on which the peer holds another part than this rank, the
+// pad of a term is 0; along all other axes it is the caller's.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;

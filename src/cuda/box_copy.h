@@ -1,6 +1,6 @@
-// Copies the elements of a box between two strided tensors by the driver's copy functions, without
-// launching a kernel. A BoxCopy is made once; enqueuing it allocates nothing. Immutable and
-// thread-safe.
+// Copies the elements of a box between two strided tensors, or fills them, by the driver's
+// functions, without launching a kernel. A BoxCopy is made once; enqueuing it allocates nothing.
+// Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>

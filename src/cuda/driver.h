@@ -1,6 +1,6 @@
 // The CUDA driver as ucudnn uses it: a table of functions that are found at run time in
-// libcuda.so.1, so that processes without CUDA can load the library. Thread-safe; read-only after
-// the first call of GetDriver.
+// libcuda.so.1, so that processes without CUDA can load the library. child_graphs.cpp has a table
+// of its own. Thread-safe; read-only after the first call of GetDriver.
 #pragma once
 
 #include <cuda.h>
@@ -99,8 +99,8 @@ struct Driver {
   const char* MissingForGraphs() const;
 };
 
-// Returns the table. Returns null, after one warning that says why, if there is no driver or if it
-// lacks a function that the table must have (UCUDNN_DRIVER_FUNCTIONS).
+// Returns the table. Returns null if there is no driver, which one line of level kInfo says, or if
+// the driver lacks a function that the table must have, of which one warning tells.
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

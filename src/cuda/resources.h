@@ -1,6 +1,6 @@
-// Owners of driver objects: context scope, device memory, stream, event. Whenever an object is used
-// or destroyed, its context must be current. Thread-compatible. Errors contain the driver's name of
-// the error.
+// Owners of driver objects: context scope, stream, device memory, event. Whenever an object other
+// than a scope is used or destroyed, its context must be current. Thread-compatible. Errors contain
+// the driver's name of the error.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,8 @@ class Stream {
 
 // Memory that is allocated and freed in the order of one stream, so that neither allocating nor
 // freeing waits for the device. Freed memory returns to the device at the next synchronisation of
-// the stream. The pool must outlive its buffers.
+// the stream. On a device without pools all this is untrue, because cuMemAlloc and cuMemFree are
+// used instead (ordered()). The pool must outlive its buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}

@@ -5,7 +5,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// 8 algorithms, of which forward has the most, times 4 math types.
+// The most entries of a ranking: up to 8 algorithms (forward has the most), each with up to 4 math
+// types.
 constexpr int kMaxRanking = 32;
 
 template <typename Performance, typename Get>

@@ -1,7 +1,7 @@
 // One convolution with its operands, in one form for all operations: a call of the legacy API, or
-// an execution of a graph plan, which has no descriptors. Also functions that make such calls
-// through the legacy API of the real library. Plain values; the functions are thread-safe as far as
-// cuDNN is.
+// an execution of a graph plan, which has no descriptors. Split calls have the same form for
+// poolings and batch normalisations. Also functions that call convolutions of the legacy API of the
+// real library. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>

@@ -1,7 +1,8 @@
-// Engines that run a convolution with a given micro-batch and workspace. Planning and tuning use
-// cuDNN through this interface. The legacy algorithms (legacy_engines.h) and execution plans of the
-// graph API (graph_engines.h) implement it. An object belongs to one handle and is used by one
-// thread at a time. ucudnn runs convolutions only as pieces.
+// Engines that run a convolution with a given micro-batch and workspace. Tuning, execution and
+// interposer use engines through this interface. The legacy algorithms (legacy_engines.h),
+// execution plans of the graph API (graph_engines.h) and both together (mixed_engines.h) implement
+// it. An object is used by one thread at a time. What ucudnn plans runs only as pieces; the
+// program's own call, untouched, runs without this interface.
 #pragma once
 
 #include <memory>
@@ -32,15 +33,15 @@ struct PieceScales {
   bool may_add = false;    // Run may be called with `adds`; only for gradients of the filter
 };
 
-// An engine that serves a part, ready to be measured: its piece has plain scales, may add if the
-// part is a gradient of the filter, and owns all descriptors that it needs.
+// An engine that serves a part, ready to be measured: its piece is made with plain scales, may add
+// if the part is a gradient of the filter, and owns all descriptors that it needs.
 struct ListedEngine {
   EngineChoice choice;
   std::unique_ptr<Piece> piece;
 };
 
-// The interface of an API's engines. The problem in each call describes a part: its n is the part's
-// number of images. The pieces outlive this object.
+// The interface of an API's engines. The problem that List and MakePiece take describes a part: its
+// n is the part's number of images. Pieces may outlive this object.
 class Engines {
  public:
   virtual ~Engines() = default;

@@ -1,5 +1,6 @@
 // The tensors that operations fused behind a convolution read, beside the convolution's own three:
-// a bias, a scale, a residual, or the image of a ReLU whose gradient is computed. Plain values.
+// for example a bias, a scale, a residual, or the image of a ReLU whose gradient is computed. Plain
+// values.
 #pragma once
 
 #include <array>

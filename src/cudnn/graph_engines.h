@@ -1,6 +1,6 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
 // operation graph with knob 2 at 1. A plan serves a part of its own graph after its JSON was
-// edited.
+// edited, and after it was compiled anew if its kernels are for one batch (compiled_plan.h).
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@
 
 namespace ucudnn::cudnn {
 
-// A finalized plan with all that is needed to build it again for other batches.
+// What was read of a finalized plan: all that is needed to build the plan again for parts of its
+// convolution.
 struct GraphTemplate {
   std::string json;
   FusedConvolution convolution;

@@ -1,4 +1,5 @@
-// Reads /etc/ld.so.cache, which the loader searches after run paths and LD_LIBRARY_PATH. Pure.
+// Finds libraries in the content of /etc/ld.so.cache, which the loader searches after run paths and
+// LD_LIBRARY_PATH. Pure function.
 #pragma once
 
 #include <string>

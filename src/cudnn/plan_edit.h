@@ -1,6 +1,6 @@
 // Edits an execution plan for a part of its convolution, for other scales or for another engine, by
-// replacing single values of cuDNN's plan JSON. The edited text is read back and must say exactly
-// what was requested; all other values stay the same byte for byte. Pure functions.
+// replacing single members of cuDNN's plan JSON. The edited text is read back and must say exactly
+// what was requested; all other members stay the same byte for byte. Pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The operation graph of one convolution of the legacy API, whose engines may serve calls of the
-// legacy API in place of the legacy algorithms. Thread-compatible.
+// One convolution of the legacy API as an operation graph. Engines of this graph may serve the
+// convolution's calls in place of the legacy algorithms. Thread-compatible.
 #pragma once
 
 #include <functional>

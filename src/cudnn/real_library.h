@@ -1,5 +1,6 @@
-// The real cuDNN, opened once per process and never closed. Thread-safe, also in a child that was
-// forked while another thread opened it.
+// The real cuDNN, which stays open as long as the process lives. It is searched for at the first
+// call; threads that call at the same time all search, and keep one result. Thread-safe, also in a
+// child that was forked while another thread opened the library.
 #pragma once
 
 #include <optional>

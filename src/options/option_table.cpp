@@ -1,5 +1,5 @@
 // The table of variables: which values each variable accepts, and how a value changes the options.
-// Pure functions.
+// The functions keep no state; each Apply function sets members of `options`.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,6 +1,7 @@
-// The options that the user sets: every UCUDNN_ variable, parsed once per process. Nothing else in
-// the library reads the environment. The command line sets the same variables through the same
-// parser, a pure function. ProcessOptions() is thread-safe.
+// The options that the user sets: every UCUDNN_ variable as it was at the first call of
+// ProcessOptions(), and what SetProcessOption() has changed since. Nothing else in the library
+// reads the environment. The command line sets the same variables through the same parser,
+// ParseOptions(), a pure function. ProcessOptions() and SetProcessOption() are thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // Makes the work that a channel enqueues run in the order of its calls, whatever stream each call
-// names, and tells how far the device has come. A captured call follows only earlier calls of the
-// same capture, because a capture must not wait for an event that was recorded outside of the
-// capture, nor may work outside wait for an event of the capture. Uncaptured calls follow each
-// other as if there were no captured ones. Done and Progress tell only of uncaptured calls, since
-// launches of graphs are no calls.
+// names, and tells how far the device has come. A captured call follows the captured call before it
+// if both belong to one capture, and no other call, because a capture must not wait for an event
+// that was recorded outside of the capture, nor may work outside wait for an event of the capture.
+// Uncaptured calls follow each other as if there were no captured ones. Done and Progress tell only
+// of uncaptured calls, since launches of graphs are no calls.
 //
 // Thread-compatible, except that any thread may call Done and Progress, which do not invalidate
 // other threads' captures. The channel's context must be current.

@@ -3,15 +3,15 @@
 //
 // One thread at a time calls Exchange, AllReduce and Reserve, in the same order and with matching
 // arguments on all ranks. Exchange and AllReduce only enqueue. If they have to wait on the host
-// (peer.h), the timeout given at opening bounds that wait, and Abort ends it. Any thread may call
-// Check, Progress and Abort at any time. Every function makes the channel's context current for
-// itself.
+// (peer.h, loopback.h), the timeout given at opening bounds that wait, and Abort ends it; only
+// Abort ends a call of NCCL that waits. Any thread may call Check, Progress and Abort at any time.
+// Every function makes the channel's context current for itself.
 //
-// A call that fails aborts the channel, and all later calls fail. After an abort no stream waits
-// for ever because of this channel, and a buffer that was to be received holds the peer's data, its
-// earlier content, NaN (bytes of 0xff), or a mixture of these. So a caller that fills it with NaN
-// before an exchange sees whether the exchange took place. Later work on the stream may rewrite the
-// sent data, also after a failure.
+// An Exchange or AllReduce that fails aborts the channel, and all later ones fail. After an abort
+// no stream waits for ever because of this channel, and a buffer that was to be received holds the
+// peer's data, its earlier content, NaN (bytes of 0xff), or a mixture of these. So a caller that
+// fills it with NaN before an exchange sees whether the exchange took place. Later work on the
+// stream may rewrite the sent data, also after a failure.
 //
 // Exchange and AllReduce may be called on a stream that is captured into a CUDA graph, on all ranks
 // or on none (CanBeCaptured). The exchange then takes place each time the graph is launched, with

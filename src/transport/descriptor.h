@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner. Plain value; thread-compatible.
+// A file descriptor that is closed with its owner. Movable; thread-compatible.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,6 @@
-// How a rank other than 0 enters the job: it finds rank 0, connects, and greets it. Blocks, within
-// the times of the meeting. Thread-safe.
+// How a rank other than 0 enters the job: it finds rank 0, connects, and greets it. Rank 0 asks in
+// the same way who meets at its place. Blocks, within the times of the meeting and those of the
+// resolver. Thread-safe.
 #pragma once
 
 #include <memory>

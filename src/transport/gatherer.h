@@ -1,5 +1,6 @@
-// The interface through which the ranks of a group exchange the texts that they need to open a
-// channel. Channels use nothing else of the control plane, so tests can replace it.
+// The interface through which the ranks of a group exchange texts. They open a channel and make
+// room in it by such texts. Channels use nothing else of the control plane, so tests can replace
+// it.
 #pragma once
 
 #include <string>

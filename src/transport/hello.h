@@ -1,5 +1,6 @@
-// A rank's greeting to rank 0. It has the token first, so that nothing else is read of a stranger's
-// data; then the version; then the values on which the ranks must agree. Pure functions.
+// A rank's greeting to rank 0. Behind a fixed text it has the token, so that nothing more is read
+// of a stranger's data; then the rank and the version; then the values on which the ranks must
+// agree. Pure functions.
 #pragma once
 
 #include <optional>

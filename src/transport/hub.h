@@ -1,6 +1,6 @@
 // Rank 0's part of a job's connections: it admits the ranks, passes their messages on to each
-// other, and finds out which ranks are dead. One thread uses it, except for functions that any
-// thread may call. Strangers (connections with a wrong token, garbage, or no complete greeting in
+// other, and finds out which ranks are dead. One thread at a time uses it; any thread may call
+// others_acted(). Strangers (connections with a wrong token, garbage, or no complete greeting in
 // time) are dropped and never disturb the job.
 #pragma once
 

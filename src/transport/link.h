@@ -1,5 +1,6 @@
 // The interface through which the service thread of a rank reaches the other ranks. Rank 0 is the
-// hub itself (hub.h); the other ranks are connected to the hub (spoke.h). One thread uses a link.
+// hub itself (hub.h); the other ranks are connected to the hub (spoke.h). One thread at a time uses
+// a link.
 #pragma once
 
 #include <poll.h>

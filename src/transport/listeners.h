@@ -1,5 +1,6 @@
-// A rank's callbacks for posts, gathers, leaving ranks and the failure; they run in the order of
-// the events. Thread-safe: a callback runs under the lock of this class.
+// A rank's callbacks for posts, gathers, leaving ranks and the failure. They run in the order of
+// the events, except that the failure does not wait for events that are kept. Thread-safe: a
+// callback runs under the lock of this class.
 #pragma once
 
 #include <cstdint>

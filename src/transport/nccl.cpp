@@ -14,7 +14,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Objects of a channel that must be destroyed in its context.
+// A channel's objects that must be destroyed in the channel's context.
 struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
       : order(driver), plain(driver), scratch(plain, driver) {}

@@ -1,8 +1,8 @@
 // The channel over NCCL, between processes and threads with a GPU each. It has two communicators of
 // its own, one for exchanges and one for reductions. Their kernels use few blocks, so that most of
-// the device is left to the convolutions beside them. Each call waits for the previous one, so all
-// devices run the kernels of both communicators in one order, and no kernel waits for a peer that
-// waits for it.
+// the device is left to the convolutions beside them. On the device, each call waits for the
+// previous one (call_order.h). So all devices run the kernels of both communicators in one order,
+// and no kernel waits for a peer that waits for it.
 #pragma once
 
 #include <memory>

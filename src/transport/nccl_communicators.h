@@ -1,5 +1,6 @@
-// The two communicators of one rank, from creation to destruction. A call of NCCL that does not
-// return does not delay the caller beyond its timeout. Thread-safe.
+// The two communicators of one rank, from creation to destruction. Make and Destroy return after a
+// bounded time, even if NCCL does not; an Exchange or AllReduce in which NCCL waits returns only
+// after an Abort. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// The functions of NCCL that transport/nccl.h uses, found at run time. They are declared here as in
-// NCCL 2.18, whose structures later releases accept, so NCCL's header is not needed. Copies are
-// cheap; thread-safe.
+// The functions of NCCL that the channel over NCCL uses (nccl.h), found at run time. They are
+// declared here as in NCCL 2.18, whose structures later releases accept, so NCCL's header is not
+// needed. Copies are cheap; thread-safe.
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
-// Opens a rank's channel over the transport that its group has chosen.
+// Chooses a transport together with the other ranks of the group, and opens a rank's channel over
+// it.
 #pragma once
 
 #include <memory>

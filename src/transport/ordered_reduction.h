@@ -1,6 +1,7 @@
 // An all-reduce that consists of exchanges and additions. Each rank sums one part of the numbers,
 // in the order of the ranks, and sends that sum to all others. So every rank gets the same bits,
-// with every transport. Thread-compatible.
+// both over peer copies and over loopback; the channel over NCCL does not use it.
+// Thread-compatible.
 #pragma once
 
 #include <vector>

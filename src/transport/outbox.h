@@ -1,7 +1,8 @@
 // The frames that threads of a rank want to send, until the rank's service thread takes them. Put
-// allocates nothing, and makes a system call only to wake a service thread that sleeps. A service
-// thread that looks at short intervals need not be woken, because waking it would take longer than
-// the rest of Put. Thread-safe, but only one thread may call Take and Sleep.
+// allocates only for a frame that exceeds the outbox's room. With Haste::kLater it makes a system
+// call only if the service thread sleeps or the frame has no room. A service thread that looks at
+// short intervals need not be woken, because waking it would take longer than the rest of Put.
+// Thread-safe, but only one thread at a time may call Take, Sleep and Awake.
 #pragma once
 
 #include <string_view>

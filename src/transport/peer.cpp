@@ -12,7 +12,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Objects of a channel that must be destroyed in its context.
+// A channel's objects that must be destroyed in the channel's context.
 struct OwnedByPeer {
   explicit OwnedByPeer(const ChannelSetup& setup) : order(*setup.driver), reduction(setup) {}
   CallOrder order;

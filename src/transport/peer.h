@@ -4,7 +4,7 @@
 //
 // Exchange waits on the host until each peer that it receives from has come to the same exchange,
 // and until each peer that it sends to has enqueued its copy; the streams do the rest. A launch of
-// a graph cannot wait for other hosts, so Exchange cannot be captured.
+// a graph cannot wait for other hosts, so neither Exchange nor AllReduce can be captured.
 #pragma once
 
 #include <memory>

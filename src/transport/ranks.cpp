@@ -1,5 +1,5 @@
-// The functions of Ranks that a program calls. The functions of the service thread are in
-// ranks_service.cpp.
+// The functions of Ranks that its users call, and their helpers. Join and the functions of the
+// service thread are in ranks_service.cpp.
 #include "transport/ranks.h"
 
 #include <pthread.h>

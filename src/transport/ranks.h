@@ -3,9 +3,10 @@
 //
 // An object of this class is a rank: usually one for a process, several if threads are ranks. Each
 // has a service thread of its own, which Join starts and which runs the callbacks. Every wait is
-// bounded. No signal is raised. A forked child is no part of the job: its calls fail or do nothing.
-// Although the child holds the sockets, the other ranks notice when its parent dies (heartbeats
-// end) or leaves (connections are shut down, not only closed).
+// bounded, except that rank 0 does not leave while ranks of other groups act (Leave). No signal is
+// raised. A forked child is no part of the job: its calls fail or do nothing. Although the child
+// holds the sockets, the other ranks notice when its parent dies (heartbeats end) or leaves
+// (connections are shut down, not only closed).
 #pragma once
 
 #include <atomic>
@@ -100,7 +101,8 @@ class Ranks final : public Gatherer, private Sink {
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
-  // The facts that this rank knows about another rank.
+  // The facts that this rank knows about a rank. Of itself it has only the place, the number of
+  // gathers and the last text.
   struct Peer {
     Membership place;
     std::string doing;

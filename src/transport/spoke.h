@@ -1,4 +1,4 @@
-// The connection of a rank other than 0 to rank 0's hub. One thread uses it.
+// The connection of a rank other than 0 to rank 0's hub. One thread at a time uses it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // The listening side of a job's meeting. It accepts connections and reads each one until a greeting
-// with the job's token is complete. Connections with a wrong first byte, too many bytes, or no
-// complete greeting in time are dropped. One thread uses it.
+// with the job's token is complete. Connections that send anything else, too many bytes, or no
+// complete greeting in time are dropped, and so are the oldest if too many wait. A connection that
+// greets with another token is told so first. One thread at a time uses it.
 #pragma once
 
 #include <poll.h>

@@ -11,9 +11,9 @@
 namespace ucudnn::planner {
 
 // Reads the network in its own state, or in the training phase if the file gives no state.
-// FORMAT.md says what is read, left out and refused. Errors show the file as `file` and name the
-// layer, or the line that is no prototxt. `tensors`, if not null, receives the place of each blob
-// of the file in the graph.
+// planner/graph/FORMAT.md says what is read, left out and refused. Errors show the file as `file`
+// and name the layer, or the line that is no prototxt. `tensors`, if not null, receives the place
+// of each blob of the file in the graph.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
                           const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

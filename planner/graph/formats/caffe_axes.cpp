@@ -1,5 +1,5 @@
-// Adds layers of Caffe that join, cut, reduce and reorder axes. Each function here checks its own
-// fields.
+// Adds layers of Caffe that join, cut, repeat, reduce, reorder and reshape axes. Each function here
+// checks its own fields.
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
-// Values of one message of a Caffe network, each with the default of Caffe's schema.
-// Thread-compatible.
+// Values of one message of a Caffe network. The caller gives the default of a value that the
+// message may lack. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ std::optional<int32_t> WholeOf(std::string_view text);
 std::optional<double> RealOf(std::string_view text);
 std::optional<bool> FlagOf(std::string_view text);
 
-// Gives the fields of one message. A null message has no fields. REQUIRES: CheckCaffeMessage() has
-// accepted the message.
+// Gives the fields of one message, which must outlive this object. A null message has no fields. A
+// text that CheckCaffeMessage() would refuse as a number or a flag counts as the default, and as 0
+// in a list.
 class CaffeFields {
  public:
   explicit CaffeFields(const TextField* message) : message_(message) {}

@@ -1,5 +1,5 @@
-// Turns layers of Caffe into operators, except the layers of caffe_axes.cpp and caffe_windows.cpp.
-// Each function here checks its own fields.
+// Turns layers of Caffe into operators, except data layers (caffe.cpp) and the layers of
+// caffe_axes.cpp and caffe_windows.cpp. Each function here checks its own fields.
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,6 @@
-// The layers of a Caffe network that run in one phase, and the blobs that each layer reads and
-// writes: the content of the file before any shape is known. Plain values; pure functions.
+// The layers of a Caffe network that run in one state (phase, level and stages), and the blobs that
+// each layer reads and writes: the content of the file before any shape is known. Plain values. The
+// function keeps no state; it changes the message.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +49,8 @@ struct CaffeNet {
   // By blob: positions in `layers` of the layers that read it.
   std::vector<std::vector<size_t>> readers;
   std::map<std::string, CaffeTensor> tensors;
-  // The first fault and its layer. After a fault `layers` still lists all layers, but the blobs and
-  // parameters of this layer and of all later layers are missing.
+  // The first fault and its layer. After a fault `layers` still lists all layers, but their blobs
+  // and `tensors` are incomplete.
   Status fault;
   std::string fault_layer;
 };

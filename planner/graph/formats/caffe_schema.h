@@ -1,6 +1,5 @@
 // The fields that a Caffe network may have: the fields of BVLC Caffe's caffe.proto, and fields of
-// known forks that change what a layer computes. The function keeps no state; it replaces
-// enumeration numbers in the message.
+// known forks. The function keeps no state; it replaces enumeration numbers in the message.
 #pragma once
 
 #include <string>
@@ -12,9 +11,8 @@ namespace ucudnn::planner {
 
 // Checks `message`, whose type caffe.proto calls `type`, but not the layers of a network. Refuses
 // the first field that the type does not have, that has another kind of value, that occurs twice
-// though it is not repeated, or that changes what the layer computes in a way that a graph cannot
-// express. The error gives the line, the field and the expected value. Replaces numbers of
-// enumerations by the enumeration's words.
+// though it is not repeated, or that holds weights. The error gives the line, the field and the
+// expected value. Replaces numbers of enumerations by the enumeration's words.
 Status CheckCaffeMessage(const std::string& type, TextField& message);
 
 }  // namespace ucudnn::planner

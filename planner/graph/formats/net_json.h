@@ -1,4 +1,4 @@
-// Reads and writes networks as JSON (format `ucudnn-net`, described in FORMAT.md beside this file).
+// Reads and writes networks as JSON (format `ucudnn-net`, described in planner/graph/FORMAT.md).
 // Pure functions.
 #pragma once
 

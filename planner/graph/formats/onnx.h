@@ -1,4 +1,5 @@
-// Reads networks in ONNX, as torch.onnx and tf2onnx write them. Pure functions.
+// Reads networks in ONNX, as torch.onnx and tf2onnx write them. The function keeps no state; it may
+// read files in ImportOptions::folder.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Adds the nodes of an ONNX model that only move or cut axes, pad, or join tensors.
+// Adds the nodes of an ONNX model that move, cut, repeat or pad axes, join tensors, or select
+// elements.
 #include <algorithm>
 #include <limits>
 #include <numeric>

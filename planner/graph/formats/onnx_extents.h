@@ -1,5 +1,5 @@
-// Computes the extents of the outputs of ONNX operators, and reads the fields that determine these.
-// Pure functions.
+// Computes extents of outputs of ONNX operators, and reads the inputs and attributes that determine
+// these. Pure functions.
 #pragma once
 
 #include <cstddef>

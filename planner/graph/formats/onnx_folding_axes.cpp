@@ -1,4 +1,5 @@
-// The rules of FoldConstants() for operators that move, select and repeat elements.
+// The rules of FoldConstants() for operators that move, select, repeat and join elements, and for
+// padding and resizing.
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -124,7 +124,8 @@ inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   return One(Bounded(seen));
 }
 
-// The rules of operators that only move and repeat elements, defined in onnx_folding_axes.cpp.
+// The rules of operators that move, select, repeat and join elements, and of padding and resizing;
+// defined in onnx_folding_axes.cpp.
 const std::map<std::string, Rule>& AxisRules();
 
 }  // namespace ucudnn::planner

@@ -1,12 +1,14 @@
 // Turns one ONNX model into a graph. Only ImportOnnx() uses it. Its functions are in onnx.cpp (the
 // loop over nodes, and helpers for all operators), onnx_layers.cpp (layers), onnx_elements.cpp
-// (operators that compute element by element or over some axes), onnx_axes.cpp (operators that move
-// axes, pad and join) and onnx_products.cpp (matrix products and attentions).
+// (operators that compute element by element or over some axes), onnx_axes.cpp (operators that
+// move, cut, repeat, pad, join or select) and onnx_products.cpp (matrix products, scores and
+// attentions).
 //
 // A tensor is a node and a view of it (view.h). The function of an operator checks the view for a
 // form that it supports: an image in the graph's own axes, whole channels in the last axis, and so
-// on. For another view the operator becomes an Opaque operator, which is divided along the images.
-// If not even the images stay separate, the operator is refused.
+// on. For another view, the function adds a node that brings the tensor into such a form, or the
+// operator becomes an Opaque, which can at least be divided along the images. If not even the
+// images stay separate, the operator is refused.
 #pragma once
 
 #include <limits>
@@ -38,7 +40,8 @@ constexpr size_t kMostAxes = 16;
 // axis.
 constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
 
-// A tensor of the file. Its view has every digit of the node exactly once.
+// A tensor of the file. Its view has every digit of the node exactly once, except for a graph input
+// without axes, whose view is empty, and for scores, whose `node` is that of the queries.
 struct OnnxTensor {
   NodeId node = 0;
   View view;

@@ -1,4 +1,5 @@
-// Adds the layers of an ONNX model that slide windows, and layers over the channels of images.
+// Adds layers of an ONNX model: convolutions, poolings, local response and batch normalizations,
+// dropouts, resizes, and moves of channels to positions or back.
 #include <algorithm>
 #include <cmath>
 #include <limits>

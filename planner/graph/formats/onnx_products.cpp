@@ -1,4 +1,5 @@
-// Adds the matrix products of an ONNX model: layers with weights, and attentions.
+// Adds the matrix products of an ONNX model: layers with weights, attentions, and other products of
+// two computed tensors.
 #include <algorithm>
 
 #include "planner/graph/formats/onnx_importer.h"

@@ -6,6 +6,8 @@
 //   fields.RequiredExtents("window", Spatial&, neutral), OptionalExtents(...)
 //                                            extents; the d axis of a two-dimensional operator has
 //                                            the value `neutral`
+//   fields.ImageExtents("extents", Spatial&, int32_t& spatial_rank)
+//                                            an image's extents, spatial_rank of them
 //   fields.Choice("kind", enumeration&, names of its values in their order), OptionalChoice(...)
 //   fields.Text("kind", std::string&)
 #pragma once

@@ -1,5 +1,6 @@
-// The axes of a tensor of a file, expressed by the axes of a graph's node. Reshapes and
-// transpositions change only these views, and get no nodes. Plain values and pure functions.
+// The axes of a tensor of a file, expressed by the axes of a graph's node. A transposition changes
+// only such a view and gets no node. The same is true of a reshape that splits no digit into
+// unequal parts. Plain values and pure functions.
 //
 // An axis of the file is a sequence of digits, the outer digits first. The digit {h, 7, 2} has the
 // values 0 to 6, and each step moves the position along the node's height by 2.

@@ -1,6 +1,6 @@
-// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it. A
-// function that adds nodes appends them to the last node, under names that begin with the caller's
-// name. Thread-compatible.
+// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it.
+// Functions that add nodes append them to the last node, under names that begin with the caller's
+// name; but Join() is told the inputs, and Classify() chooses the names. Thread-compatible.
 #pragma once
 
 #include <string>

@@ -7,7 +7,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Appends one layer under the name `name`; its last node becomes part of the block.
+// Appends one layer, whose nodes have names that begin with `name`. The block joins the output of
+// its last node to earlier outputs.
 using AppendLayer = std::function<void(const std::string& name)>;
 
 void AppendBlock(Chain& net, const std::string& name, int layers, DenseJoin join,

@@ -1,4 +1,5 @@
-"""Agreement of ranks on the images and labels of a pass, before anything else is exchanged for it."""
+"""Agreement of ranks on the images, labels and loss functions of a pass, before its forward pass begins; and on labels
+for whole_labels."""
 import math
 
 import torch

@@ -1,4 +1,4 @@
-"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w. They also tell which box of an input
+"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w. `needed` tells which box of an input
 an operator reads for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without torch."""
 import math
 

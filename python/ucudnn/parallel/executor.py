@@ -1,4 +1,4 @@
-"""One rank's part of a schedule."""
+"""Runs one rank's part of a schedule."""
 import collections
 import contextlib
 import copy
@@ -24,8 +24,8 @@ from .sums import Summed, Worker
 
 
 class Executor:
-    """The executor of one rank. It keeps of a model only what the ranks have agreed on, and reads parameters, buffers
-    and `training` from the model at each call. `losses`: (function, weight) for each output, or None."""
+    """The executor of one rank. It relies only on what the ranks have agreed on. Modules, parameters, buffers and
+    `training` are read from the model anew at each call. `losses`: (function, weight) for each output, or None."""
 
     def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
                  agreement=Alone(), is_local=False):

@@ -1,6 +1,7 @@
-"""Gradients of parts. If a rank has a part of a parameter, the gradient is a Part, and so is what is computed from it element by
-element. Norms, and reductions over all elements, of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and
-GradScaler do the same on every rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
+"""Gradients of parts. If there are several ranks, each gradient of a parameter is a Part, even where the rank has the
+whole parameter, and so is what is computed from it element by element. Norms, and reductions over all elements, of a
+Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank as on one
+device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
 import functools
 import math
 

@@ -1,4 +1,4 @@
-"""The exchange of labels between the ranks that load images and the ranks that compute their losses."""
+"""The exchange of labels between the ranks that load images and the ranks that need their labels."""
 import torch
 
 

@@ -1,5 +1,5 @@
-"""Losses of a whole batch from each rank's part of the outputs: sums over images divided by their number, never means
-of means."""
+"""Losses of a whole batch from each rank's part of the outputs: means over the images of all ranks, never means of
+ranks' means; or sums over images (Sum)."""
 import contextlib
 import math
 
@@ -86,8 +86,8 @@ def refuse_parameters(function, number, outputs, parameters):
 
 
 class Total(torch.autograd.Function):
-    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own. `backwards`: (a Counter, its key) that
-    counts the backward passes, or None."""
+    """The sum of all ranks' numbers: the same on each. backward passes the gradient on to this rank's own number,
+    without an exchange. `backwards`: (a Counter, its key) that counts the backward passes, or None."""
 
     @staticmethod
     def forward(ctx, token, number, meeting, backwards):
@@ -179,10 +179,11 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Calls a loss function, and refuses it if it is not a mean over images. Compares the loss of a batch with the losses of
-    its parts (once, if the function is vouched for or there is a reference; otherwise at each call), of images with other
-    classes, and of the images together with a reference. `is_vouched`: the function is known to be a mean if outputs and labels
-    have the same shape."""
+    """Calls a loss function, and refuses it if it finds that this is no mean over images: that the loss of some images is
+    not the mean of the losses of two parts of them. It compares the batch cut in two (once, if the function is vouched for
+    or there is a reference; otherwise at each call). Unless the function is vouched for, it also compares made-up images
+    with the classes of the batch, and the batch together with the reference. `is_vouched`: the function is known to be a
+    mean if outputs and labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: the labels that it was compared with

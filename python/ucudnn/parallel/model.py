@@ -119,9 +119,9 @@ def _class_of(base):
 
 
 class Shard:
-    """This rank's part of a tensor of the model. `ranges` gives the part's range along each axis; None if other ranks
-    have the tensor. `is_first`: no rank of a lower number has the same part. `is_whole`: every rank has the tensor
-    whole."""
+    """This rank's part of a tensor of the model. `ranges` gives the part's ranges along the first axes, and the part is
+    whole along all others; None if only other ranks have the tensor. `is_first`: no rank of a lower number has the same
+    part. `is_whole`: every rank has the parameter whole; false for running statistics."""
 
     def __init__(self, shape, ranges, is_first, is_whole):
         self.shape, self.ranges, self.is_first, self.is_whole = tuple(shape), ranges, is_first, is_whole

@@ -54,7 +54,8 @@ class Deferred(torch.autograd.Function):
 
 
 class PassesRun:
-    """The passes of one forward pass of the model. `make(plan, values)` makes the Run of one pass."""
+    """The passes of one forward pass of the model, which is `run`. `labels`: this rank's labels by the node of each
+    output, or None."""
 
     def __init__(self, run, labels):
         self.run, self.labels, self.executor = run, labels, run.executor

@@ -7,7 +7,8 @@ from .operators import OVERWRITING, OVERWRITTEN
 
 
 class Plan:
-    """The data that each step of a schedule needs, for one batch size on one rank."""
+    """The data that each step of a schedule needs, for one batch size, or for one pass over some images of a batch, on
+    one rank."""
 
     def __init__(self, executor, schedule):
         self.schedule, rank, transport = schedule, executor.rank, executor.transport

@@ -1,5 +1,5 @@
-"""Checks for everything that a rank would refuse while it runs, only from the network, the schedule and the losses, so
-that all ranks refuse the same before anything is changed."""
+"""Checks for what a rank would refuse while it runs, as far as the network, the schedule, the losses and the
+checkpointed nodes tell it, so that all ranks refuse the same before anything is changed."""
 from . import boxes as b
 from .errors import NotSupported
 from .losses import named

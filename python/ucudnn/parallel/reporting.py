@@ -13,9 +13,9 @@ KINDS = ("transfer", "update", "statistics", "labels")
 
 @dataclass
 class Report:
-    """The report of one rank and the passes that it has run. Elements are [sent, received] by kind and peer. `kept`:
-    [elements, bytes] for each kind of ledger.WHAT; `planned`: the elements of these kinds by the plan, if it has them.
-    `peak_bytes`: of torch's allocator, or of the whole process if torch has no count."""
+    """The report of one rank on the passes that it has run since the last report. Elements are [sent, received] by kind
+    and peer. `kept`: [elements, bytes] for each kind of ledger.WHAT; `planned`: the elements of these kinds by the
+    plan, if it has them. `peak_bytes`: of torch's allocator, or of the whole process if torch has no count."""
     rank: int
     predicted: dict
     counted: dict

@@ -11,8 +11,9 @@ class BatchSampler:
     """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: by `seed`
     and the epoch (0, 1, ... with each iteration, or set by set_epoch), or the data set's own order if `shuffle` is
     false. A rank that needs no image reads the batch's first one, for its shape. If the data set is no multiple of the
-    plan's batch, the last batch has the remaining images, or is left out with `drop_last`. All ranks refuse the next call of the
-    model if the batch that was read last is not the same on all, so their loaders have equally many workers."""
+    plan's batch, the last batch has the remaining images, or is left out with `drop_last`. All ranks refuse the next
+    call of the model if their samplers did not give the same batch last, so their loaders have equally many workers.
+    For a sampler in another thread than the main one, they compare only the size of the data set and the seed."""
 
     def __init__(self, dataset, model, seed=0, shuffle=True, drop_last=False):
         self.count, self.executor = len(dataset), model._ucudnn

@@ -13,7 +13,8 @@ UPDATES = ("owner", "hierarchical")
 
 
 class ScheduleError(ValueError):
-    """A file is no schedule, or the schedule of another model: one line with the wrong value and the right one."""
+    """A file is no schedule, or one for another model or another number of ranks: one line with the wrong value and the
+    right one."""
 
 
 @dataclass

@@ -1,5 +1,5 @@
-"""Checkpoints: each value carries its box in the whole tensor. torch.distributed.checkpoint writes each box once, and
-reads any boxes that another plan, or one process, asks for."""
+"""Checkpoints: each part of a tensor carries its box in the whole. torch.distributed.checkpoint writes each box once,
+and reads any boxes that another plan, or one process, asks for."""
 import copy
 
 import torch

@@ -1,5 +1,6 @@
-"""A model as a Network: each operator of torch.export's graph becomes a node named by its module's path. Nodes have the
-axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation is bookkeeping, and no node."""
+"""A model as a Network: most operators of torch.export's graph become a node each, named by its module's path. Nodes
+have the axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation, for example, is bookkeeping and
+no node."""
 import contextlib
 import io
 import itertools

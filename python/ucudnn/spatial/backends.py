@@ -1,5 +1,5 @@
-"""The route of a convolution for the backend that torch chooses (torch._C._select_conv_backend). A pure function of the
-backend's name and of the device, without torch."""
+"""The route of a convolution for the backend that torch chooses (torch._C._select_conv_backend). A pure function,
+without torch."""
 UCUDNN, EXCHANGE, LOCAL, REFUSE = "ucudnn", "exchange", "local", "refuse"
 
 # Calls of cuDNN stay as they are: ucudnn exchanges inside them.

@@ -1,5 +1,5 @@
-"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, inside which ucudnn exchanges; before
-all others, rows are fetched here (backends.py)."""
+"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, inside which ucudnn exchanges, if
+their padding and their outputs allow it. Before all others, rows are fetched here (backends.py)."""
 import torch
 
 from .backends import EXCHANGE, REFUSE, UCUDNN, route
@@ -34,7 +34,8 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own. torch computes its own backward pass, which gives gradients of second order."""
+    """The backward pass of _Own. Its backward, which gives gradients of second order, has torch differentiate torch's
+    own convolution_backward."""
 
     @staticmethod
     def forward(ctx, gradient, x, weight, *arguments):

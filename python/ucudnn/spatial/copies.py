@@ -1,6 +1,6 @@
 """Checks values that must be the same on every rank of a group: weights and buffers of a model, images before they are
-cut, what is drawn, plain tensors that meet stripes. Ranks compare crc32s, so all of them refuse a difference. A capture
-of a CUDA graph compares nothing, because no bytes exist yet."""
+cut, what is drawn, and with UCUDNN_CHECK=1 plain tensors that meet stripes. Ranks compare crc32s, so all of them refuse
+a difference. A capture of a CUDA graph compares nothing, because no bytes exist yet."""
 import numbers
 import random
 import sys

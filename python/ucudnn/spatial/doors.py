@@ -1,6 +1,7 @@
 """Entries of torch that call no __torch_function__, although they must see stripes: a backward pass that starts from
-stripes, autograd functions that a program wrote, whose gradients are also stripes, and hooks of modules. Each is
-replaced once, when a grid is made, by a function that treats anything but stripes as torch's does."""
+stripes, what a checkpoint's backward pass gives, autograd functions that a program wrote, whose gradients are also
+stripes, hooks of modules, and scripted functions, which are refused. Each is replaced once, when the first grid is
+made; the replacement treats anything but stripes as torch's does."""
 import functools
 
 import torch

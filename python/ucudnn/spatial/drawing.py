@@ -1,6 +1,6 @@
 """Functions that draw random numbers. Each rank draws by itself: for a stripe it draws other numbers than one process
-would, and for a replicated tensor each rank draws different ones. If the class is trusted, it may draw for positions of
-stripes."""
+would, and for a replicated tensor each rank draws different ones. So they are refused, except that a class which is
+trusted may draw for positions of stripes."""
 import torch
 from torch import nn
 from torch.nn import functional

@@ -1,5 +1,5 @@
 """The largest and smallest values over dimensions, and their places. Over cut dimensions they are computed from each
-rank's own."""
+rank's own. Also counts, `any` and `all`, and functions such as `sort` that need all positions of a dimension."""
 import torch
 
 from .errors import NotSupported

@@ -19,8 +19,8 @@ _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_sel
 
 
 class Sizes(TorchFunctionMode):
-    """Gives stripe sizes their meaning in functions without a stripe argument, refuses random draws in such functions,
-    and marks tensors that are computed from weights alone."""
+    """Gives stripe sizes their meaning in functions without a stripe argument, refuses random draws without a
+    generator, and marks tensors that are computed from weights alone."""
     _buffers = None  # buffers of the model that runs, by id
 
     def __exit__(self, *why):

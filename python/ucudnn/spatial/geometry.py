@@ -1,5 +1,6 @@
-"""The rows of a cut axis that a part owns and needs. libucudnn (ucudnnSpatialGetRows) computes them, and nothing else
-does, so this module and the exchange inside cuDNN's calls cannot differ. Needs no torch."""
+"""The rows of a cut axis that a part owns and that its windows need. libucudnn (ucudnnSpatialGetRows) is asked for
+them, or for those of a window that covers theirs, so this module and the exchange inside cuDNN's calls cannot differ.
+Needs no torch."""
 import ctypes
 import functools
 import os

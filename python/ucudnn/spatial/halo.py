@@ -1,4 +1,5 @@
-"""The exchange of rows with other ranks, and its transpose. All operations that read beyond their position use it."""
+"""The exchange of rows with other ranks, and its transpose. Operations that read rows of other ranks use it, except the
+calls of cuDNN inside which ucudnn exchanges."""
 import torch
 
 from .grid import owned

@@ -1,4 +1,5 @@
-"""Indexing: slices, numbers and tables, for reading and writing. Cut dimensions can only be sliced."""
+"""Indexing: slices, numbers and tables, for reading and writing. A cut dimension can be sliced, and a mask that is cut
+alike can say where one number is written."""
 import torch
 from torch.nn import functional
 

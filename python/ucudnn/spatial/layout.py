@@ -13,8 +13,9 @@ from .grid import AXES
 
 class Extents(tuple):
     """The rows of an axis by part. `image`: the rows of the image that shard cut, None if they are unknown; `multiple`:
-    what later strides divide in each of the image's stripes but the last; `padding`: rows of padding before the first
-    row; `apart`: the number of rows in each of these rows, if a reshape has taken rows apart."""
+    the product of the strides so far, of which each of the image's stripes but the last is a multiple; `padding`: rows
+    of padding before the first row; `apart`: the number of rows in each of these rows, if a reshape has taken rows
+    apart."""
 
     def __new__(cls, rows, image=None, multiple=1, padding=0, apart=1):
         made = super().__new__(cls, rows)

@@ -28,7 +28,8 @@ def _statistics(x, dims, axes, count):
 class _Normalised(torch.autograd.Function):
     """Computes (x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through
     which no gradient flows. Weight and bias have the dimensions of x, with extent 1 along axes where they are constant.
-    Only x is kept, as by torch's own norms, and no step makes a temporary tensor of its size."""
+    Of the tensors of its size only x is kept, as by torch's own norms. Where rows.py calls kernels of torch's norms and
+    x is not converted to fp32, no step makes a temporary tensor of its size, except for gradients of gradients."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):

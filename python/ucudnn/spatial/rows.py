@@ -1,6 +1,7 @@
-"""Statistics of a tensor, and its scaling, by kernels of torch's own norms if the tensor consists of contiguous rows of
-numbers. On the CPU each kernel reads the tensor once, and makes no temporary tensor of its size. Statistics have the
-shape of the tensor, with extent 1 along axes where they are constant."""
+"""Statistics of a tensor, and its scaling. If the tensor is on the CPU, in fp32 or fp64, and consists of contiguous
+rows of 16 numbers or more, kernels of torch's own norms compute them: each reads the tensor once, and makes no
+temporary tensor of its size. Statistics have the shape of the tensor, with extent 1 along axes where they are
+constant."""
 import math
 
 import torch

@@ -1,7 +1,8 @@
 """The tensor of a rank's stripe. It knows which of its dimensions are cut (layout.py). Each function of torch that is
-called with it either has a rule here or is refused by name: nothing runs on a stripe that nobody vouches for.
+called with a tensor that is cut either has a rule in this package (RULES) or is refused by name: nothing runs on such a
+stripe that nobody vouches for.
 
-A plain tensor, and a Stripe without a cut dimension, are the same on every rank of a group: "replicated". Their
+A plain tensor, and a Stripe without a cut dimension, count as the same on every rank of a group: "replicated". Their
 gradient is also the same everywhere: if a replicated tensor meets a cut one, its gradient is summed over the ranks
 (summed)."""
 import functools
@@ -106,8 +107,9 @@ def is_compiled():
 
 
 class plainly:
-    """A context in which torch sees stripes as plain tensors. If the program runs a TorchDispatchMode, which counts
-    operations, say, the mode sees them, and __torch_dispatch__ allows them; otherwise torch calls neither."""
+    """A context in which torch sees stripes as plain tensors. If the program runs a TorchDispatchMode, such as one that
+    counts operations, the mode sees the operations, and Stripe.__torch_dispatch__ allows them; otherwise torch calls
+    neither of the two."""
     _inside = threading.local()
 
     @classmethod

@@ -1,11 +1,12 @@
 """Sums over ranks, through which gradients flow, and the sums of gradients.
 
 Gradients of parameters are summed over ranks in few sums, each for the parameters of some consecutive layers. While a
-converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters go
-through _Ended when the model begins, so torch runs its backward last; the first use of a parameter of a group sends the
-whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun begins the sum, _Ended waits
-for it, and the layers in between are computed meanwhile. Operations on a gradient behind _Ended (accumulation, hooks)
-see the sum."""
+converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters of the
+groups go through _Ended when the model begins, so torch runs its backward last; the first use of a parameter of a group
+sends the whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun begins the sum,
+_Ended waits for it, and the layers in between are computed meanwhile. Operations on a gradient behind _Ended
+(accumulation, hooks) see the sum. Parameters that already have hooks, and those of FSDP and DistributedDataParallel,
+are in no group: the gradient of each of their uses is summed by itself."""
 import torch
 from torch.nn.parallel import DistributedDataParallel
 

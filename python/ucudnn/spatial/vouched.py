@@ -1,4 +1,4 @@
-"""The modules that are known to be right on stripes, by the names of their classes. Pure functions, without torch.
+"""The modules that are known to be right on stripes, by the names of their classes. Without torch.
 
 The functions that a module calls are checked when it runs: each function of torch that is called with a stripe has a
 rule or is refused. Its own Python code's use of a stripe's shape cannot be checked, so only classes whose code was read

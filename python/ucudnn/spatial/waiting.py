@@ -76,8 +76,8 @@ class _Wait:
 
 class Waiting:
     """The waits of one rank. `store` is the store of torch.distributed; `prefix` begins its keys there, and is the same
-    on all ranks and new for each grid. A thread looks at intervals; a short wait costs two assignments. `module`: the
-    module that waits, for messages."""
+    on all ranks and new for each grid or transport. A thread looks at intervals; a short wait costs two assignments.
+    `module`: the module that waits, for messages."""
 
     def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
         self.rank, self.seconds, self._module = rank, seconds, module
