@@ -1,8 +1,9 @@
 // Decides which look-ups the dlsym of entry.S answers itself: those of cuDNN functions that would
-// be found in a real libcudnn.so.9, unless cuDNN or ucudnn makes the look-up. They get the
-// drop-in's function. Any thread may call this code, even while the loader starts the program,
-// before any constructor. Several threads may make the first call at once; only a first call
-// initialises variables. The code allocates no memory and takes no lock itself.
+// be found in a real libcudnn.so.9, unless cuDNN or ucudnn makes the look-up, or the handle is
+// RTLD_DEFAULT or RTLD_NEXT. They get the drop-in's function. Any thread may call this code, even
+// while the loader starts the program, before any constructor. Several threads may make the first
+// call at once; only a first call initialises variables. The code allocates no memory and takes no
+// lock itself.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

@@ -71,7 +71,8 @@ long hostgpuFaultCount(const char* site);
 int hostgpuFaultDue(const char* site);
 
 // Sets the function that computes the time between two events. It gets the times at which the
-// events happened (CLOCK_MONOTONIC, ns), and returns milliseconds. Null restores the default.
+// events happened (CLOCK_MONOTONIC, or processor time with HOSTGPU_CLOCK=processor; in ns), and
+// returns milliseconds. Null restores the default.
 typedef float (*hostgpuTimer)(long long from_ns, long long to_ns);
 void hostgpuSetTimer(hostgpuTimer timer);
 

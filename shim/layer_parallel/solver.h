@@ -18,8 +18,8 @@
 
 namespace ucudnn::layer_parallel {
 
-// A visitor of VisitLayers. It gets the layer's input state, and the adjoint of the layer's output,
-// or null if no adjoint was solved.
+// A visitor of VisitLayers. It gets the layer's input state, and the adjoint of the layer's output.
+// The adjoint is null if the last adjoint solve did not use the present states.
 using Visit = int (*)(void* user, int layer, const void* state, const void* adjoint, int lane);
 
 class Solver {

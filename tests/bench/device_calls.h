@@ -1,7 +1,8 @@
-// Counts the calls that libucudnn makes to the CUDA driver, to NCCL and to the heap, in a program
-// that is linked with device_calls.cpp. That file replaces dlsym, by which libucudnn finds the
-// driver and NCCL; other libraries get the functions that they ask for. allocation_count.cpp
-// replaces malloc. Sanitizer builds cannot use it, since they replace both themselves.
+// Counts calls that libucudnn makes to the CUDA driver and to NCCL, and its heap allocations, in a
+// program that is linked with device_calls.cpp. DeviceCalls lists what is counted. device_calls.cpp
+// replaces dlsym, by which libucudnn finds the driver and NCCL; other libraries get the functions
+// that they ask for. allocation_count.cpp replaces malloc. Sanitizer builds cannot use this, since
+// sanitizers replace dlsym and malloc themselves.
 #pragma once
 
 namespace ucudnn::bench {

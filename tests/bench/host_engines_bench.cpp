@@ -1,8 +1,9 @@
 // Compares the engines of the CPU stand-in with oneDNN's own primitives on AlexNet's conv2 … conv5.
 // Algorithms 0 and 2 compute in the caller's layout, so they are compared with oneDNN in nchw. The
-// other algorithms are compared with oneDNN in the layouts that it prefers. Prints one row for each
-// engine with the minimum and the median of the repetitions. Both sides take turns, so that a busy
-// machine slows both. The times are CPU times of this machine and say nothing about a GPU.
+// other algorithms are compared with oneDNN in the layouts that it prefers. oneDNN always computes
+// in fp32. Prints one row for each layer, operation and engine with the minimum and the median of
+// the repetitions. Engine and primitive take turns, so that a busy machine slows both. The times
+// are wall times on this machine's CPU and say nothing about a GPU.
 //   host_engines_bench [BATCH=32] [REPETITIONS=9]
 #include <algorithm>
 #include <chrono>

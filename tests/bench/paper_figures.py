@@ -37,7 +37,7 @@ def run(ucudnn, *words):
 
 
 class Planner:
-    """Runs `ucudnn plan` and count(), and keeps their results, since figures share plans."""
+    """Runs `ucudnn plan`, `ucudnn net` and count(), and keeps their results, since figures share plans."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder, self.kept = os.path.abspath(ucudnn), folder, {}

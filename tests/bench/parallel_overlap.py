@@ -5,10 +5,11 @@ as they were measured without sums.
 
     parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
 
-Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. A link takes half
-of a layer's backward pass for the layer's sum. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In
-the run, they have about a thousandth of that, and the links are slower by as much. It needs a Python that has torch, and a
-processor for each rank. The other work of the ranks adds to the times."""
+Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. The first layer's
+backward pass takes only a third, since the input needs no gradient. A link takes half of a layer's backward pass for the
+layer's sum. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In the run, they have about a
+thousandth of that, and the links are slower by as much. It needs a Python that has torch, and a processor for each rank. The
+other work of the ranks adds to the times."""
 import argparse
 import importlib.util
 import json

@@ -1,11 +1,11 @@
-// Times the planner's search over every power-of-two configuration (n, c, h, w) of every layer,
-// which are 70 on 16 devices and 210 on 64. Costs are random, since the time depends only on the
-// graph and on the numbers of configurations. At most 1 ms is allowed for AlexNet and VGG-16, 20 ms
-// for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A, and 1 s for Inception-v3 on 64 devices.
-// Plan/ times everything that `ucudnn plan` computes for 16 devices: cost tables, all strategies
-// and all min-marginals. At most 300 ms are allowed for Inception-v3. Proof/ times the search with
-// the default costs of `ucudnn plan`. Where it is feasible, the elimination of the whole network in
-// its cheapest order is timed, too.
+// Times the planner's search over every power-of-two configuration (n, c, h, w) of every layer. A
+// layer has 70 of them on 16 devices and 210 on 64. Costs are random, since the time depends only
+// on the graph and on the numbers of configurations. At most 1 ms is allowed for AlexNet and
+// VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A, and 1 s for Inception-v3
+// on 64 devices. Plan/ times everything that `ucudnn plan` computes for 16 devices: cost tables,
+// all strategies and all min-marginals. At most 300 ms are allowed for each network. Proof/ times
+// the search with the default costs of `ucudnn plan`. Where it is feasible, the elimination of the
+// whole network in its cheapest order is timed, too.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -53,8 +53,8 @@ def kernel_of(fields):
 
 
 class Command:
-    """Runs `ucudnn` with stores of published measurements. Each device has two stores, since `ucudnn` uses all rows of a store:
-    one has all rows of the device, the other those that known_whole() returns."""
+    """Runs `ucudnn` with stores of published measurements. `ucudnn` uses all rows of a store, so each of DEVICES has two
+    stores: one has all rows of the device, the other those that known_whole() returns. JUDGE has only the first."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder = ucudnn, folder

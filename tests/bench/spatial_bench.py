@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what splitting convolutions over ranks costs. It runs spatial_step under `ucudnn run --ranks`. Each figure is a
-count, or compares times within one run (README.md explains each column and what is allowed).
+"""Measures what splitting convolutions over ranks costs. It runs spatial_step under `ucudnn run --ranks`. README.md explains
+each figure and what is allowed.
 
     spatial_bench.py [--brief | --gpu] [--assert] [--extent 256] BUILD [PART...]
 
-BUILD is a build folder, such as build/release. The parts are counts, host_time, exchange, delay and tables; all of them run if
-none is named. They run on the CPU stand-in. With --gpu only counts and tables run, tables with N = 32, on this machine's GPUs,
-which exchange over NCCL. --brief uses so few calls that the times mean nothing. The exit code is 1 if a count is not what it
-must be, and with --assert also if a time is larger than allowed."""
+BUILD is a build folder, such as build/release. The parts are counts, host_time, exchange, delay and tables. If none is named,
+all of them run, or with --gpu counts and tables. They run on the CPU stand-in, or with --gpu on this machine's GPUs, which
+exchange over NCCL; then tables has N = 32. --brief uses so few calls that the times mean nothing. The exit code is 1 if a run
+fails or a count is not what it must be, and with --assert also if a time or a ratio of times is larger than allowed."""
 
 import argparse
 import json

@@ -1,10 +1,10 @@
 // A cuDNN program for spatial_bench.py. It calls one 3x3 convolution again and again, with as many
 // filters as channels and padding that keeps the size. With WORLD_SIZE processes, process RANK
-// holds its stripe of each image on device LOCAL_RANK. The program uses two functions of ucudnn:
-// ucudnnSpatialEnable, so that calls with and without the exchange take turns in one run, and
-// ucudnnSpatialDefer. Each process prints one JSON object with counts of COUNTED calls after
-// warming up, and the milliseconds of each of SAMPLES samples of CALLS calls, with and without the
-// exchange.
+// holds its stripe of each image on device LOCAL_RANK. The program uses three functions of ucudnn:
+// ucudnnSpatialEnable, so that calls with and without the exchange take turns in one run, and, for
+// the operation backward, ucudnnSpatialDefer and ucudnnSpatialAwait. Each process prints one JSON
+// object. It has counts of COUNTED calls after warming up, and the milliseconds of each of SAMPLES
+// samples of CALLS calls, with and without the exchange.
 //
 //   spatial_step OPERATION IMAGES CHANNELS EXTENT DILATION COUNTED SAMPLES CALLS [no-device]
 //

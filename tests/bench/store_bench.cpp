@@ -1,5 +1,6 @@
 // Times the measurement store. Prints how many rows per second several processes write to one file,
-// and how long a new process takes to read the rows of a whole network.
+// and how long it takes to open the store of a whole network and read its rows, as a new process
+// does.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>

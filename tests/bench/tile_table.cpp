@@ -1,6 +1,7 @@
-// Prints the table of docs/tiles.md. It counts the kernels of networks with one image that need
-// more workspace than a limit, and those that still do in tiles. Plans are made by the real cuDNN
-// for a described H200 without a GPU. So workspaces are real, but nothing runs or is timed.
+// Prints the table of docs/tiles.md. It counts the kernels that need more workspace than a limit,
+// and those that still do in tiles. Networks have one image; a file of layers gives its own numbers
+// of images. Plans are made by the real cuDNN for a described H200 without a GPU. So workspaces are
+// real, but nothing runs or is timed.
 //
 // tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]|LAYERS.csv...]
 //

@@ -1,8 +1,9 @@
 // Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their
-// outputs must be equal to the bit (Winograd: within a derived tolerance). If the real call fails,
-// the status must be equal, too. Only the output and the workspace may be written, and promises
-// must be kept. Prints the smallest problem that still differs, and the command that shows it
-// again.
+// outputs must be equal to the bit (Winograd: within a derived tolerance). Their statuses must be
+// equal, too, except that ucudnn may serve a call whose workspace is too small for the stand-in,
+// and may refuse one under a strict limit. Only the output and the workspace may be written, and
+// promises must be kept. Prints the smallest problem that still differs, and the command that shows
+// it again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //

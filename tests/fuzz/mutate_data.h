@@ -11,8 +11,8 @@ namespace ucudnn::fuzz {
 // files are compressed afterwards, and some of these changed once more.
 std::string MutateIdx(std::string bytes, Random& random);
 
-// Returns the safetensors file in `bytes`, changed anywhere, or with a number or another part of
-// its header changed and the rest intact.
+// Returns the safetensors file in `bytes`, changed anywhere, or with numbers or other parts of its
+// header changed. In the second case the values mostly stay intact.
 std::string MutateSafetensors(std::string bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

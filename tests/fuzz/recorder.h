@@ -1,5 +1,5 @@
-// Records every convolution of the real library, so that what really ran can be compared with what
-// callers were told. One thread alone may use it.
+// Records every convolution that Recording() forwards to the real library's legacy API, so that
+// what really ran can be compared with what callers were told. One thread alone may use it.
 #pragma once
 
 #include <vector>

@@ -1,12 +1,13 @@
 // In this program one thread captures convolutions in global mode, as PyTorch does, again and
 // again. Another thread calls cudnnFind...Ex, which measures under ucudnn. A convolution runs once
 // before it is captured, and its graph is replayed. The program prints how many captures succeeded,
-// how many convolutions were found meanwhile, and whether all replays equal the first run; the exit
-// code is 1 if they do not.
+// how many convolutions were found meanwhile, and whether all replays equal the first run. The exit
+// code is 1 if a replay differs, no convolution was found, or a call fails.
 //
-// With `global` the finding thread stays in global capture mode, the default of every thread. In
-// this mode its unsafe calls (such as cudaMalloc) break the captures of other threads, unless the
-// code that makes them changes the mode. ucudnn does that when it measures; cuDNN does not.
+// With `global` the other thread calls cudnnFind...Ex in global capture mode, the default of every
+// thread; otherwise, in relaxed mode. In global mode a thread's unsafe calls (such as cudaMalloc)
+// break the captures of other threads, unless the code that makes them changes the mode. ucudnn
+// does that when it measures; cuDNN does not.
 //
 //   capture_beside_measuring [BATCH [global]]
 #include <atomic>

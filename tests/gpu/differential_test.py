@@ -1,4 +1,5 @@
-"""Compares divided convolutions with undivided ones by each engine: all three operations in fp32, fp16 and bf16, NCHW and NHWC.
+"""Compares divided convolutions with undivided ones by each engine of the legacy API: all three operations in fp32, fp16 and
+bf16, NCHW and NHWC.
 
 A first run measures. Then, for each engine in turn, a store in which its pieces are the fastest is made of the measurements
 (stores.py), and a run that may not measure divides accordingly. With UCUDNN_TEST_KEEP=FOLDER the measurements are kept in
@@ -123,7 +124,8 @@ class Engines(Cases, unittest.TestCase):
 
 
 class Brief:
-    """Runs only the first three shapes, which have remainders, unaligned images and a stride."""
+    """Runs only the first three shapes, which have remainders, unaligned images and a stride. On the stand-in, runs the
+    first."""
 
     shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
 

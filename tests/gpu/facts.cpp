@@ -1,5 +1,5 @@
-// Prints facts about a device and its cuDNN that are needed to develop without a GPU, one line of
-// JSON for each case (facts.h). facts.py starts this program.
+// Prints facts about a device and its cuDNN that are needed to develop without a GPU, as lines of
+// JSON (facts.h). facts.py starts this program.
 //
 //   facts COMMAND [--tiny] [--seconds S] [--first CASE] [--profile FILE.json]
 //
@@ -7,27 +7,29 @@
 //
 // plans      prints the engines, knobs, notes and workspaces that heuristics give for 60 graphs
 //
-// legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the
-// built-in
-//            networks' layers
+// legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the layers
+//            of the built-in networks
 //
-// kernels    prints the kernels of plans, read from captures; nothing runs
+// kernels    prints the kernels of plans, read from captures; only plans that cannot be captured
+//            otherwise run first
 //
 // launches   times the first ten launches of 20 plans in a new process
 //
 // sweep      times a batch in pieces of 1, 2, 4, … images: the same images each time (hot), and
 //            different ones in turn (cold)
 //
-// tiles      times one large image whole, and in parts that are views of it
+// tiles      times large images whole, and in parts that are views or packed copies of them
 //
 // repeat     times one kernel 50 times
 //
 // copy       times copies within device memory
 //
-// With --profile, plans and tiles describe the device in FILE.json, and need no device.
+// With --profile, plans and tiles describe the device in FILE.json, and need no device. --tiny
+// makes sizes small enough for a CPU.
 //
 // The exit code is 2 for bad usage, 3 if an error remains in the device's context after a case, so
-// that another process must run the next cases (--first), and 77 if there is no device.
+// that another process must run the next cases (--first), 77 if there is no device, and 1 for other
+// errors outside of cases.
 #include "facts.h"
 
 #include <algorithm>

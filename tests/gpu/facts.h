@@ -1,8 +1,8 @@
-// Declares what the commands of facts.cpp share: named cases that print one line of JSON each,
-// errors that become exceptions, the device, its memory and its events.
+// Declares what the commands of facts.cpp share: named cases that print lines of JSON, errors that
+// become exceptions, the device, its memory and its events.
 //
-// A failed case prints its error, and the next cases run. The program ends within its time, and
-// prints the names of cases that it did not reach.
+// A failed case prints its error, and the next cases run. No case begins after Options::seconds,
+// and the program prints the names of cases that it did not reach.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,7 +49,8 @@ struct Options {
 };
 
 // Prints {"begin": NAME} before each case and {"case": NAME, …} after it, so that the output of a
-// crashed program shows in which case it crashed. Only Print() is thread-safe.
+// crashed program shows in which case it crashed. Prints {"not run": NAME} for a case that would
+// begin too late. Print() and IsLate() are thread-safe.
 class Cases {
  public:
   explicit Cases(const Options& options);

@@ -1,4 +1,4 @@
-// Times a 3x3 convolution of one large bf16 image, whole and in parts along h. The result has the
+// Times a 3x3 convolution of large bf16 images, whole and in parts along h. The result has the
 // image's size.
 #include <cuda_bf16.h>
 

@@ -1,6 +1,6 @@
-"""Stages of tools/gpu-check that measure and record figures. Each function takes the sitting and the seconds that it may last,
-returns figures for the JSON, and raises machine.Failed if it fails. Files are written to the sitting's `scratch` or
-`output`."""
+"""Stages of tools/gpu-check that measure and record figures. The function of a stage takes the sitting, the seconds that it may
+last, and in some stages further arguments. It returns figures for the JSON. It raises machine.Failed if it fails, and Skipped
+if the machine lacks what it needs. Files are written to the sitting's `scratch` or `output`."""
 
 import gzip
 import json

@@ -1,6 +1,6 @@
-"""The first stage of a sitting, which decides whether other stages make sense on this machine. It checks the driver, the
-findings of `ucudnn doctor`, the device's profile, and that the drop-in does not change the outputs of a program that knows
-nothing of it."""
+"""The stage `gate`, which decides whether most other stages make sense on this machine, and the stage `page cache`. The gate
+checks the driver, the findings of `ucudnn doctor`, the device's profile, and that the drop-in does not change the outputs of a
+program that knows nothing of it."""
 
 import concurrent.futures
 import importlib.util

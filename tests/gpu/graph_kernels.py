@@ -1,4 +1,4 @@
-"""Reads the kernels in a CUDA graph from the driver."""
+"""Asks the driver for the kernels in a CUDA graph. Those in child graphs are left out."""
 
 import ctypes
 

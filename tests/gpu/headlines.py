@@ -1,8 +1,8 @@
-"""Measures what ucudnn gains in whole calls, the figures that readers want first, each beside its baseline. layer_calls.cpp,
-which knows nothing of ucudnn, executes convolutions, in one process for each configuration. The processes take turns in rounds,
-so that changes of the machine affect all of them. Each stage takes the sitting and the seconds that it may last, and returns
-figures for the JSON: `sentences` has each headline in one sentence, and `findings` the predictions that execution does not
-confirm."""
+"""Measures what ucudnn gains in whole calls. These are the figures that readers want first, each beside its baseline.
+layer_calls.cpp (for whole iterations torch_worker.py), which knows nothing of ucudnn, executes convolutions, in one process for
+each configuration. The processes take turns in rounds, so that changes of the machine affect all of them. Each stage takes the
+sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has each headline in one
+sentence. `findings` has the predictions that execution does not confirm, in stages that have predictions."""
 
 import csv
 import json

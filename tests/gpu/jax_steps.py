@@ -1,6 +1,7 @@
-"""A JAX program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, with gradients:
-grouped, strided, dilated and transposed ones. It prints JSON with checksums, by which two runs can be compared, and the number
-of cuDNN calls in the programs that XLA compiled. With `--device cpu` it runs small sizes on the CPU."""
+"""A JAX program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, with gradients.
+Some are grouped, strided, dilated or transposed. It prints JSON with checksums, by which two runs can be compared, the number
+of cuDNN calls in the programs that XLA compiled, and cuDNN's loaded libraries. With `--device cpu` it runs small sizes on the
+CPU."""
 
 import json
 

@@ -1,15 +1,18 @@
 // Executes and times convolutions as PyTorch calls them, by the first plan in the heuristics' list
-// that runs. The program knows nothing of ucudnn. Consecutive calls use different operands, so that
-// no call finds its data in the L2 cache. The program reads commands, one line of JSON each, and
-// answers each with a line of JSON:
+// that runs. The program knows nothing of ucudnn. Consecutive calls of a timed convolution use
+// different operands, so that none finds its data in the L2 cache. The program first prints a line
+// of JSON with cuDNN's version. Then it reads commands, one line of JSON each, and answers each
+// with a line of JSON:
 //
-//   {"prepare": [KERNEL, ...], "seconds": 30}   builds each kernel and runs it once
+//   {"prepare": [KERNEL, ...], "seconds": 30}   builds each kernel and runs it once; after
+//                                               30 s no kernel begins
 //   {"warm_up": 0.5, "passes": 3}               calls all kernels in turn, at least 3 times and for
 //                                               at least 0.5 s
-//   {"time": 10}                                calls all kernels in turn, 10 times; answers
-//                                               milliseconds for each
+//   {"time": 10}                                calls all kernels in turn, once untimed and 10
+//                                               times timed; answers milliseconds for each
 //   {"cost": KERNEL, "api": "legacy" or "graph", "calls": 400}
-//                                               answers the host's microseconds for a call
+//                                               answers the host's microseconds for a call; all
+//                                               calls have the same operands
 //
 // KERNEL is an object with name, op, the columns n to stride_w of a layers CSV, dtype and layout.
 // "cache_bytes" next to "prepare" replaces the size of the device's L2 cache.

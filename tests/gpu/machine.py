@@ -245,7 +245,7 @@ def record(name, value):
 
 
 class Outcome(unittest.TextTestResult):
-    """Counts tests that passed, because Python versions differ in whether `testsRun` includes skipped tests."""
+    """Counts tests and subtests that passed, because Python versions differ in whether `testsRun` includes skipped tests."""
 
     passed = 0
 

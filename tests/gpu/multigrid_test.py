@@ -1,5 +1,7 @@
-"""Tests layer-parallel multigrid on a GPU: all ways of running blocks at once reach the states of serial propagation on the
-host, and convergence does not depend on depth. Records the time of each way and of serial propagation."""
+"""Tests layer-parallel multigrid on a GPU. All ways of running blocks at once come near the output of serial propagation, and
+their residuals are equal but for rounding. Convergence does not depend on depth. Every precision solves as well as it rounds.
+Ranks that share the device change no bit of training, which is near that on the host. Records the time of each way and of
+serial propagation."""
 
 import itertools
 import json

@@ -1,7 +1,8 @@
-"""An ONNX Runtime program that knows nothing of ucudnn. Its models have convolutions of one to three dimensions on whole
-numbers, grouped, strided, dilated and transposed ones, followed by bias, activation and a residual, which ONNX Runtime fuses.
-They run with each algorithm search of the CUDA provider. It prints JSON with checksums, by which two runs can be compared. With
-`--device cpu` it runs small sizes on the CPU."""
+"""An ONNX Runtime program that knows nothing of ucudnn. Each of its models has one convolution with bias on whole numbers, of
+one to three dimensions. Some convolutions are grouped, strided, dilated or transposed. An activation follows, in most models
+after a residual is added; ONNX Runtime fuses these. The models run with each algorithm search of the CUDA provider. The program
+also runs the convolutions among the test cases in ONNX's wheel. It prints JSON with checksums and outcomes, by which two runs
+can be compared. With `--device cpu` it runs small sizes on the CPU."""
 
 import json
 import warnings
@@ -29,8 +30,8 @@ providers = set()  # the first provider of each session, which lists only provid
 
 
 def model(name, shape, dtype):
-    """Returns a model, and its inputs x and x2. The model is x -> Conv with bias -> Relu and, if the result has x's sides, -> +
-    x2 -> Relu."""
+    """Returns a model and its inputs. The model is x -> Conv with bias -> Relu or, if the result has x's sides, x -> Conv with
+    bias -> + x2 -> Relu."""
     dimensions, n, inputs, outputs, side, window, options = shape
     groups, transposed = options.get("group", 1), name == "transposed"
     n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)

@@ -196,8 +196,8 @@ def of(*words):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Describes a sitting by its seconds and stages. With `repeats_failures`, stages that failed in earlier sittings run right
-    after the gate."""
+    """Describes a sitting by its seconds and stages. With `repeats_failures`, stages that failed in earlier sittings, and those
+    of SHORT that were not run there, run right after the gate. The stages `last` run even if no time is left."""
 
     seconds: float
     stages: tuple

@@ -1,6 +1,6 @@
-"""A TensorFlow program that knows nothing of ucudnn. It runs convolutions of two and three dimensions and their gradients on
-whole numbers, eagerly and in tf.function, also grouped, strided and dilated. It prints JSON by which two runs can be compared.
-With `--device cpu` it runs without a GPU."""
+"""A TensorFlow program that knows nothing of ucudnn. It runs convolutions of two and three dimensions on whole numbers: once
+eagerly, and with their gradients in a tf.function, whose results count. Some are grouped, strided or dilated. It prints JSON by
+which two runs can be compared. With `--device cpu` it runs without a GPU."""
 
 import json
 

@@ -1,5 +1,6 @@
-"""Compares whole training iterations of PyTorch in several configurations. They take turns, so that changes of the machine
-affect all of them. Each configuration has a process of its own (torch_worker.py), and one process works at a time."""
+"""Compares whole iterations of PyTorch in several configurations: steps of training or, for `vae`, decoded pictures.
+Configurations take turns, so that changes of the machine affect all of them. Each configuration has a process of its own
+(torch_worker.py), and one process works at a time."""
 
 import statistics
 import sys

@@ -1,5 +1,5 @@
-"""Defines in plain torch.nn the networks that the programs of this folder train. ResNets are taken from torchvision if it is
-installed. Otherwise those defined here are used, which have equal layers and parameters."""
+"""Defines in plain torch.nn the networks that the programs of this folder train, and one that they only run forward. ResNets
+are taken from torchvision if it is installed. Otherwise those defined here are used, which have equal layers and parameters."""
 
 import torch
 from torch import nn
@@ -75,7 +75,8 @@ class DenseLayer(nn.Module):
 
 
 class DenseNet40(nn.Sequential):
-    """Is a DenseNet for 32 x 32 images with three blocks of twelve layers and growth rate 40 (Huang et al., 2017)."""
+    """Is a DenseNet for 32 x 32 images with three blocks of twelve layers (Huang et al., 2017). Its growth rate is 40 by
+    default."""
 
     def __init__(self, growth=40):
         channels, layers = 16, [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]

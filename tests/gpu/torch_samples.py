@@ -1,6 +1,7 @@
 """A PyTorch program that knows nothing of ucudnn. It runs the convolution samples that PyTorch's wheel carries for its own
-tests (torch.testing's OpInfos). It compares them, forward and backward in every type, with the CPU's results in float64, and
-runs gradcheck. It prints the outcome of each sample as JSON. With `--device cpu` it runs without a GPU."""
+tests (torch.testing's OpInfos), with larger mini-batches. It compares them, forward and backward in every type, with the CPU's
+results in float64, and runs gradcheck on the small ones. It prints the outcome of each sample as JSON. With `--device cpu` it
+runs some of them without a GPU."""
 
 import itertools
 import json

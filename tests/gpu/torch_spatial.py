@@ -9,7 +9,8 @@ torch.distributed by gloo through the host. Only in the mode `replayed` does eac
     torch_spatial.py striped FOLDER   takes the step of the mode `step` in stripes with a converted model, as one rank
     torch_spatial.py steps FOLDER     trains these layers for some steps, and applies convolutions to the same images, in fp64
     torch_spatial.py replayed FOLDER  takes the steps in stripes as one rank, each as a launch of one CUDA graph, over NCCL
-    torch_spatial.py shared FOLDER    applies the convolutions so, and prints why the capture of a batch norm is refused
+    torch_spatial.py shared FOLDER    applies the convolutions in stripes by launches of one CUDA graph, over loopback, and
+                                      prints why the capture of a batch norm is refused
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Tests the module ucudnn.spatial with CUDA tensors. It knows every backend that torch takes for a convolution. A VAE that
-decodes in stripes, on ranks that share the GPU, gives the picture that it gives undivided. Launches of a captured CUDA graph
-give what steps of the undivided model give."""
+"""Tests the module ucudnn.spatial with CUDA tensors. The module knows every backend that torch takes for a convolution. A VAE
+that decodes in stripes, on ranks that share the GPU, gives the picture that it gives undivided. Converted batch norms give what
+undivided ones give. Launches of a captured CUDA graph give what steps of the undivided model give."""
 
 import json
 import pathlib

@@ -1,7 +1,7 @@
-"""A PyTorch program that knows nothing of ucudnn. It runs convolutions on whole numbers in every mode of torch.backends.cudnn,
-of one to three dimensions, also grouped, strided, dilated, transposed and fused, and captures CUDA graphs. It prints JSON by
-which two runs can be compared. With `--brief` it runs one convolution and no graphs, with `--device cpu` it runs without a
-GPU."""
+"""A PyTorch program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, also
+grouped, strided, dilated, transposed and fused, and captures CUDA graphs. Some shapes also run in the benchmark mode and the
+deterministic mode of torch.backends.cudnn. It prints JSON by which two runs can be compared. With `--brief` it runs one
+convolution, in two types and two layouts, and no graphs. With `--device cpu` it runs without a GPU."""
 
 import json
 import sys

@@ -7,7 +7,7 @@
 
 namespace ucudnn::test {
 
-// Counts operations on all threads, and fails at the `failing`th.
+// Counts the reads, writes and marks of all threads, and fails at the `failing`th of them.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

@@ -1,5 +1,6 @@
-// The stand-in's cuDNN with a fault at one convolution call: before it is enqueued, or after it has
-// run. A process has one fault at a time.
+// The stand-in's cuDNN with a fault at one convolution call (forward, backward data or backward
+// filter): before it is enqueued, or after it has run. Later calls can be watched. A process has
+// one fault at a time.
 #pragma once
 
 #include "cudnn/convolution_call.h"

@@ -1,5 +1,5 @@
-// `ucudnn cache`: shows the contents of measurement stores and whether they are sound, copies rows
-// from and to CSV files and other stores, and removes old ones.
+// `ucudnn cache`: shows the contents of measurement stores and whether they are sound, adds rows of
+// CSV files and of other stores, writes rows to a CSV file, and removes old rows.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>

@@ -1,5 +1,6 @@
 // The parts that all subcommands of `ucudnn` use: for adding options, refusing, writing documents,
-// and setting UCUDNN_ variables by options. Used from main's thread only.
+// and setting UCUDNN_ variables by options. Used from main's thread only, except that `ucudnn
+// bench` also calls Refuse on the thread of a device that fails.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Shows problems, engines and plans for the commands, as JSON and in words. Pure functions.
+// Problems, engines and plans as JSON, for the outputs of the commands. Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// The `ucudnn` command. Its exit codes are the subcommand's, or 2 for bad usage, with one line on
-// stderr.
+// The `ucudnn` command. Its exit codes are the subcommand's; 2 for bad usage; and 1 if stdout
+// cannot be written or an exception ends the command. Each failure is one line on stderr.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>

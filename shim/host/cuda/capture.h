@@ -1,10 +1,11 @@
 // Stream capture: determines which streams record work instead of running it, and which calls are
-// forbidden during a capture. A call that breaks a rule is refused, and invalidates the captures
-// that it concerns; an invalidated capture continues until cuStreamEndCapture. All functions are
-// thread-safe. The rules are those of the driver API (cuStreamBeginCapture,
-// cuThreadExchangeStreamCaptureMode) and of the CUDA programming guide ("Prohibited and Unhandled
-// Operations"). One rule is stricter than on a GPU: stream-ordered allocation is refused while the
-// stream captures (STREAM_CAPTURE_UNSUPPORTED).
+// forbidden during a capture. A forbidden call is refused. It also invalidates the captures that it
+// concerns, unless it only begins a capture or asks for capture information. An invalidated capture
+// continues until cuStreamEndCapture, or until its context is reset. All functions are thread-safe.
+// The rules are those of the driver API (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode)
+// and of the CUDA programming guide ("Prohibited and Unhandled Operations"). One rule is stricter
+// than on a GPU: stream-ordered allocating and freeing are refused while the stream captures
+// (STREAM_CAPTURE_UNSUPPORTED).
 #pragma once
 
 #include <cstdint>

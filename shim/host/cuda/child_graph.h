@@ -1,5 +1,6 @@
 // Nodes that are graphs themselves. A child graph's handle is valid until its node is destroyed. An
-// executable graph uses the child's content at the time of its instantiation.
+// executable graph uses the content that the child had when the executable graph was instantiated
+// or last updated.
 #pragma once
 
 #include <memory>

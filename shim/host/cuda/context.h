@@ -1,6 +1,6 @@
 // Devices, primary contexts, each thread's current context, and the checks at the beginning of
-// every driver call. These objects are never destroyed, because worker threads may still run when
-// the process exits.
+// driver calls. The devices and contexts, in State, are never destroyed, because worker threads may
+// still run when the process exits.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // Driver functions that copy and fill memory. As in the CUDA documentation ("API synchronization
-// behavior"), the caller waits for copies of pageable memory, but not for copies of page-locked or
-// device memory.
+// behavior"), a call whose name does not end in Async waits for its copy, unless both operands are
+// device memory; a call that ends in Async waits only if an operand is pageable. No call waits for
+// a fill.
 #include <cstring>
 #include <memory>
 #include <optional>

@@ -1,4 +1,5 @@
-// Driver functions that return the number, the names and the attributes of devices.
+// Driver functions that initialise the driver, and that return its version, the number of devices,
+// and their names, uuids, memory sizes and attributes.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Driver functions that make graphs executable, update them and launch them.
+// Driver functions that instantiate, update, launch and destroy executable graphs, and destroy
+// graphs.
 #include <cstdio>
 
 #include "shim/host/cuda/capture.h"

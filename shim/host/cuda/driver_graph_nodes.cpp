@@ -1,4 +1,5 @@
-// Driver functions for the contents of graphs: nodes, child graphs, and dependencies.
+// Driver functions that create graphs, and for their contents: nodes, child graphs, and
+// dependencies. Also hostgpuAddToGraph and hostgpuUpdateInGraph.
 #include <algorithm>
 
 #include "shim/host/cuda/child_graph.h"

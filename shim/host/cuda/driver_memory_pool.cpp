@@ -1,5 +1,5 @@
-// Driver functions for memory pools and for allocating and freeing in stream order. The stand-in
-// refuses them while the stream captures.
+// Driver functions for memory pools and for allocating and freeing in stream order. Allocating and
+// freeing are refused while the stream captures.
 #include <optional>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Stream memory operations: a stream writes a 32-bit word, or waits until a word has a value. The
-// word is in device memory or in page-locked host memory, which other processes may have mapped
-// too.
+// Stream memory operations: a stream writes a 32-bit word, or waits until a word meets a condition.
+// The word is in device memory or in page-locked host memory. Other processes may have mapped that
+// memory too.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,7 +1,7 @@
-// Stream-ordered memory of one device. Pools keep freed memory until work on a stream may use it
-// again, or until a synchronisation returns it to the device. Thread-safe. As on a GPU, memory
-// counts against the device from the moment when a pool reserves it. Unlike on a GPU, memory that
-// is reserved but not allocated cannot be accessed.
+// Stream-ordered memory of one device. Pools keep freed memory for later work on streams, until a
+// synchronisation, or an allocation that finds no room, returns it to the device. Thread-safe. As
+// on a GPU, memory counts against the device from the moment when a pool reserves it. Unlike on a
+// GPU, memory that is reserved but not allocated cannot be accessed.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Streams and events. A stream is a first-in first-out queue with its own worker thread, which
-// starts at the first task. Before a task runs, the worker waits for the task's tickets. All
-// functions are thread-safe.
+// starts at the first task. Before a task runs, the worker waits for the task's tickets.
+// Thread-safe, but Enqueue, Last and Drained of a stream need its context's lock `order_`.
 #pragma once
 
 #include <atomic>
@@ -78,7 +78,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool closing_ = false;
 };
 
-// The latest cuEventRecord of an event.
+// One cuEventRecord of an event.
 struct EventRecord {
   Ticket ticket;
   // When the worker reached the event; valid once `ticket` is done.

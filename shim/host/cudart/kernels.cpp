@@ -1,6 +1,6 @@
 // The functions that nvcc's code calls in programs with kernels. Registering a kernel succeeds, so
 // that such programs start. The stand-in cannot run device code. Launching a kernel that is not in
-// known_kernels.h fails, and the first such launch prints the kernel's name.
+// known_kernels.h fails, and the first such launch of each kernel prints its name.
 #include <cxxabi.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// The beginning and the end of every runtime call: binds the primary context of the thread's
-// device, and records a failure as the thread's last error.
+// What runtime calls begin and end with. Most bind a context (Bound); some only initialise the
+// driver (Initialised). A failure becomes the thread's last error (Recorded).
 #pragma once
 
 #include "shim/host/cudart/runtime_api.h"

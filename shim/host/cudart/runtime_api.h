@@ -1,5 +1,6 @@
-// Declares the runtime API with default visibility, so that the stand-in exports it. All other
-// symbols of the library are hidden.
+// Declares the runtime API with default visibility, so that the stand-in exports it. Other symbols
+// of the library are hidden, except for the stubs and for the functions that nvcc's code calls,
+// which kernels.cpp exports.
 #pragma once
 
 #pragma GCC visibility push(default)

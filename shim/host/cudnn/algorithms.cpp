@@ -1,5 +1,6 @@
-// All cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize functions. A few
-// templates implement each kind for all three operations.
+// All cudnnGetConvolution*Algorithm*, cudnnGetConvolution*WorkspaceSize and cudnnFindConvolution*
+// functions. A macro defines them for the three operations; the functions above it, most of them
+// templates, implement each kind for all three.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
-// Declares cuDNN's functions with default visibility, so that the stand-in exports them. All other
-// symbols of the library are hidden.
+// Declares cuDNN's functions with default visibility, so that the stand-in exports them. Other
+// symbols of the library, except for the stubs, are hidden.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -1,7 +1,8 @@
-// Batch normalisation: training, inference and gradients, per activation (one mean for every c, h,
-// w) and spatial (one mean for every channel). The work is asynchronous. x, y, dx and dy have any
-// strides and are fp32, fp16, bf16 or fp64. Scale, bias, means and variances are packed; they are
-// fp64 if x is, otherwise fp32. Sums are computed in fp64 for every type.
+// Batch normalisation: training, inference and gradients, per activation (one mean for every
+// element of an image) and spatial (one mean for every channel). The work is asynchronous. x, y, dx
+// and dy have any strides that are not negative and are fp32, fp16, bf16 or fp64. Scale, bias,
+// means and variances are packed; they are fp64 if x is, otherwise fp32. Sums are computed in fp64
+// for every type.
 #include <cmath>
 #include <initializer_list>
 

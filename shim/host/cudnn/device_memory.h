@@ -1,6 +1,7 @@
 // Converts device addresses to host addresses, and handles wrong addresses. On a GPU the kernel
 // would fault and the context would be lost. Here a line on stderr names the fault, the call fails,
-// and every later call of this process fails too. Thread-safe.
+// and every later call of this process that enqueues work fails too. A call that runs at a launch
+// (Runs::kAtReplay) fails alone. Thread-safe.
 #pragma once
 
 #include <cstddef>

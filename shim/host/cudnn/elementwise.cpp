@@ -1,5 +1,6 @@
 // Functions that visit each element once: add, set, scale, activations and the bias gradient. The
-// work is asynchronous. Tensors have any strides and are fp32, fp16, bf16 or fp64.
+// work is asynchronous. Tensors have any strides that are not negative and are fp32, fp16, bf16 or
+// fp64. In an activation's gradient dy and dx have the layout of x.
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -1,7 +1,7 @@
 // cudnnOpTensor: C = op(alpha1 * A, alpha2 * B) + beta * C, where B is repeated along its axes of
-// extent 1. The work is asynchronous. Tensors have any strides. A and B have the same type; C may
-// have another type of the same precision class (fp32, fp16 and bf16 are computed in fp32, fp64 in
-// fp64).
+// extent 1. The work is asynchronous. Tensors have any strides that are not negative. A and B have
+// the same type; C may have another type of the same precision class (fp32, fp16 and bf16 are
+// computed in fp32, fp64 in fp64).
 #include <cmath>
 #include "shim/host/cudnn/blend.h"
 #include "shim/host/cudnn/handle.h"

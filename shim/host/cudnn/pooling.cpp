@@ -1,7 +1,7 @@
 // Pooling in two and three dimensions: the maximum, and the average over the whole window or over
-// its part inside the image. The work is asynchronous. Tensors have any strides and are fp32, fp16,
-// bf16 or fp64. In the gradient of a maximum, the first element of the window that equals the
-// maximum gets the whole gradient, so both maximum modes are deterministic.
+// its part inside the image. The work is asynchronous. Tensors have any strides that are not
+// negative and are fp32, fp16, bf16 or fp64. In the gradient of a maximum, the first element of the
+// window that equals the maximum gets the whole gradient, so both maximum modes are deterministic.
 #include <algorithm>
 #include <limits>
 #include <vector>

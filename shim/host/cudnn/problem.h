@@ -1,4 +1,5 @@
-// Converts cuDNN's descriptors to the engines' description of a convolution. Pure.
+// Converts cuDNN's descriptors to the engines' description of a convolution, and asks the engines
+// for an algorithm's workspace. Thread-safe.
 #pragma once
 
 #include "shim/host/cudnn/api.h"

@@ -1,6 +1,6 @@
 // Checks that algorithms use only the workspace that they asked for. Before an algorithm runs, the
 // bytes that it asked for are overwritten, so that it cannot rely on earlier contents. Afterwards
-// the bytes that follow must be unchanged.
+// the next bytes of the caller's workspace, at most kGuardBytes, must be unchanged.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // The implemented part of cuRAND's interface. The declarations repeat curand.h, because some
-// installations of CUDA's headers lack that file. All other symbols of the library are hidden.
+// installations of CUDA's headers lack that file. Other symbols of the library, except for the
+// stubs, are hidden.
 #pragma once
 
 #include <cstddef>

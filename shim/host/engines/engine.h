@@ -1,6 +1,7 @@
 // The engines of the stand-in cuDNN. They compute one convolution on host memory with a choice of
-// algorithms, by oneDNN. Pure functions on memory of the caller, thread-safe; they write only the
-// output and the workspace. Sums are fp32 (fp64 for fp64 and int8 data).
+// algorithms, by oneDNN or, for fp64 and for what oneDNN does not support, by loops of their own.
+// Thread-safe. Of the caller's memory they write only the output and the workspace. Sums are fp32
+// (fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// One convolution as oneDNN primitives. Creating a plan takes milliseconds. A plan does not change
-// afterwards, and any thread may run it.
+// One convolution as oneDNN primitives. Creating a plan takes milliseconds. Several threads may run
+// a plan at once: after its creation only its list of reorders with their scaling factors changes,
+// under a mutex.
 #pragma once
 
 #include <array>
@@ -29,8 +30,9 @@ struct Operand {
 };
 
 // Blocked layouts pad channels to a multiple of 16, so an image with 3 channels would become 16/3
-// times, more than fivefold, as large. Tensors with few channels have a plain layout instead: the
-// first of these for which oneDNN has a primitive.
+// times, more than fivefold, as large. So an x of fewer than 16 channels gets the first of these
+// layouts for which oneDNN has a primitive: as the caller stores it, plain NCHW, or (kAny) what
+// oneDNN prefers.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {

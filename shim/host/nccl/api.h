@@ -1,15 +1,17 @@
 // The implemented part of NCCL's interface (2.28.9). The declarations repeat nccl.h, because some
-// installations of CUDA's headers lack that file. All other symbols of the library are hidden.
+// installations of CUDA's headers lack that file. Other symbols of the library, except for the
+// stubs, are hidden.
 //
-// bootstrap.h makes communicators, group.h and launch.h enqueue calls on streams, and exchange.h
-// transfers the data when the stream runs them. Each rank's device memory is a file that all ranks
-// have mapped. So a message is one copy, which its receiver makes when the data of all senders is
-// ready.
+// make.h makes communicators, whose ranks find each other by bootstrap.h. group.h and launch.h
+// enqueue calls on streams, and exchange.h transfers the data when the stream runs them. Each
+// rank's device memory is a file that all ranks have mapped. So a receiver reads messages where
+// their senders have them, when the data of all senders is ready.
 //
 // The stand-in is stricter than the real library. Buffers must be device memory of the
-// communicator's device. If calls of ranks do not match in bytes or operation, they fail, where the
-// real library may hang or write wrong data. If a rank aborted, left or died, the operations that
-// need it fail with ncclRemoteError and leave their buffers unchanged.
+// communicator's device. If collective calls of ranks do not match in bytes or operation, or if a
+// receiver expects other bytes than are sent, the calls fail, where the real library may hang or
+// write wrong data. If a rank aborted, left or died, the operations that need it fail with
+// ncclRemoteError. A message that did not arrive leaves its buffer unchanged.
 #pragma once
 
 #include <climits>

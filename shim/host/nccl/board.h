@@ -51,8 +51,8 @@ enum class Presence : uint32_t {
 // States of a refusal to make the communicator: none, a rank is writing the reason, or the reason
 // is written.
 enum class Refusal : uint32_t { kNone, kBeingTold, kTold };
-// The members of the board that the ranks use while the communicator is made. The first rank sets
-// `ranks`; if making the communicator fails, `result` and `reason` say why.
+// The members of the board that the ranks use while the communicator is made. The rank that comes
+// first sets `ranks`; if making the communicator fails, `result` and `reason` say why.
 struct Roll {
   std::atomic<int32_t> ranks;
   std::atomic<Refusal> refusal;

@@ -1,4 +1,4 @@
-// The library's calls of the CUDA driver.
+// Helpers for calls of the CUDA driver: the thread's device, contexts, and the order of streams.
 #pragma once
 
 #include <cuda.h>

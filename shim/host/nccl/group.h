@@ -27,9 +27,10 @@ ncclResult_t Guarded(const std::function<Outcome()>& body);
 
 // Submits a call, which takes effect at the end of the group, or now if there is no group.
 Outcome Submit(Call call);
-// Submits a job that makes a communicator. All jobs of a group run at once, each on its own thread.
-// EndGroup waits for `blocking` jobs; the result of another job becomes its communicator's state.
-// If the group has failed before EndGroup, jobs are destroyed and never run.
+// Submits a job that makes a communicator. All jobs of a group run at once, each on its own thread;
+// a group's only job, if it is blocking, runs on the calling thread. EndGroup waits for `blocking`
+// jobs; the result of another job becomes its communicator's state. If the group has failed before
+// EndGroup, jobs are destroyed and never run.
 struct Job {
   std::function<Outcome()> run;
   bool blocking = true;

@@ -17,7 +17,8 @@ struct [[nodiscard]] Outcome {
   bool ok() const { return result == ncclSuccess; }
 };
 
-// Stores an outcome as the process's last error, unless it is success; returns its status.
+// Stores an outcome as the process's last error, unless it is success or ncclInProgress; returns
+// its status.
 ncclResult_t Recorded(const Outcome& outcome);
 
 }  // namespace hostgpu::nccl

@@ -1,5 +1,6 @@
 // The order of a communicator's operations. They run one at a time in the order in which they were
-// enqueued, whatever their streams are, because all ranks agree on that order. Thread-safe.
+// enqueued, whatever their streams are, because all ranks agree on that order. Captured operations
+// have no place in the order. Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,5 @@
-"""Tests what `ucudnn workspace` plans from measurements, and what it refuses. It uses no device."""
+"""Tests what `ucudnn workspace` plans from measurements, and what it refuses. Only FromARecordedStore uses a device, the CPU
+stand-in."""
 
 import contextlib
 import itertools

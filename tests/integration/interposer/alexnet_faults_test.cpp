@@ -1,7 +1,7 @@
-// Tests a step of AlexNet's five convolutions in which one occurrence of a fault fails: while
-// kernels are measured at their first call, while pieces run, and at allocations of host memory
-// inside libucudnn. The result stays right, or the caller gets the real error of its own call; no
-// device memory stays allocated.
+// Tests a training step of five small convolutions like AlexNet's, in which one occurrence of a
+// fault fails: while kernels are measured at their first call, while pieces run, and at allocations
+// of host memory inside libucudnn. The result stays right, or the caller gets the real error of its
+// own call; no device memory stays allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

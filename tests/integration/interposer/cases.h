@@ -1,5 +1,6 @@
-// The convolutions that differential tests run: all types and layouts, 2-D and 3-D, with groups,
-// dilation, stride, padding and both modes. Their mini-batches do not divide evenly.
+// The convolutions that differential_test.cpp and alignment_test.cpp run: all types and layouts,
+// 2-D and 3-D, with groups, dilation, stride, padding and both modes. Each mini-batch can be cut
+// into equal pieces that leave a remainder.
 #pragma once
 
 #include <string>

@@ -27,8 +27,8 @@ struct Scales {
   double alpha = 1, beta = 0;  // beta is alpha2 of cudnnConvolutionBiasActivationForward
 };
 
-// A tensor in device memory, and the `content` that the host uploaded. `content` includes the gaps
-// between elements, which no call may write.
+// A tensor in device memory, and the `content` that Upload() copies there. `content` includes the
+// gaps between elements, which no call may write.
 struct Operand {
   Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides,
           const Placement& placement);

@@ -1,5 +1,6 @@
-// Device memory between two pages that fault. An access in these pages ends the process at once;
-// writes into the few bytes between the data and a page are found afterwards.
+// Device memory between two pages that fault. The data touches one of them but for alignment. An
+// access in these pages ends the process at once. Between the data and the pages there may be
+// about a page; writes there are found afterwards, and reads are not.
 #pragma once
 
 #include <cstddef>

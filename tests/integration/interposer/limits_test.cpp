@@ -1,5 +1,5 @@
 // Tests which workspaces frameworks are told and what then runs, if the user sets a limit, asks for
-// determinism, forbids measuring, or turns ucudnn off.
+// determinism, forbids measuring, lets ucudnn only observe, or turns it off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Tests all functions of cuDNN that compute with images, in a program whose images are split over
-// two threads, and in one whose UCUDNN_SPATIAL cannot be read. A call is exact, or it returns
-// NOT_SUPPORTED and one line of the log names it.
+// two threads, and in one whose UCUDNN_SPATIAL cannot be read. In the first one, a correct call is
+// exact, or it returns NOT_SUPPORTED and one line of the log names it. In the second one, all calls
+// return NOT_SUPPORTED, and one line says why.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -17,13 +17,14 @@ struct Suite {
   Environment environment;  // variables that are added to those of all suites, or replace them
 };
 
-// Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, or all without a filter,
-// each in a process of its own. Returns the program's exit status, which is a failure if `suites`
-// lacks a suite of the program, or if one of `suites` or the filter has no test. Every process has
-// a fresh folder for its store, report, log and locks, uses the stand-in as the real cuDNN, and
-// measures legacy algorithms at powers of two at the first call, with almost unlimited time. It
-// gets no other UCUDNN_ variables but those of `common` and of the suite.
-// INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget for all kernels.
+// Without a --gtest_filter, runs every suite of `suites`, each in a process of its own. If the
+// filter begins with the name of a suite (NAME.TEST), runs only the tests that it selects, in this
+// process. Returns the program's exit status, which is a failure if `suites` lacks a suite of the
+// program, or if one of `suites` or the filter has no test. Every suite has a fresh folder for its
+// store, report, log and locks, uses the stand-in as the real cuDNN, and measures legacy algorithms
+// at powers of two at the first call, with almost unlimited time. It gets no other UCUDNN_
+// variables but those of `common` and of the suite. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every
+// suite under one budget for all kernels.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites,
               const Environment& common = {});
 

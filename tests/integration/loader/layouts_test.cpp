@@ -1,6 +1,7 @@
-// Tests the ways in which frameworks are installed: in each of them, with nothing configured, the
-// program reaches the drop-in, and the drop-in finds the real library of the package. Every layout
-// is a folder of real files; a run without the drop-in shows which library is the real one.
+// Tests the ways in which frameworks are installed: in each of them the program reaches the
+// preloaded drop-in, and the drop-in finds the real library of the package, which nothing names to
+// it. The cudnn Python package also needs the dlsym hook. Every layout is a folder of real files; a
+// run without the drop-in shows which library is the real one.
 #include <filesystem>
 #include <fstream>
 

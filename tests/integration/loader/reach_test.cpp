@@ -1,6 +1,6 @@
-// Tests that a program with the preloaded drop-in reaches it in every way to find cuDNN: the hook
-// of test_hooks.cpp answers cudnnCreate, and the real library answers cudnnGetVersion. Without the
-// drop-in nothing is hooked.
+// Tests that a program reaches the drop-in in every way to find cuDNN but by the path of its file
+// alone (dlsym_test.cpp tests that one): the hook of test_hooks.cpp answers cudnnCreate, and the
+// real library answers cudnnGetVersion. Without the drop-in nothing is hooked.
 #include <fstream>
 #include <regex>
 

@@ -1,5 +1,5 @@
-/* Every loader test program calls UseCudnn once it has cuDNN: the hook of test_hooks.cpp answers
- * the first call, and the real library the second. */
+/* The loader's test programs call UseCudnn to show which cuDNN they have reached: the hook of
+ * test_hooks.cpp answers its first call, and the real library the second. */
 #pragma once
 
 #include <cudnn.h>

@@ -2,9 +2,9 @@
 // cudnn-frontend would. A step runs the forward convolution alone, with bias and ReLU fused, and
 // with a residual, bias and ReLU fused in PyTorch's order. Then come the ReLU's gradient,
 // backward_data, backward_filter, and backward_data fused with the gradient of the ReLU in front of
-// the layer. Last, the plan with bias and ReLU runs again, rebuilt from its serialized form. The
-// program does not depend on ucudnn; if ucudnn is loaded, it declares that backward_filter and the
-// fused backward_data read the same dy.
+// the layer; in every second step, the last two change places. Last, the plan with bias and ReLU
+// runs again, rebuilt from its serialized form. The program does not depend on ucudnn; if ucudnn is
+// loaded, it declares that backward_filter and the fused backward_data read the same dy.
 //
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 //

@@ -1,7 +1,8 @@
 // This program calls ucudnn's own functions and is linked with libucudnn. Each process asks which
-// part of an image it holds and convolves its stripe. Rank 0 also convolves an image that only it
-// has. Then every process convolves, pools and normalises a small picture that all processes have
-// whole. The program exits with 1 if a result differs from plain loops, or from an unsplit call.
+// part of an image it holds, convolves its stripe, asks which rows it needs, and fetches rows
+// beside its stripe. Rank 0 also convolves an image that only it has. Then every process convolves,
+// pools and normalises a small picture of its own, and one that all processes have whole. The
+// program exits with 1 if a result differs from plain loops, or from an unsplit call.
 //
 //   striped_api                        this process is a rank, or the only one
 //   striped_api handles|devices RANKS  each rank is a thread with its own handle, or its own device

@@ -1,6 +1,6 @@
 """Tests programs whose ranks hold stripes of each image, if something fails in the middle of a run or differs between ranks.
-Either every rank prints one error in bounded time and leaves no processes, files or shared memory behind, or the ranks together
-give the results of one process with the whole image."""
+Either every rank that still runs prints one error in bounded time and leaves no processes, files or shared memory behind, or
+the ranks together give the results of one process with the whole image."""
 
 import concurrent.futures
 import os

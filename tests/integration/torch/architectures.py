@@ -1,5 +1,5 @@
-"""Small models of published architectures that no installed package has. models.py compares them on stripes with the whole
-image."""
+"""Small models of published architectures, most of which no installed package has. models.py compares them on stripes with the
+whole image."""
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,5 +1,5 @@
-"""One rank of a grid in a process without the other ranks. It receives uninitialised tensors of the right size, and counts
-their bytes; with meta tensors nothing is computed."""
+"""One rank of a grid in a process without the other ranks. Rows that it receives stay uninitialised, and a sum or a gather
+gives what this rank has; both count bytes. With meta tensors nothing is computed."""
 import collections
 
 import torch

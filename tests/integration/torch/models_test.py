@@ -1,5 +1,5 @@
-"""Compares networks on two and four stripes with networks on the whole image, forward and backward. Networks whose package is
-not installed are skipped."""
+"""Compares networks on two and four ranks with networks on the whole image, forward and backward. Networks whose package is not
+installed are skipped."""
 import importlib.util
 import pathlib
 import sys

@@ -1,5 +1,5 @@
-// Files that fail on demand: an SQLite VFS that passes on everything but one call. It becomes the
-// process's default VFS when it is first armed. Not thread-safe.
+// Files that fail on demand: an SQLite VFS that passes on all calls but those that are to fail. It
+// becomes the process's default VFS when it is first armed. Not thread-safe.
 #pragma once
 
 namespace ucudnn::test {

@@ -1,5 +1,5 @@
-// Shared parts of the arena's tests: the stand-in's device, owners, and streams whose work can be
-// held up.
+// Shared parts of the arena's tests: the stand-in's device, owners, streams whose work can be held
+// up, and captures.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
-// Tests execution plans for which there is time to measure only one size. Of the sizes that bring
-// the plan under the user's limit, the one that needs the least workspace is measured.
+// Tests which sizes of an execution plan are measured or compared first. If there is time to
+// measure only one size, it is, of the sizes that bring the plan under the user's limit, the one
+// that needs the least workspace. Sizes that an earlier process measured are compared before others
+// are measured.
 #include <gmock/gmock.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// An interposer over the null library, whose graph API records executions. Its store has times of
-// engine 38, undivided and in pieces, and of engine 0, which needs no workspace.
+// An interposer over the null library, whose graph API records executions. Unless the test says
+// otherwise, the store has times of engine 38, undivided and in pieces, and of engine 0, which
+// needs no workspace.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// Tests decisions that contradict themselves: a build with assertions aborts, and a release build
-// runs what the program asked for and reports it.
+// Tests decisions that contradict themselves. A build with assertions aborts. A build without them
+// reports the contradiction, and runs what the program asked for or what ran until then.
 #include "interposer/core/lifecycle.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,7 @@
-// Tests that, if there is time to measure one engine only, the engine measured brings the kernel
-// under the user's limit.
+// Tests what is measured or compared first. If there is time to measure one engine only, it is one
+// that brings the kernel under the user's limit. What an earlier process measured is compared
+// before more is measured. Also tests what is said and done if there is no time, and at later
+// calls.
 #include <gmock/gmock.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // Tests programs whose shapes, or workspaces, never repeat: a process remembers a limited number of
-// kernels. Later kernels run as the caller asked, and earlier kernels keep their decisions.
+// kernels. Later kernels run as the caller asked, unless a strict limit or the demand for
+// determinism refuses them. Earlier kernels keep their decisions.
 #include <gmock/gmock.h>
 
 #include "graph_setting.h"

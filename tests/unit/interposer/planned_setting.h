@@ -1,5 +1,5 @@
 // An interposer over a recording cuDNN and the stand-in driver. Its store says that algorithm 0,
-// which the tests name, is slow, and that algorithm 1 is fast in pieces.
+// which Call() names, is slow, and that algorithm 1 is fast in pieces.
 #pragma once
 
 #include <cuda.h>

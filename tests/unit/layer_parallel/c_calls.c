@@ -1,4 +1,5 @@
-/* Uses the header in C11: a chain of scalars, u + h u cos(n), is solved with every function. */
+/* Uses the header in C11: a chain of scalars, u + h u cos(n), is solved. Calls every function but
+   ucudnnLayerParallelGetVersionString. */
 #include <math.h>
 #include <stdlib.h>
 #include <ucudnn/layer_parallel.h>

@@ -1,5 +1,6 @@
 // A Chain is a program whose layers are solved through the C API: u + h tanh(W_n u + b_n) with
-// dense matrices, and states on the heap. It counts its callbacks and lets them fail on request.
+// dense matrices, and states on the heap. It counts the states that it creates and destroys, and
+// its callbacks fail on request.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Tests that in drawings of graphs edges lead downwards and nothing overlaps.
+// Tests that in drawings of graphs edges lead downwards, nodes do not overlap and edges pass beside
+// nodes, and that pages and DOT files show every layer by its name.
 #include "planner/report/layered_drawing.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Counts what moves between layers element by element: which output elements a worker computes,
-// which input elements those read, and who holds them. Pure functions.
+// Counts what moves between layers, and partial sums within a layer, element by element: which
+// output elements a worker computes, which input elements those read, and who holds them. Pure
+// functions.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@
 
 namespace ucudnn::planner {
 
-// Is an ONNX model of an image x with 4 channels and 8 x 8 pixels, to which tests add nodes.
+// An ONNX model, to which tests add nodes. Its input x is an image with 4 channels and 8 x 8
+// pixels, unless the test gives other extents.
 class OnnxModel {
  public:
   explicit OnnxModel(const std::vector<int64_t>& extents = {4, 8, 8},

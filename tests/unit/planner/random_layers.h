@@ -1,4 +1,5 @@
-// Draws networks of one layer of every kind.
+// Draws small networks. The last layer is a convolution, a pooling, a concatenation or of another
+// kind, which is drawn, too.
 #pragma once
 
 #include <random>

@@ -1,5 +1,5 @@
-// Reads and writes lines of text that describe a kernel, its world and the decision about it, so
-// that tests can be tables of such lines. decision_table_test.cpp explains the words.
+// Reads lines of text that describe a kernel and its world, and writes such lines about decisions,
+// so that tests can be tables of such lines. decision_table_test.cpp explains the words.
 #pragma once
 
 #include <string>

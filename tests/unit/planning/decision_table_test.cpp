@@ -5,9 +5,9 @@
 //
 // An engine is a number. It sums directly, unless an f or a w behind the number says that it rounds
 // as FFT or Winograd do. In calls of the legacy API, an engine that only the graph API has begins
-// with a g. Times are in milliseconds, workspace is in bytes. PLAN lists pieces as ROWS does, with
-// an x and their number behind equal pieces and a + between unlike ones; WHOLE is one piece that is
-// the whole mini-batch.
+// with a g. Times are in milliseconds (?: nobody measured the time), workspace is in bytes. PLAN
+// lists pieces as ROWS does, with an x and their number behind equal pieces and a + between unlike
+// ones; WHOLE is one piece that is the whole mini-batch.
 //
 // Below, where several words stand on one line, their meanings follow in the same order, with
 // semicolons between them.
@@ -26,7 +26,8 @@
 //   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
 //   math=M        the math type of the descriptor and of all rows (a cudnnMathType_t)
 //   with-graph    engines of the graph API may serve the call
-//   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE may replace it
+//   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE (if absent,
+//                 PLAN's first piece) may replace it
 //   room=B, provisional, from-file  the told promise has B bytes, more than it needs; it was given
 //                 before everything was measured; it is from a workspace plan
 //   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
@@ -70,7 +71,8 @@
 // the plan cannot run, and `or fails` says that nothing does. E#I are I tiles of one kind. `stands`
 // keeps what runs until now, and has neither BYTES nor WHY.
 // BYTES are promised of the caller's workspace; the bytes behind a + are ucudnn's own.
-// WHY is the reason, with its number of pieces or its limit. Behind it may stand the promise that a
+// WHY is the reason, with what belongs to it: InTiles, the number of pieces, bytes, a limit behind
+// <=, an engine, and in parentheses what prevents tiles. Behind it may stand the promise that a
 // plan gives, keeps or replaces; `next` or `later`, the call at which the kernel is decided anew;
 // and each entry of the report's fallbacks, behind a !.
 #include <gtest/gtest.h>

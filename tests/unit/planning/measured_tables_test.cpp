@@ -1,5 +1,5 @@
 // Tests policy auto on times of real engines: full tables of the CPU stand-in (tables/README.md).
-// Divisions that were found in one recording of a network are timed in its second recording.
+// Divisions that were found in one of a network's two recordings are timed in the other.
 #include "measured_tables.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests solver plug-ins for Workspace Division with a plug-in that reports its arguments
-// (watching_plugin.cpp).
+// Tests solver plug-ins for Workspace Division with a plug-in that reports its time limit and fails
+// if calls overlap (watching_plugin.cpp).
 #include "planning/plugin_solver.h"
 
 #include <gtest/gtest.h>

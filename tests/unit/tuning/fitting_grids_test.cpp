@@ -1,4 +1,5 @@
-// Tests which grids fit a limit, by the workspaces that the real library states without a GPU.
+// Tests which grids are tried and which of them fit a limit, by the workspaces that the real
+// library states without a GPU.
 #include "tuning/fitting_grids.h"
 
 #include <gtest/gtest.h>

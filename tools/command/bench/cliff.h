@@ -36,7 +36,8 @@ struct Cliff {
   bool HasCliff() const { return WorkspaceBytes() > limit_bytes; }
 };
 
-// Sums over the kernels for which all three contenders exist.
+// Sums over the kernels for which all three contenders exist, and over those without a cliff, which
+// run `best` in any case.
 struct CliffTotal {
   double best_ms = 0;
   double real_ms = 0;

@@ -1,6 +1,6 @@
 // Findings of `ucudnn doctor` about splitting images over ranks: the launcher of the ranks, their
 // meeting place, the transport of their exchanges, and ways to make exchanges faster. Used from
-// main's thread only; opens the driver and NCCL.
+// main's thread only; opens NCCL.
 #pragma once
 
 #include <string>

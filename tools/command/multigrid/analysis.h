@@ -1,5 +1,6 @@
-// `ucudnn multigrid --analyse`: finds out whether layer-parallel multigrid is worthwhile on a
-// machine, without running on that machine. Used from main's thread only.
+// `ucudnn multigrid --analyse`: models whether layer-parallel multigrid is worthwhile on a machine,
+// on which nothing need run. On this machine single layers are timed, and small networks are solved
+// to see how residuals fall. Used from main's thread only.
 #pragma once
 
 #include <memory>

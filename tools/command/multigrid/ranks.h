@@ -1,5 +1,5 @@
-// The devices of `ucudnn multigrid` if there are several: ranks that are threads of this process,
-// or processes that a launcher started. Used from main's thread only, except inside Run().
+// The ranks of `ucudnn multigrid`, one for each device: threads of this process, or processes that
+// a launcher started. Used from main's thread only, except inside Run().
 #pragma once
 
 #include <functional>

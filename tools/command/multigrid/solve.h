@@ -1,5 +1,5 @@
-// Solves of `ucudnn multigrid`: one network, or a network at several depths. Used from main's
-// thread only.
+// Solves of `ucudnn multigrid`. Used from main's thread only, except for PlaceOnRanks, which every
+// rank calls (MultigridRanks::Run).
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // A process that outlives the launcher. If the launcher is killed, so that it cannot end the ranks,
-// the guard ends them and all processes that they started. Used from main's thread only.
+// the guard kills all processes of the ranks' sessions. Used from main's thread only.
 #pragma once
 
 #include <sys/types.h>

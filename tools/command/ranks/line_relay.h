@@ -1,6 +1,7 @@
 // Relays the output of several processes to one file in whole lines, so that no line of one process
-// interrupts a line of another. Any bytes are permitted. Used from main's thread only; no function
-// waits.
+// interrupts a line of another. There are two exceptions: a line longer than
+// LineRelay::kLongestLine, and, on a terminal, a line that stays unfinished. Any bytes are
+// permitted. Used from main's thread only; no function waits.
 #pragma once
 
 #include <chrono>

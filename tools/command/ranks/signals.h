@@ -1,6 +1,6 @@
 // Turns the signals that a job's launcher handles into a descriptor to poll: the ends of its ranks,
-// signals that it passes on, stopping and continuing. Signals that were ignored stay ignored. Used
-// from main's thread only.
+// signals that it passes on, stopping and continuing. Signals that were ignored stay ignored,
+// except for SIGCHLD. Used from main's thread only.
 #pragma once
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // `ucudnn report`: shows a run's report, the reports of a split job's ranks, an offline plan, or
-// solves over the layers of a network, as a page for people.
+// outputs of `ucudnn multigrid`, as a page for people.
 #include <algorithm>
 #include <climits>
 #include <memory>

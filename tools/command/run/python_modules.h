@@ -1,5 +1,5 @@
 // The modules that a Python would find, as far as this can be known without starting it. Only reads
-// folders.
+// folders, and pyvenv.cfg of a virtual environment.
 #pragma once
 
 #include <string>

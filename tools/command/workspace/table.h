@@ -1,4 +1,5 @@
-// The plan of `ucudnn workspace`, and its output. Pure functions.
+// The plan of `ucudnn workspace`, and its output. Only PrintWorkspaceTable writes something; all
+// other functions are pure.
 #pragma once
 
 #include <optional>

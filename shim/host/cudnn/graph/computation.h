@@ -1,8 +1,9 @@
 // The computation of a finalized operation graph, in the terms of the engines. It is at most one
-// convolution and then pointwise operations on its result; or only pointwise operations; or sums
-// over channels. If a graph has operations before its convolution, or after it operations that are
-// not pointwise, it becomes several such computations, called stages, which run one after the
-// other. The virtual tensors between stages are in the workspace.
+// convolution and then pointwise operations on its result; or only pointwise operations; or one
+// operation's sums over channels. A graph is none of these if operations precede its convolution,
+// or if it has a concatenation, or sums besides other operations. Then it becomes several such
+// computations, called stages, which run one after the other: one for each operation, or for each
+// input that a concatenation copies. All virtual tensors of such a graph are in the workspace.
 #pragma once
 
 #include <optional>
@@ -34,9 +35,9 @@ struct GraphOperand {
   bool by_value;
 };
 
-// kStatistics: a sum and a sum of squares for each channel. kNormalizationGradients: the
-// coefficients that batch normalisation's backward pass needs. The program's operands are the
-// operation's inputs and then its outputs.
+// kStatistics: a sum and a sum of squares for each channel. kNormalizationGradients: the gradients
+// of batch normalisation's scale and bias, and the coefficients of dx. The program's operands are
+// the operation's inputs and then its outputs.
 enum class ChannelSums { kStatistics, kNormalizationGradients };
 
 // A virtual tensor that one stage writes and later stages read.

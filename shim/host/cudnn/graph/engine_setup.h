@@ -3,15 +3,17 @@
 //   0               implicit GEMM, without workspace; the only engine for int8 and for
 //                   graphs without a convolution. Its gradients are reported as
 //                   nondeterministic, as cuDNN's are. It also runs graphs in stages, with
-//                   workspace for the tensors between them
+//                   workspace for the tensors between them. For int8 a virtual result is in
+//                   the workspace
 //   1               oneDNN's blocked layouts; the workspace grows with the batch
 //   forward 2       oneDNN on the caller's layout
 //   forward 3, gradients 2  Winograd (of oneDNN 2)
 //   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
-// All engines but implicit GEMM need tensors whose declared alignment is 16 bytes. Except for
-// filter gradients of 16-bit types they have the knob CUDNN_KNOB_TYPE_WORKSPACE. Its value 0 runs
-// the whole batch at once; 1 and 2 run it in two and four parts, one after the other, with
-// workspace for one part.
+// For int8, and for engines other than implicit GEMM, the declared alignment of a convolution's
+// tensors must be a multiple of 16 bytes. Engines other than implicit GEMM have the knob
+// CUDNN_KNOB_TYPE_WORKSPACE, except for filter gradients of 16-bit types. Its value 0 runs the
+// whole batch at once; 1 and 2 run it in two and four parts, one after the other, with workspace
+// for one part.
 #pragma once
 
 #include <optional>

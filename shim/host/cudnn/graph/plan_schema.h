@@ -1,4 +1,5 @@
-// The names in a plan's JSON, which PlanToJson and PlanFromJson share.
+// Names in a plan's JSON that PlanToJson and PlanFromJson share. Those of a TensorOperation are in
+// TensorOperations().
 #pragma once
 
 #include <cstdint>

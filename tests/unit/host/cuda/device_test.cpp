@@ -1,4 +1,5 @@
-// Tests devices: their attributes, and that they are independent of each other.
+// Tests devices: their attributes, that they are independent of each other, and copies between
+// them.
 #include <stdlib.h>
 #include <unistd.h>
 

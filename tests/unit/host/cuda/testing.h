@@ -65,7 +65,7 @@ inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
 inline void Increment(void* count) { ++*static_cast<std::atomic<int>*>(count); }
 
 // Before each test device 0 is selected and no error is pending. After each test all work is
-// finished and no fault is armed.
+// finished, and no fault of allocations, pools, streams, events or synchronisation is armed.
 class HostCuda : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -176,7 +176,7 @@ struct ConvolutionGraph {
   const Descriptor& graph;
 };
 
-// Builds an execution plan with one engine and one workspace knob.
+// Builds an execution plan of one engine, with a workspace knob if the knob's value is above 0.
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
 

@@ -1,5 +1,7 @@
 // Tests what the stand-in's graphs compute in addition to the convolution: every activation that
-// they accept, a residual and a bias fused after a convolution, scalars passed by value.
+// they accept and its gradient, other functions of one or two elements, and a scale, a residual and
+// a bias fused after a convolution. Also tests scalars passed by value, and which pointers and
+// workspaces are accepted.
 #include <cmath>
 #include <functional>
 #include <numbers>

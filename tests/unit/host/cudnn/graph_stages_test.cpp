@@ -1,5 +1,5 @@
-// Tests graphs that have operations before the convolution, or sums over channels or a
-// concatenation after it, against plain loops on small integers.
+// Tests graphs that have operations before the convolution, or sums over channels, a concatenation
+// or gradients of a batch normalisation after it, against plain loops on small integers.
 #include <algorithm>
 
 #include "tests/unit/host/cudnn/backend_graph.h"

@@ -1,5 +1,5 @@
 // Provides all element types and layouts, descriptors and scaling factors for tests of layers other
-// than convolutions. The scaling factors are overwritten before the work runs.
+// than convolutions. Enqueue() overwrites the scaling factors before the work runs.
 #pragma once
 
 #include <limits>

@@ -7,8 +7,8 @@
 
 namespace ucudnn::multigrid {
 
-// Solves for lambda_0..lambda_N at the states that `forward` has when this object is made. The
-// object must not be moved. A failure to make a part of it ends the test.
+// Solves for lambda_0..lambda_N at the states of `forward`, which must not change while this object
+// is used. The object must not be moved. REQUIRES: each of its parts can be made.
 class AdjointSolve {
  public:
   // `setting` is the one that `forward` was made with, except that its storage may differ. `last`

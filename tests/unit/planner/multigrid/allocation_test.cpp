@@ -1,5 +1,6 @@
-// Tests that a cycle allocates nothing, whatever its options: solves of few and of many cycles
-// allocate equally often. Also tests that states take the memory that StateBytes predicts.
+// Tests that a cycle allocates nothing, whatever the storage, the lanes and the coarse operator:
+// solves of few and of many cycles allocate equally often. Also tests that states take the memory
+// that StateBytes predicts.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/host/network.h"

@@ -1,5 +1,6 @@
 // Tests nets and options that are drawn at random: each solve must reach the result of serial
-// propagation, and neither lanes nor storage may change a bit of it.
+// propagation. The number of lanes may not change a bit of it, and neither may the storage, unless
+// the first relaxation is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>

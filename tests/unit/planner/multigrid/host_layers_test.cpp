@@ -1,6 +1,6 @@
 // Tests the reference layers on the host: forward passes against the definition, transposed
 // Jacobians and gradients against forward passes. Data are integers, so results of linear layers
-// are equal to the bit.
+// are equal to the bit, except for averages, which are rounded.
 #include "planner/multigrid/host/layers.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Makes chains with one convolution in each step, with weights, for tests of multigrid.
+// Makes chains and their weights, most with one convolution in each step, and solves them on the
+// host, for tests of multigrid.
 #pragma once
 
 #include <cstdint>

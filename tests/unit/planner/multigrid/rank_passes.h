@@ -11,7 +11,8 @@
 
 namespace ucudnn::multigrid {
 
-// Holds the results of forward and backward passes.
+// Holds the results of the two passes that RunOn makes: the output of the second pass, the gradient
+// of both, and what rank 0 says of all solves.
 struct PassResults {
   std::vector<double> output;
   std::vector<double> gradient;   // of all layers

@@ -1,6 +1,7 @@
-// Makes chains over the integers modulo a prime. A solve only adds, subtracts and steps, which can
-// all be done there without rounding: states are equal or they are not. Steps are nonlinear, and
-// the steps of coarse levels are unrelated to the layers that they approximate.
+// Makes chains over the integers modulo a prime. A solve only steps, and adds states times
+// multiples of 1/4, which can all be done there without rounding: states are equal or they are not.
+// Steps are nonlinear, and the steps of coarse levels are unrelated to the layers that they
+// approximate.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-"""Steps of random ONNX nets: operators that cut, join, move and reduce axes."""
+"""Steps of random ONNX nets: operators that cut, join, move, repeat and reduce axes."""
 
 import math
 

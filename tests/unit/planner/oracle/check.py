@@ -1,10 +1,11 @@
-"""Compares what ucudnn's readers make of random ONNX and Caffe nets with what is right. The program graph_dump reads each
-file; shapes, trained parameters, the places of every tensor's elements and what each part of a node's output needs are
-compared with the net's own records and with onnx.reference.
+"""Compares what ucudnn's readers make of random ONNX and Caffe nets with what is right. The program graph_dump reads each file;
+shapes, trained parameters and the places of every tensor's elements are compared with the net's own records. What each part of
+a node's output needs is compared with onnx.reference, for ONNX nets alone.
 
     check.py GRAPH_DUMP --format onnx|caffe [--count N] [--seed S] [--workers W]
 
-Prints every kind of difference once, with its seed and the shrunk net as text. The exit code is 1 if there is any."""
+Prints every kind of difference once, with its seed, and the shrunk nets of the most frequent kinds as text. The exit code is 1
+if there is any."""
 
 import argparse
 import collections

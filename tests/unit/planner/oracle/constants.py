@@ -1,5 +1,6 @@
-"""Adds constant sub-expressions to a random ONNX net: weights of a given shape, in the forms in which exporters leave
-weights that were not folded. Each function appends nodes to a net.Net and returns a tensor of the shape."""
+"""Adds constant sub-expressions to a random ONNX net: weights of a given shape, in the forms in which exporters leave weights
+that were not folded. drawn() appends nodes to a net.Net and returns a tensor of the shape. axes_of(), sliced(), split() and
+pad() add one node in the form of the net's opset, for other steps, too."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Steps of random ONNX nets: functions of one element, and of elements at the same place."""
+"""Steps of random ONNX nets: functions of one element, functions of elements at the same place, softmax and residual
+branches."""
 
 import numpy
 from onnx import TensorProto, helper

@@ -1,4 +1,5 @@
-"""Tests the oracle itself: its nets are valid, its numbers are those of onnx.reference, and the oracle finds a reader's faults."""
+"""Tests the oracle itself: its ONNX nets are valid, their numbers are those of onnx.reference where that is right, and the
+oracle finds a reader's faults."""
 
 import copy
 import random

@@ -1,5 +1,5 @@
 """Evaluates ONNX nodes one at a time on numpy arrays by onnx.reference's operators. Those that differ from the operator
-specification or are slow are replaced by the functions below, each with its reason. Pure functions."""
+specification or are slow are replaced by the functions below, most with their reason. Pure functions."""
 
 import functools
 import itertools

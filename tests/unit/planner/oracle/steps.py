@@ -1,5 +1,5 @@
-"""Defines the steps of random nets, and how steps of ONNX nets choose tensors. A step takes a net and a random.Random,
-appends nodes that read what is there, and raises Unfit where it cannot."""
+"""Defines what a step of a random net is, how nets grow by steps, and how steps of ONNX nets choose tensors. A step takes a net
+and a random.Random, appends nodes or layers that read what is there, and raises Unfit where it cannot."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""Tests two blocks of window attention, the second on a rolled image, in a file of batch 2: every tensor's elements lie in the
+"""Tests two blocks of window attention, the second on a rolled image, in a file of batch 2: the tensors' elements lie in the
 planner's nodes as worked out by hand, and the parts of every node's output follow from what they are said to need.
 
 The image has 8 x 8 positions of 6 channels, a window 4 x 4, and there are two heads of 3 channels."""
