@@ -18,12 +18,15 @@ class DeviceBuffer {
 
   // Returns false if the device has no room for the buffer or clearing it fails.
   bool Allocate(size_t bytes) {
-    if (cuMemAlloc(&address_, bytes) != CUDA_SUCCESS) {
-      address_ = 0;
+    CUdeviceptr address = 0;
+    if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return false;
+    if (cuMemsetD8(address, 0, bytes) != CUDA_SUCCESS) {
+      cuMemFree(address);
       return false;
     }
+    address_ = address;
     bytes_ = bytes;
-    return cuMemsetD8(address_, 0, bytes) == CUDA_SUCCESS;
+    return true;
   }
 
   void* address() const { return reinterpret_cast<void*>(address_); }

@@ -91,13 +91,15 @@ class GatheringProduct {
     const int64_t batches = Parts(geometry.images, images);
     const int64_t tiles_per_batch = images > 1 ? 1 : Parts(image, pixels);
     const int64_t tiles = groups_ * batches * tiles_per_batch;
+    // The parts of a sum are chosen before tiles get fewer channels, so that the order of summation
+    // depends neither on the batch nor on the number of threads.
+    int64_t depth_limit = Scratch<Acc>::kPatches / pixels;
+    if (!filter_in_place_) depth_limit = std::min(depth_limit, Scratch<Acc>::kOperand / channels);
+    const int64_t depth_part = Part(depth, depth_limit);
     while (tiles * Parts(result_channels_, channels) < ThreadCount() && channels >= 64) {
       channels = Part(channels, channels / 2);
     }
     const int64_t channel_tiles = Parts(result_channels_, channels);
-    int64_t depth_limit = Scratch<Acc>::kPatches / pixels;
-    if (!filter_in_place_) depth_limit = std::min(depth_limit, Scratch<Acc>::kOperand / channels);
-    const int64_t depth_part = Part(depth, depth_limit);
 
     return ParallelFor(tiles * channel_tiles, [&](int64_t task) {
       Tile tile;

@@ -129,7 +129,7 @@ bool AreWithin(const std::vector<double>& a, const std::vector<double>& b, doubl
 TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   const bool same_order = __builtin_cpu_supports("avx512f") != 0;
   for (const auto& [c, k, size, filter] :
-       {std::array<int64_t, 4>{24, 40, 13, 3}, {3, 16, 30, 5}, {64, 48, 5, 3}}) {
+       {std::array<int64_t, 4>{24, 40, 13, 3}, {3, 16, 30, 5}, {64, 48, 5, 3}, {512, 64, 8, 3}}) {
     for (Operation operation : {Operation::kForward, Operation::kBackwardData}) {
       const auto whole = MakeShape(Square(13, c, k, size, filter), operation);
       const Operands operands = Rounding(whole);
