@@ -1,5 +1,4 @@
-/* Uses the header in C11: a chain of scalars, u + h u cos(n), is solved. Calls every function but
-   ucudnnLayerParallelGetVersionString. */
+/* Uses the header in C11: a chain of scalars, u + h u cos(n), is solved. Calls every function. */
 #include <math.h>
 #include <stdlib.h>
 #include <ucudnn/layer_parallel.h>
@@ -72,6 +71,7 @@ int CheckLayerParallelInC(void) {
   const ucudnnLayerParallelOptions_t options = {.struct_size = sizeof options, .levels = 2};
   ucudnnLayerParallelSolver_t solver = NULL;
   int64_t count = 0;
+  CHECK(ucudnnLayerParallelGetVersionString()[0] != '\0');
   CHECK(ucudnnLayerParallelGetStateCount(LAYERS, &options, 1, &count) == 0);
   CHECK(ucudnnLayerParallelCreate(&solver, LAYERS, &callbacks, &options) == 0);
   CHECK(states == count);
