@@ -108,9 +108,11 @@ class BlockSystem : public LayerSystem {
   // Copies `first` into the first state of each level that has a copy of u0.
   Status SetFirst(State first);
   // Adds `change.to` - `change.from` to every kept state of the finest level, except to
-  // `change.from` itself. Layers that change a state little carry such a change to all states
-  // nearly unchanged. A solve with Start::kPrevious then starts with the error that a broadcast of
-  // the difference alone would have. REQUIRES: a solve has computed the states.
+  // `change.from` itself and, with Storage::kCPoints, to the last state, which RelaxF computes
+  // anew. Layers that change a state little pass the difference on nearly unchanged. So a solve
+  // with Start::kPrevious then starts close to its solution: besides the earlier solve's error,
+  // only what the layers add to the difference is missing. REQUIRES: a solve has computed the
+  // states.
   Status CarryOver(const FirstStateChange& change);
 
   Storage storage() const { return storage_; }

@@ -15,7 +15,7 @@ namespace ucudnn::multigrid {
 struct StepSpan {
   int lane = 0;
   int level = 0;
-  int first = 0;  // number of the first step on its level
+  int first = 0;  // the first step's number, counted on its level
   int steps = 1;
   double begin_ms = 0;  // since the cycle's first step began
   double end_ms = 0;

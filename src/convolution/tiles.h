@@ -47,10 +47,11 @@ struct TileKind {
   bool operator==(const TileKind&) const = default;
 };
 
-// Return the bytes of workspace for the packed copies of a tile, in which x comes before y. Both
-// sizes are multiples of kPartialSumAlignment.
+// PackedImageBytes returns the bytes of workspace for the packed copy of a tile's x, and
+// PackedBytes those for the copies of x and y, in this order. Both are multiples of
+// kPartialSumAlignment.
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
-size_t PackedBytes(const TileKind& kind);       // bytes of both copies
+size_t PackedBytes(const TileKind& kind);       // 0: x and y are views
 
 // Returns the tile's problem as a part of hardly larger tensors: each view has the strides of a
 // packed tensor that is one position longer along each cut axis, or, along the axis that is

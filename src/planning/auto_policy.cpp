@@ -17,9 +17,9 @@ namespace {
 // While refining, an expected time counts as longer by this share, because a smaller gain is not
 // worth a measurement.
 constexpr double kDoubt = 0.005;
-// While exploring, an expected time counts as shorter by this share in the middle of a gap that
-// spans a factor of 4 or more. Nearer to measured sizes it counts as shorter by less, in
-// proportion. The true curve may have a valley below the interpolating line.
+// While exploring, an expected time counts as shorter by this share if the nearest measured size is
+// an octave or more away, and by proportionally less if it is nearer (Gap). The true curve may have
+// a valley below the line between measured sizes.
 constexpr double kHope = 0.05;
 // An expected time counts as longer by this share if the parts are not equal, because equal parts
 // need fewer measurements.

@@ -64,8 +64,9 @@ class Board {
 
   // Ends all waits, also future ones. Only the first abort's `rank` is kept, for messages.
   void Abort(int rank);
-  // Ends all waits for the rank, and destroys its events once no other rank needs them. The rank's
-  // context must be current.
+  // Ends all waits for the rank, and destroys its events once no other rank needs them. If they are
+  // still needed at the deadline, they are kept until the board is destroyed. The rank's context
+  // must be current.
   void Leave(int rank, Deadline deadline);
   // Returns Ok, or, after an abort, an error that says which rank aborted.
   Status State() const;

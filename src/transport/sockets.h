@@ -44,7 +44,8 @@ ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
 // the system has no descriptor left for it.
 Descriptor AcceptFrom(const Descriptor& listening);
 
-// Returns the address of the other side, as "10.0.0.7:51000".
+// Returns a text that names the address of the other side, such as "10.0.0.7:51000", or says that
+// the system does not tell it.
 std::string OtherSideOf(int connection);
 
 struct ConnectedSocket {

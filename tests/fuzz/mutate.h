@@ -14,7 +14,8 @@ namespace ucudnn::fuzz {
 std::string Mutate(std::string bytes, const std::string& other, Random& random);
 
 // Returns the ONNX model in `bytes` with up to four changes of its meaning: other operators, inputs
-// or attributes, and extreme extents.
+// or attributes, and extreme extents and shape constants. Returns `bytes` unchanged if they are no
+// model.
 std::string MutateOnnx(const std::string& bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

@@ -85,8 +85,8 @@ CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
   return CallUnsafe([&](Context& context) { return AllocateDevice(context, out, bytes); });
 }
 
-// Waits for the device before it frees memory, as documented, because work may still use the
-// memory. For a pool's memory it does not wait, as documented.
+// Waits for the device before it frees memory, because work may still use the memory; the
+// documentation allows this. For a pool's memory it does not wait, as documented.
 CUresult cuMemFree(CUdeviceptr address) {
   return CallUnsafe([&](Context&) {
     if (address == 0) return CUDA_SUCCESS;

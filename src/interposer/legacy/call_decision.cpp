@@ -67,8 +67,9 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
-  // A promise with more workspace than its undivided engine needs expects a later plan to use this
-  // workspace. So tiles are considered even if the program's engine itself needs little.
+  // If a provisional promise has more workspace than its undivided engine needs, a later plan is
+  // expected to use that workspace. So tiles are considered even if the program's engine itself
+  // needs little.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,

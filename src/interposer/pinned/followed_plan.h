@@ -42,7 +42,8 @@ class FollowedPlan {
                                     const ConvolutionProblem& problem, Api api);
 
   struct Found {
-    // Null: the file does not name the kernel, or its entry does not hold here.
+    // Null: no followed file names the kernel, its entry does not hold here, or the library has not
+    // confirmed it yet.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
     std::optional<std::string> why;  // why the entry does not hold; set only the first time

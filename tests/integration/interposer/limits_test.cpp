@@ -97,9 +97,9 @@ TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
   }
 }
 
-// Caffe chooses one algorithm for each layer, asks separately for its size, cuts one allocation
-// into a slice for each handle, and runs both gradients of a layer at once. The filter's gradient
-// has beta = 1.
+// Caffe chooses one algorithm for each operation of a layer, asks separately for that algorithm's
+// workspace, cuts one allocation into a slice for each handle, and runs both gradients of a layer
+// at once. Its gradients of filters have beta = 1; here every operation has.
 TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
   Convolution data(LayerProblem(Operation::kBackwardData));
   Convolution filter(LayerProblem(Operation::kBackwardFilter));

@@ -16,7 +16,7 @@
 #include "suites.h"
 #include "tests/support/problem.h"
 
-// cuDNN's headers mark functions that newer releases may drop as deprecated.
+// cuDNN's headers mark as deprecated the functions that newer releases may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {

@@ -58,7 +58,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   void Destroy(int handle) {
     budget->Closed(budget->Close(&handles[handle], ordered.Leave(&handles[handle])));
   }
-  // Handles whose order is declared become one owner, as in a session.
+  // Declares the order of two handles, as Sessions::DeclareOrder does: they become one owner.
   void Declare(int first, int second) {
     const void *const one = &handles[first], *const other = &handles[second];
     const Status may = budget->MayOrder({one, ordered.NameOf(one), other, ordered.NameOf(other)});

@@ -287,9 +287,9 @@ Ticks TicksOf(const NetworkSets& sets, const std::vector<size_t>& chosen) {
   return ticks;
 }
 
-// Returns the least time of all kernels if each has a workspace of its own and these fit the budget
-// together. Kernel after kernel, it keeps every pair of a workspace and a time that no other pair
-// beats.
+// Returns the least total time of the kernels if each has a workspace of its own and the workspaces
+// together fit the budget. Kernel after kernel, it keeps every pair of a total workspace and a
+// total time that no other pair beats.
 Ticks LeastTotalTicks(const NetworkSets& sets, size_t budget_bytes) {
   std::vector<std::pair<size_t, Ticks>> sums = {{0, 0}};
   for (size_t i = 0; i < sets.kernels.size(); ++i) {

@@ -40,7 +40,8 @@ struct CudnnUse {
   std::vector<SecondCudnn> second;
   std::vector<std::string> served;  // files whose calls of cuDNN the drop-in gets
   std::vector<CudnnUser> users;
-  std::string linked_in;  // the file that defines cuDNN's functions, if there is no libcudnn
+  // The file that defines cuDNN's functions; empty if the process uses a libcudnn.
+  std::string linked_in;
   std::vector<std::string> cuda_runtime;  // CUDA runtimes, or files with a static one
   std::string driver;
   // Files of ucudnn or cuDNN that were replaced after the process mapped them.

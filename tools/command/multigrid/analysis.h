@@ -32,7 +32,8 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
-  // If a device measured the times, the times that the model gives.
+  // The model's times, which `times` uses for layers that were not measured; null if no device
+  // measured any.
   std::unique_ptr<multigrid::LayerTimes> modelled;
   std::unique_ptr<multigrid::LayerTimes> times;
   std::string measured_on;  // the device that measured the stages' layers; empty if none did

@@ -25,7 +25,8 @@ class GraphDescriptor {
   // Gets an attribute of a finalized descriptor. request.requested is not negative if
   // request.values is not null.
   virtual cudnnStatus_t Get(const AttributeRequest& request) const = 0;
-  // Finalizes the descriptor: checks its attributes and computes derived members.
+  // Prepares for finalization: checks the attributes and computes derived members. If it succeeds,
+  // the caller calls set_finalized.
   virtual cudnnStatus_t Complete() { return CUDNN_STATUS_SUCCESS; }
 
  protected:

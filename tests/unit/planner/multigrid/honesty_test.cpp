@@ -104,7 +104,7 @@ TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
     EXPECT_LT(solved.cycles, 32);  // a direct solve takes 32 cycles
     EXPECT_GT(solved.largest_state, 1e7);
     EXPECT_LE(solved.residuals.back(), tolerance);
-    // The error of the last state, which is the largest, is the sum of 64 residuals, each within
+    // The last state is the largest one. Its error adds up from at most 64 residuals, each within
     // the tolerance. Errors of early blocks would grow with the states, but relaxation has made
     // these blocks exact.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
@@ -223,8 +223,8 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   EXPECT_EQ(test::Must(solve.Solve({})).outcome, Outcome::kDirect);
 }
 
-// Relaxation makes each block exact up to its rounding error, and the coarse operator multiplies
-// this error by 1e13.
+// Relaxation makes each block exact up to its rounding error. The coarse operator multiplies this
+// error by 1.5 in each later block: for the first of the 80 blocks, by more than 1e13.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
   const Solution solved = test::Must(solve.Solve(
