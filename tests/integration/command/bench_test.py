@@ -33,6 +33,23 @@ int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor,
 }
 """
 
+# Undivided convolutions of images of 64 rows take 50 ms longer by the legacy API.
+SLOW_CUDNN = r"""
+#include <dlfcn.h>
+#include <unistd.h>
+int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
+int cudnnConvolutionBackwardFilter(void* handle, const void* alpha, void* x_descriptor, const void* x, void* y_descriptor,
+                                   const void* y, void* convolution, int algorithm, void* workspace, unsigned long bytes,
+                                   const void* beta, void* w_descriptor, void* w) {
+  int (*real)(void*, const void*, void*, const void*, void*, const void*, void*, int, void*, unsigned long,
+                 const void*, void*, void*) = dlsym(RTLD_NEXT, "cudnnConvolutionBackwardFilter");
+  int type, n, c, h, w_, strides[4];
+  cudnnGetTensor4dDescriptor(x_descriptor, &type, &n, &c, &h, &w_, strides, strides + 1, strides + 2, strides + 3);
+  if (h == 64) usleep(50000);
+  return real(handle, alpha, x_descriptor, x, y_descriptor, y, convolution, algorithm, workspace, bytes, beta, w_descriptor, w);
+}
+"""
+
 
 class Bench(FolderTest):
     def setUp(self):
@@ -184,17 +201,30 @@ class Bench(FolderTest):
         self.assertGreater(sum(piece["count"] for piece in kernel["divided"]["plan"]), 1)
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in self.rows_in_store() if row["verified"]})
 
+    def cudnn_with(self, source):
+        """Builds a cuDNN that calls the stand-in for all functions but those in `source`. Returns the variables with which a
+        process uses it."""
+        host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
+        # It calls the stand-in under the name librealdnn.so. It is linked with an empty library of that name, so that it requires
+        # no symbol versions; then a copy of the stand-in, with its soname changed, replaces the empty library.
+        real = self.build_library("", "librealdnn.so")
+        built = self.build(source, "other_cudnn.so", "-D_GNU_SOURCE", "-shared",
+                           f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
+        with open(f"{host}/libcudnn.so.9", "rb") as file:
+            self.write(real, file.read().replace(b"libcudnn.so.9\0", b"librealdnn.so\0"))
+        return {"UCUDNN_REAL_CUDNN": built, "LD_LIBRARY_PATH": host}
+
     def image_by_hand(self):
         """Makes a store in which the fastest engine exceeds the limit, and the one that fits, legacy:0, takes 1000 times as
-        long. On the stand-in, tiles really are four times as fast as legacy:0, so they also win when they are timed in
-        place."""
+        long. SLOW_CUDNN runs it slowly, so tiles also win when they are timed in place."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)], "backward_filter")
 
     def test_tiles_of_a_single_image_bring_its_fastest_engine_under_the_limit(self):
         self.image_by_hand()
-        words = ("--ops", "backward_filter", "--workspace-limit", "512KiB")
-        kernel, = self.bench(*words)["kernels"]
+        words = ("bench", "--layers", self.layers, "--db", self.store, "--ops", "backward_filter", "--workspace-limit", "512KiB")
+        slow = self.cudnn_with(SLOW_CUDNN)
+        kernel, = self.printed_json(*words, "--json", **slow)["kernels"]
         plan = kernel["divided"]["plan"]
         self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
         self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
@@ -202,9 +232,9 @@ class Bench(FolderTest):
         # Edges have padding on one side only, which descriptors of the legacy API cannot express.
         self.assertTrue(all(run["engine"].startswith("graph:") for run in (plan[0], plan[-1])), plan)
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
-        again = self.bench(*words)
+        again = self.printed_json(*words, "--json", **slow)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
-        table = self.run_command(*self.words(*words)).stdout
+        table = self.run_command(*words, **slow).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
         # The exported rows of the plan's tiles are verified, and edges have rows of their own.
         tiles = [row for row in self.exported() if row["verified"] == "1"]
@@ -212,21 +242,13 @@ class Bench(FolderTest):
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
         # Each of these options rules tiles out.
         for policy in (("--policy", "undivided"), ("--engines", "legacy"), ("--tiles", "off")):
-            kernel, = self.bench(*words, *policy)["kernels"]
+            kernel, = self.printed_json(*words, "--json", *policy, **slow)["kernels"]
             self.assertEqual("legacy:0", kernel["divided"]["plan"][0]["engine"])
 
     def test_division_that_computes_something_else_is_told_of(self):
         self.divided_by_hand()
-        host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
-        # The wrong cuDNN calls the stand-in under the name librealdnn.so. It is linked with an empty library of that name, so
-        # that it requires no symbol versions; then a copy of the stand-in, with its soname changed, replaces the empty library.
-        real = self.build_library("", "librealdnn.so")
-        wrong = self.build(WRONG_CUDNN, "wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
-                           f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
-        with open(f"{host}/libcudnn.so.9", "rb") as file:
-            self.write(real, file.read().replace(b"libcudnn.so.9\0", b"librealdnn.so\0"))
         result = self.ended(1, "bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
-                            "--engines", "legacy", "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
+                            "--engines", "legacy", "--db", self.store, **self.cudnn_with(WRONG_CUDNN))
         self.assertIn("ucudnn bench: small forward: a division is wrong and not used: 4 + 1: ", result.stderr)
         kernel, = json.loads(result.stdout)["kernels"]
         if kernel["divided"]:
