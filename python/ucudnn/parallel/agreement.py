@@ -53,9 +53,6 @@ class Alone:
     def gather(self, what, tensor):
         return [tensor]
 
-    def compare(self, what, numbers):
-        pass
-
     def close(self):
         pass
 

@@ -30,7 +30,7 @@ def agreed_size(executor, model, images, labels):
         if None not in misfits:
             raise NotSupported("; or ".join(misfits))
         fits = sum(1 << place for place, misfit in enumerate(misfits) if misfit is None)
-        facts, told = _facts(executor, labels), f"{len(images)} images"
+        facts, told = {} if executor.agreement.is_alone else _facts(executor, labels), f"{len(images)} images"
     except Exception as error:  # the other ranks must hear of any error
         refusal = error
     fits = executor.agreement.bring("the batch of model(...)", fits, told, facts, refusal)

@@ -28,8 +28,8 @@ def _statistics(x, dims, axes, count):
 class _Normalised(torch.autograd.Function):
     """Computes (x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through
     which no gradient flows. Weight and bias have the dimensions of x, with extent 1 along axes where they are constant.
-    Of the tensors of its size only x is kept, as by torch's own norms. Where rows.py calls kernels of torch's norms and
-    x is not converted to fp32, no step makes a temporary tensor of its size, except for gradients of gradients."""
+    The backward pass keeps x and no other tensor of x's size, as torch's own norms do. No step makes a temporary tensor of
+    x's size if rows.py calls kernels of torch's norms and x is not converted to fp32, except for gradients of gradients."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):
