@@ -139,8 +139,8 @@ bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // This note is a promise, so `engine` must have it if `other` does. Every other numerical note is a
-  // warning.
+  // This note is a promise, so `engine` must have it if `other` does. Every other numerical note is
+  // a warning.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return RoundsNoWorse(engine, other);
