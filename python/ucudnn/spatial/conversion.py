@@ -27,8 +27,8 @@ def _listed(model):
         elif getattr(module, "_compiled_call_impl", None) is not None:  # module.compile() was called
             yield path, "torch._dynamo.eval_frame.OptimizedModule", False
         else:
-            p = getattr(module, "p", 0)
-            draws = isinstance(module, torch.nn.RReLU) or isinstance(p, float) and p > 0
+            p = getattr(module, "p", getattr(module, "drop_prob", 0))
+            draws = isinstance(module, torch.nn.RReLU) or isinstance(p, float) and 0 < p <= 1
             yield path, name_of(module), module.training and draws
 
 

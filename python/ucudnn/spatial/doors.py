@@ -16,6 +16,7 @@ from .stripe import Stripe, flat, layout_of, may_be_saved, place, plainly, start
 _descriptor = Function.__dict__["apply"]  # a class method, which newer releases write in C
 _backward = torch.autograd.backward
 _script = torch._C.ScriptFunction.__call__
+_multi_grad_hook = torch.autograd.graph.register_multi_grad_hook
 
 
 @functools.lru_cache(maxsize=None)
@@ -24,6 +25,7 @@ def close():
     Function.apply = classmethod(apply)
     modules.BackwardHook = ModuleHook
     torch._C.ScriptFunction.__call__ = scripted
+    torch.autograd.graph.register_multi_grad_hook = multi_grad_hook
     CheckpointFunction.backward = staticmethod(_plain_results(CheckpointFunction.backward))
 
 
@@ -47,6 +49,14 @@ def scripted(function, *args, **kwargs):
     if any(_is_cut(x) for x in flat((args, kwargs))):
         raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
     return _script(function, *args, **kwargs)
+
+
+@functools.wraps(_multi_grad_hook)
+def multi_grad_hook(tensors, *args, **kwargs):
+    if any(map(_is_cut, tensors)):
+        raise NotSupported(f"register_multi_grad_hook{place()}, which would get this rank's rows of gradients: use each "
+                           "stripe's register_hook")
+    return _multi_grad_hook(tensors, *args, **kwargs)
 
 
 def _plain_results(function):

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from .errors import NotSupported
 from .pointwise import pointwise
-from .stripe import is_trusted, named, rule
+from .stripe import is_trusted, name_of, named, rule
 from .vouched import DRAWS
 
 # The module class of each function, and whether the function draws if its `training` argument is not given.
@@ -27,14 +27,15 @@ native_dropout normal normal_ poisson rand_like randint_like randn_like random_ 
 _fractional_max_pool2d _fractional_max_pool3d fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
 fractional_max_pool3d_with_indices
 """.split()
+NAMES = {name_of(function) for function in _DROPOUTS} | {"rrelu", "rrelu_", *_OTHERS}  # of the functions that draw
+DRAW_BEFORE = "draw before, alike on all ranks"
 
 
 def _draw(cls, function, x, *args, **kwargs):
     if not is_trusted(f"{cls.__module__}.{cls.__qualname__}"):
         raise NotSupported(f"it {DRAWS}, unless {cls.__name__} is named in trust=[...]")
     if not x.cut.is_cut or cls not in _OF_POSITIONS:
-        raise NotSupported("ranks would draw different numbers for what is the same on all of them: draw before, alike on "
-                           "all ranks")
+        raise NotSupported(f"ranks would draw different numbers for what is the same on all of them: {DRAW_BEFORE}")
     return pointwise(function, x, *args, **kwargs)
 
 

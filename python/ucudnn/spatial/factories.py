@@ -4,6 +4,8 @@ while the model runs."""
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .copies import same, trusts_draws
+from .drawing import DRAW_BEFORE, NAMES
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
@@ -15,12 +17,14 @@ from .vouched import DRAWS
 
 
 _DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal)
+_DRAWN = {*NAMES, *map(name_of, _DRAWING)}
 _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_select".split()
 
 
 class Sizes(TorchFunctionMode):
     """Gives stripe sizes their meaning in functions without a stripe argument, refuses random draws without a
-    generator, and marks tensors that are computed from weights alone."""
+    generator, and marks tensors that are computed from weights alone. Where a class is trusted that draws other numbers on
+    each rank, it compares the random numbers that count as the same on all."""
     _buffers = None  # buffers of the model that runs, by id
 
     def __exit__(self, *why):
@@ -33,6 +37,8 @@ class Sizes(TorchFunctionMode):
         is_sized = any(isinstance(value, Own) for value in values) and not any(isinstance(value, Stripe) for value in values)
         if not is_sized and (function not in _DRAWING or kwargs.get("generator") is not None):
             result = function(*args, **kwargs)
+            if name_of(function) in _DRAWN and _where and trusts_draws(_where[0][2]._ucudnn_trust):
+                _compare_drawn(name_of(function), values, result)
             if isinstance(result, (torch.Tensor, tuple, list)) and args:
                 self._note(function, args, values, result)
             return result
@@ -55,6 +61,12 @@ class Sizes(TorchFunctionMode):
         if self._buffers is None and _where:
             self._buffers = {id(buffer): buffer for buffer in _where[0][2].buffers()}
         return id(x) in (self._buffers or {})
+
+
+def _compare_drawn(name, values, result):
+    if not any(isinstance(value, Stripe) for value in values):
+        same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
+             f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")
 
 
 def _ones(x):

@@ -10,7 +10,7 @@ from .pointwise import broadcast, met, parameter
 from .precision import wide_type
 from .recut import brought
 from .reduce import added_up, mean
-from .stripe import count_of, layout_of, rule, striped
+from .stripe import count_of, layout_of, rule, striped, whole
 from .sums import greatest
 
 
@@ -67,6 +67,8 @@ def _has_all_rows(x, layout):
 
 @rule(functional.cross_entropy, functional.nll_loss)
 def _classes(function, x, target, *args, **kwargs):
+    if not layout_of(x).is_cut and not layout_of(target).is_cut:  # which may be the classes of one image, without a batch
+        return whole(function(x, target, *args, **kwargs))
     options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
     by_class = target.is_floating_point()  # the target has probabilities of every class instead of class numbers

@@ -11,7 +11,7 @@ from .positions import places
 from .reduce import dims_of
 from .shapes import as_list, expand
 from .sizes import Own, plain, whole_of
-from .stripe import layout_of, name_of, named, rule, striped
+from .stripe import layout_of, name_of, named, rule, striped, whole
 
 
 @rule(*named("repeat", "tile"), sizes="made")
@@ -33,6 +33,8 @@ def _repeat(function, x, *repeats, **kwargs):
 @rule(*named("repeat_interleave"), sizes="whole")
 def _interleave(function, x, repeats, dim=None, **kwargs):
     layout = layout_of(x)
+    if not layout.is_cut:
+        return whole(function(x, repeats, dim, **kwargs))
     if dim is None:
         raise NotSupported("all elements of a stripe in a row")
     result, atoms = function(x, repeats, dim), layout.dims[dim]
@@ -81,6 +83,8 @@ def _rotate(function, x, k=1, dims=(0, 1)):
 
 @rule(*named("roll"), sizes="whole")
 def _roll(function, x, shifts, dims=None):
+    if not x.cut.is_cut:
+        return whole(function(x, shifts, () if dims is None else dims))
     if dims is None or dims == ():
         raise NotSupported("all elements of a stripe in a row: pass dims=")
     layout, result = Layout(x.cut.dims, x.cut.extents), x

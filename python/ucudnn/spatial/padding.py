@@ -1,10 +1,11 @@
 """Padding: the first part gets the rows before the image, the last part gets the rows behind it."""
 import torch
 
+from .cells import ranks
 from .errors import NotSupported
 from .grid import AXES, owned
 from .halo import fetch
-from .cells import ranks
+from .indexing import getitem
 from .stripe import rule, striped
 from .windows import in_rows
 
@@ -12,6 +13,11 @@ from .windows import in_rows
 @rule(torch.nn.functional.pad, torch._C._nn.pad, torch.constant_pad_nd, sizes="whole")
 def _pad(function, x, pad, mode="constant", value=None):
     pad = list(pad)
+    if mode == "constant" and any(rows < 0 for rows in pad):
+        lost = [max(0, -rows) for rows in pad] + [0] * (2 * x.ndim - len(pad))
+        x = getitem(torch.Tensor.__getitem__, x, tuple(slice(front or None, -back or None)
+                                                       for front, back in reversed(list(zip(lost[::2], lost[1::2])))))
+        pad = [max(0, rows) for rows in pad]
     x = in_rows(x, [x.ndim - 1 - i // 2 for i, rows in enumerate(pad) if rows])
     own, changed, pads, far = list(pad), {}, dict(x.cut.pads), []
     for axis in x.cut.axes:
@@ -23,7 +29,7 @@ def _pad(function, x, pad, mode="constant", value=None):
         x.cut.dim_of(axis)
         rows = list(x.cut.extents[axis])
         if front < 0 or back < 0:
-            raise NotSupported(f"{AXES[axis]}: a pad of {front} and {back} rows takes rows away")
+            raise NotSupported(f"{AXES[axis]}: a {mode} pad of {front} and {back} rows takes rows away")
         if mode == "circular" and max(front, back) > sum(rows):
             raise NotSupported(f"{AXES[axis]}: {front} and {back} rows of circular padding go around {sum(rows)} rows more than "
                                "once")

@@ -11,7 +11,7 @@ from .cells import ranks
 from .extremes import FAR, first_largest
 from .precision import wide, wide_type
 from .reduce import mean, whole_shape
-from .stripe import name_of, rule, striped
+from .stripe import rule, striped
 from .sums import total
 from .windows import check, extend, in_rows, of_batches, output_layout, read, spatial_dims, tuple_of
 
@@ -219,9 +219,3 @@ def _window_maxima(x, place, spans):
         places.append(where[best.squeeze(2)])
     shape = [*x.shape[:2], *shape]
     return torch.stack(values, 2).view(shape), torch.stack(places, 2).view(shape)
-
-
-@rule(functional.max_pool2d_with_indices, functional.max_pool3d_with_indices, functional.max_pool1d_with_indices,
-      functional.lp_pool2d, functional.fractional_max_pool2d)
-def _refused(function, *args, **kwargs):
-    raise NotSupported(f"{name_of(function)} of a stripe")

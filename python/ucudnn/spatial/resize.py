@@ -11,7 +11,7 @@ from .halo import fetch
 from .layout import Layout
 from .cells import ranks
 from .sizes import Own, plain, rows_of, whole_of
-from .stripe import layout_of, rule, running, striped
+from .stripe import flat, layout_of, rule, running, striped, whole
 from .sums import summed
 from .windows import in_rows, spatial_dims
 
@@ -142,9 +142,8 @@ def _native(function, x, size, dims, mode, align, changed=()):
 def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
     x = in_rows(x if hasattr(x, "cut") else striped(x, layout_of(x)))
-    if not x.cut.is_cut and size is None:
-        result = function(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-        return striped(result, Layout([()] * x.ndim, {}))
+    if not x.cut.is_cut and not any(isinstance(value, Own) for value in flat(size)):
+        return whole(function(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias))
     if mode not in _MODES or antialias:
         raise NotSupported(f"mode {mode}{' with antialias' if antialias else ''}")
     scaled = None

@@ -9,7 +9,7 @@ from .cells import ranks
 from .pointwise import broadcast, completed, met
 from .recut import in_groups, in_stripes, share
 from .sizes import Own, plain, rows_of, sizes_of, whole_of
-from .stripe import layout_of, name_of, named, rule, striped
+from .stripe import layout_of, name_of, named, rule, striped, whole
 
 
 def as_list(values):
@@ -20,6 +20,8 @@ def as_list(values):
 def _reshape(function, x, *shape, **kwargs):
     sizes = as_list(shape) or list(kwargs.pop("shape", kwargs.pop("size", ())))
     if kwargs or len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
+        if not x.cut.is_cut:
+            return whole(function(x, *shape, **kwargs))
         raise NotSupported("a view as another type")
     x, layout, own = _in_sizes(x, sizes)
     return striped(function(x, own), layout)

@@ -93,7 +93,7 @@ def is_named(name, trust):
 
 def reason(name, is_drawing=False):
     """Returns why a class of this full name is not vouched for; None if it is. `is_drawing`: the module draws random
-    numbers in training: a dropout or a stochastic depth with a probability above 0, or an RReLU."""
+    numbers in training: it is an RReLU, or it has a probability above 0, as a dropout, a stochastic depth or a DropPath has."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
         if short in DRAWING:
@@ -109,7 +109,7 @@ def reason(name, is_drawing=False):
         return _WHY["ScriptModule"]
     if short in _OTHERS.get(home, "").split():
         return f"it {DRAWS}" if is_drawing else None
-    return "its own code is not known"
+    return f"its own code is not known, and if it draws random numbers, it {DRAWS}" if is_drawing else "its own code is not known"
 
 
 def verdict(modules, trust=()):

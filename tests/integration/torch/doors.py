@@ -182,6 +182,9 @@ def functions_of_a_program():
 
 def hooks():
     """Runs hooks of modules and tensors: Grad-CAM, clipping of gradients, and a hook that changes gradients."""
+    x = spatial.shard(picture()).requires_grad_()
+    refused("several gradients at once", lambda: torch.autograd.graph.register_multi_grad_hook([x * 2, picture()], print))
+
     def cam(model, x, found):
         model[2].register_full_backward_hook(
             lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))

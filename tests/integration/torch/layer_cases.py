@@ -225,6 +225,8 @@ def resizing():
 def padding(dims):
     """Yields each kind of padding in `dims` dimensions, by itself and before a convolution without padding."""
     size, conv = [2, 1] + [1, 3] * (dims - 1), getattr(nn, f"Conv{dims}d")
+    for lost in ([-1, 2] + [-2, -1] * (dims - 1), [0, -1] * dims):
+        yield f"Zero {lost}", lambda lost=lost: Call(lambda x: F.pad(x, lost, value=0.5) * 2)
     for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular"):
         values = (1.5,) if kind == "Constant" else ()
         make = lambda pad, kind=kind, values=values: getattr(nn, f"{kind}Pad{dims}d")(pad, *values)
@@ -265,11 +267,22 @@ def others():
     yield "parts by name", lambda: Call(
         lambda x: F.pixel_shuffle(torch.chunk(x, chunks=1, dim=1)[0], upscale_factor=2) * F.cosine_similarity(
             x1=x, x2=x * x, dim=1).mean() + torch.where(condition=x > 0, input=x, other=x * x).mean())
+    yield "what only the whole may do, of what all ranks have", lambda: Call(_of_whole)
     yield "mean", lambda: Call(lambda x: (x * x).mean())
     yield "mean of rows", lambda: Call(lambda x: x.mean(3, keepdim=True) * x + x.sum(2, keepdim=True))
     yield "amax", lambda: Call(lambda x: F.relu(x).amax((2, 3)))
     yield "inplace", lambda: nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 1),
                                             nn.SiLU(inplace=True))
+
+
+def _of_whole(x):
+    pooled = F.adaptive_avg_pool2d(x, 4)
+    greatest, at = F.max_pool2d(pooled, 2, return_indices=True)
+    one, place = F.adaptive_max_pool2d(pooled[0], 2, return_indices=True)
+    by_image = (greatest.sum((1, 2, 3)) + pooled.flatten(2).gather(2, at.flatten(2)).square().sum((1, 2)) + one.sum() * place.sum() +
+                pooled.roll(3).square()[0].sum() + pooled.repeat_interleave(2)[5:9].sum() +
+                F.interpolate(pooled, size=3, mode="bilinear", antialias=True).square().sum((1, 2, 3)))
+    return by_image + F.cross_entropy(pooled[0, :, 0, 0], at[0, 0, 0, 0] % 4) + pooled.detach().view(torch.int64).view(pooled.dtype).sum()
 
 
 def pointwise():

@@ -439,6 +439,16 @@ def nothing_is_drawn_unless_trusted():
         spatial.convert(model, trust=["Call", "Dropout"])(x).sum().backward()
         dropped = spatial.to_local(x.grad) == 0
         assert dropped.any() and not dropped.all()
+    path = Call(torch.sin)
+    path.drop_prob = 0.1
+    refused_by_name(lambda _: spatial.convert(path), None, "layer_cases.Call", "it draws on each rank by itself")
+    depth = spatial.convert(nn.Sequential(nn.Dropout(), Call(lambda x: x * torch.empty(2, 1, 1, 1).uniform_())),
+                            trust=["Call", "Dropout"])
+    torch.manual_seed(spatial.ranks().rank)
+    refused_by_name(depth, spatial.shard(picture()), "what uniform_ drew is not the same")
+    if all(len(set(rows)) == 1 for rows in spatial.shard(picture()).cut.extents.values()):
+        torch.manual_seed(3)
+        depth(spatial.shard(picture()))
     later = spatial.convert(nn.Sequential(nn.Dropout()).eval()).train()
     refused_by_name(later, spatial.shard(picture()), "dropout in 0: ", "unless Dropout is named")
     spatial.convert(later, trust=["Dropout"])(spatial.shard(picture()))
