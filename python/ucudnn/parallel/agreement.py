@@ -79,8 +79,7 @@ class Agreement:
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
             if common[0] and torch.equal(common[1:], own[1:]):
                 return int(common[0])
-            answers = [None] * len(everybody)
-            dist.all_gather_object(answers, (refusal and str(refusal), facts, told, what), group=self.transport.group)
+        answers = self.answers(what, (refusal and str(refusal), facts, told, what))
         for rank, (_, _, _, other) in enumerate(answers):
             if other != answers[0][3]:
                 raise NotSupported(f"ranks make different calls: {answers[0][3]} on rank 0, {other} on rank {rank}; all ranks make each "
@@ -112,6 +111,13 @@ class Agreement:
             dist.all_gather(found, tensor, group=self.transport.group)
         return found
 
+    def answers(self, what, own):
+        """Returns the objects `own` of all ranks."""
+        found = [None] * self.transport.world
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.all_gather_object(found, own, group=self.transport.group)
+        return found
+
     def compare(self, what, numbers):
         """Has all ranks refuse numbers, {what: number}, that differ between ranks that have them: None is a rank's that has none."""
         if not numbers:
@@ -119,9 +125,8 @@ class Agreement:
         equal = self.are_equal(what, numbers.values())
         if all(equal):
             return
-        name, answers = list(numbers)[equal.index(False)], [None] * self.transport.world
-        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
-            dist.all_gather_object(answers, numbers[name], group=self.transport.group)
+        name = list(numbers)[equal.index(False)]
+        answers = self.answers(what, numbers[name])
         (first, number), *rest = [(rank, answer) for rank, answer in enumerate(answers) if answer is not None]
         rank, other = next(one for one in rest if one[1] != number)
         raise NotSupported(f"ranks differ in {name}: {number} on rank {first}, {other} on rank {rank}; the same is expected")

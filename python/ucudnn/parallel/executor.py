@@ -40,7 +40,7 @@ class Executor:
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
         self.has_sampled = False  # a sampler has given a batch since the last pass
         self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
-        self.between_passes, self.pass_scale = None, 1.0
+        self.between_passes, self.pass_scale = None, None  # the scale of a GradScaler
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
         self.referenced = set()  # types and shapes of labels with which ranks have compared their losses

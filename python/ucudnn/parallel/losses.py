@@ -116,7 +116,7 @@ class SplitCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, token, x, labels, begin, meeting, factor):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        greatest = wide.amax(1)
+        greatest = wide.amax(1).clamp(min=torch.finfo(wide.dtype).min)  # all classes of a rank may be masked by -inf
         total = (wide - greatest[:, None]).exp().sum(1)
         place = labels - begin
         mine = (place >= 0) & (place < x.shape[1])

@@ -69,7 +69,7 @@ class Parallel:
             loss = self(images, labels)
             (loss if scaler is None else scaler.scale(loss)).backward()
         finally:
-            executor.between_passes, executor.pass_scale = None, 1.0
+            executor.between_passes, executor.pass_scale = None, None
         if scaler is None:
             optimizer.step()
         else:

@@ -106,7 +106,7 @@ class PassesRun:
         if run.is_recording:
             leaves = {key: value for key, value in (*self.sources.items(), *self.inner.items()) if value.requires_grad}
             leaves[None] = run.root  # a rank that trains nothing here still takes part in the messages
-            scale = executor.pass_scale
+            scale = executor.pass_scale or 1.0
             found = torch.autograd.grad(total * scale + 0 * run.token.to(total.dtype), list(leaves.values()), allow_unused=True)
             found = dict(zip(leaves, found))
             del found[None]
@@ -128,7 +128,7 @@ class PassesRun:
         keys = [*self.sources, *[key for key in self.inner if self.gradients[key] is not None]]
         inputs = [run.values[key][0] if key in self.sources else self.outer[key] for key in keys]
         run.token, number = Deferred.apply(run.token, self.number, [self.gradients[key] for key in keys],
-                                           self.executor.pass_scale, *inputs)
+                                           self.executor.pass_scale or 1.0, *inputs)
         return number
 
 

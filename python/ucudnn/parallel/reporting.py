@@ -167,7 +167,7 @@ def report(model):
         counted[kind] = {peer: list(pair) for peer, pair in found.items()}
     waited = dict(counts.waited_ms) | dict(executor.summing.counts.waited_ms)
     hidden = dict(counts.hidden_ms) | dict(executor.summing.counts.hidden_ms)
-    found = Report(executor.rank, predicted(executor), counted, waited, hidden,
+    found = Report(executor.rank, predicted(executor), counted, waited, {kind: max(0.0, ms) for kind, ms in hidden.items()},
                    _kept(executor), _planned(executor.schedule, executor.rank), *_peak(executor.device),
                    sum(passes for (_, is_backward), passes in executor.passes_run.items() if is_backward))
     executor.ledger.clear()

@@ -69,14 +69,14 @@ class Run:
                             not self.module_of(node).training and node.call.get("statistics", (None,))[0])
         self.kind = PassKind(self.plan, self.is_recording, executor.is_synchronous, None if labels is None else labels[:1].numel(),
                              running)
-        executor.passes_run[self.kind, False] += 1
         if labels is not None:
             self.labels = {output.node: self.plan.labels[output.node].bring(executor.transport, labels, self.rank)
                            for output in executor.network.outputs}
-        if has_passes and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
+        if has_passes and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale is None:
             raise NotSupported(
                 "fp16 in passes, whose backward pass begins before the loss is scaled: model.step(images, labels, "
                 "optimizer, scaler)")
+        executor.passes_run[self.kind, False] += 1
         for place, (kind, what, *number) in enumerate(self.schedule.order):
             run = self
             if number or kind == "backward":

@@ -6,9 +6,11 @@ While a model runs, two functions of autograd stand between a parameter and its 
 Ended when the pass begins, so torch runs its backward last; the first use of one of them sends all through Begun, whose
 backward runs as soon as their gradients exist. Begun begins the sum, and Ended waits for it. Operations on a gradient
 behind Ended see the sum."""
+import contextlib
 import itertools
 import queue
 import threading
+import time
 
 import torch
 
@@ -49,7 +51,7 @@ class Summed:
         packed = {peer: torch.cat([flat[begin:end] for begin, end in intervals]) for peer, intervals in sends.items()}
         counts = {peer: sum(end - begin for begin, end in intervals) for peer, intervals in receives.items()}
         arrived = self.transport.post(what, "update", packed, {peer: ((count,), flat.dtype) for peer, count in counts.items()},
-                                      flat.device).wait()
+                                      flat.device).arrived()
         for interval in sorted({interval for intervals in receives.values() for interval in intervals}):
             values = {self.rank: flat[interval[0]:interval[1]].clone()} if adds else {}
             for peer, intervals in receives.items():
@@ -82,7 +84,7 @@ class Worker:
         self.is_beside, self.queue, self.thread = is_beside, queue.SimpleQueue(), None
 
     def begin(self, summed, flat):
-        job = _Job(summed, flat)
+        job = _Job(summed, flat, self.is_beside)
         if not self.is_beside:
             job.run()
             return job
@@ -104,19 +106,28 @@ class Worker:
 
 
 class _Job:
-    def __init__(self, summed, flat):
-        self.summed, self.flat, self.error, self.done = summed, flat, None, threading.Event()
+    """A sum that was begun. `seconds`: how long it took."""
+
+    def __init__(self, summed, flat, is_beside):
+        self.summed, self.flat, self.is_beside, self.error, self.done = summed, flat, is_beside, None, threading.Event()
+        # The sum runs behind what made `flat`, on the same stream of the device, whichever thread runs it.
+        self.stream = torch.cuda.stream(torch.cuda.current_stream(flat.device)) if flat.is_cuda else contextlib.nullcontext()
 
     def run(self):
+        began = time.monotonic()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.stream:
                 self.summed.run(self.flat)
         except BaseException as error:  # raised again where the sum is awaited
             self.error = error
+        self.seconds = time.monotonic() - began
         self.done.set()
 
     def wait(self):
+        began = time.monotonic()
         self.done.wait()
+        waited = time.monotonic() - began if self.is_beside else self.seconds
+        self.summed.transport.counts.time("update", waited, self.seconds - waited)
         if self.error:
             raise self.error
         return self.flat

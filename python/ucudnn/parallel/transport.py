@@ -33,6 +33,11 @@ class Counts:
         self.elements[kind][peer][direction] += elements
         self.messages += 1
 
+    def time(self, kind, waited, hidden):
+        """Adds seconds that the program waited for messages, and those that they were under way while it computed."""
+        self.waited_ms[kind] += waited * 1e3
+        self.hidden_ms[kind] += hidden * 1e3
+
     def fly(self, elements, size):
         """Counts `elements` more elements of messages as kept from now on; fewer if `elements` is negative."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
@@ -59,10 +64,13 @@ class Flight:
 
     def wait(self):
         began = time.monotonic()
+        arrived = self.arrived()
+        self.transport.counts.time(self.kind, time.monotonic() - began, began - self.posted)
+        return arrived
+
+    def arrived(self):
+        """Returns what `wait` returns, without counting the time."""
         self.transport.await_works(self.what, self.works, self.peers)
-        now = time.monotonic()
-        self.transport.counts.waited_ms[self.kind] += (now - began) * 1e3
-        self.transport.counts.hidden_ms[self.kind] += (began - self.posted) * 1e3
         arrived = {peer: buffer.to(device) for peer, (buffer, device) in self.arriving.items()}
         self._fly(-1)
         self.works, self.kept, self.arriving = (), (), {}

@@ -2,16 +2,18 @@
 them with one device, or expects a refusal on all ranks."""
 import copy
 import functools
+import types
+from unittest import mock
 
 import parallel_ranks
 import schedules
 import torch
 import torch.nn.functional as F
 from parallel_habits import BATCH, Net, apply, made, network_of, pair, pinned, random_plan, refused, same, same_buffers, sgd
-from parallel_ranks import RANK, WORLD, plan_file
+from parallel_ranks import RANK, WORLD, part, plan_file
 from torch import nn
 from ucudnn import parallel
-from ucudnn.parallel import sums
+from ucudnn.parallel import sums, transport
 from ucudnn.parallel.tracing import describe
 
 
@@ -498,13 +500,18 @@ def in_padding():
 
 
 def nothing_read():
-    """A rank's part may read nothing but padding or gaps of an input, whether or not the rank has some of the input."""
+    """A rank's part may read nothing but padding or gaps of an input, whether or not the rank has some of the input. Groups of a
+    transposed convolution are divided, too."""
     torch.manual_seed(34)
     for layer, before, axes in ((nn.ZeroPad2d((0, 0, 0, 6)), {"h": 2}, {"h": 2}), (nn.Conv2d(4, 4, 1, padding=2, groups=2), {"c": 2}, {"h": 3}),
-                                (nn.ConvTranspose2d(4, 4, 1, 4, output_padding=3), {"n": 2}, {"h": 3})):
-        model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), layer, nn.Conv2d(4, 4, 3, padding=1), nn.AdaptiveAvgPool2d(1),
+                                (nn.ConvTranspose2d(4, 4, 1, 4, output_padding=3), {"n": 2}, {"h": 3}),
+                                (nn.ConvTranspose2d(4, 4, 3, 2, 1, output_padding=1, groups=2, dilation=2), {"c": 2}, {"h": 3}),
+                                (nn.ConvTranspose2d(4, 4, 3, 2, groups=2, dilation=3), {"h": 2}, {"c": 2}),
+                                (nn.ConvTranspose2d(4, 8, 2, 3, groups=4, dilation=2), {"c": 2}, {"c": 2})):
+        model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), layer, nn.LazyConv2d(4, 3, padding=1), nn.AdaptiveAvgPool2d(1),
                               nn.Flatten(), nn.Linear(4, 5))
         x, y = torch.randn(BATCH, 3, 2, 2), torch.randint(0, 5, (BATCH,))
+        model(x)
         network, single = describe(model, (3, 2, 2)), copy.deepcopy(model)
         divided = parallel.apply(model, pinned({"0": before, "1": axes}, network), loss=F.cross_entropy, network=network)
         found, wanted = divided(x, y), F.cross_entropy(single(x), y)
@@ -512,6 +519,36 @@ def nothing_read():
         found.backward(), wanted.backward()
         same(divided, single, gradients=True)
         assert parallel.report(divided).difference() == 0, layer
+
+
+def masked_classes():
+    """All classes of a rank may be masked by -inf."""
+    model, x, y = made(13)
+    y = y % 2 + 3
+    model.fc2.bias.data[:3] = -torch.inf
+    single = copy.deepcopy(model)
+    divided = apply(model, pinned({"fc2": {"c": 2}}))
+    found, wanted = divided(x, y), F.cross_entropy(single(x), y)
+    assert abs(found.item() - wanted.item()) < 1e-12, (found, wanted)
+    found.backward(), wanted.backward()
+    for name, parameter in single.named_parameters():
+        own, whole = divided.get_parameter(name).grad.as_subclass(torch.Tensor), part(divided, name, parameter.grad)
+        assert torch.allclose(own, whole, rtol=0, atol=1e-12), name
+
+
+def time_of_sums():
+    """A sum that ends while its rank computes has waited for nothing; without overlap nothing of it is hidden."""
+    now = [0.0]
+    for is_beside, waited, hidden in ((True, 0, 5000), (False, 5000, 0)):
+        counts, clock = transport.Counts(), types.SimpleNamespace(monotonic=lambda: now[0])
+        summed = types.SimpleNamespace(transport=types.SimpleNamespace(counts=counts), run=lambda flat: now.append(now.pop() + 5))
+        with mock.patch.object(sums, "time", clock):
+            worker = sums.Worker(is_beside)
+            job = worker.begin(summed, torch.zeros(1))
+            job.done.wait()
+            job.wait()
+            worker.close()
+        assert (counts.waited_ms["update"], counts.hidden_ms["update"]) == (waited, hidden), (is_beside, counts.waited_ms, counts.hidden_ms)
 
 
 def chunks():

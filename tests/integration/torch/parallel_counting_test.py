@@ -1,6 +1,6 @@
 """Compares what the executor's code moves with what the planner predicts, at the sizes of published experiments. The executor
-runs on meta tensors, one rank after the other; the difference must be 0 for each device and kind. Without passes, the memory
-that it keeps is compared, too."""
+runs on meta tensors, one rank after the other; the difference must be 0 for each device and kind. So must that of the memory
+that it keeps."""
 import os
 import subprocess
 import sys

@@ -63,7 +63,7 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "frozen_before", "early_optimizer", "mixing")
 
     def test_PartsThatReadNothing_ArePaddingOrABias(self):
-        self.on(3, "", "in_padding", "nothing_read")
+        self.on(3, "", "in_padding", "nothing_read", "masked_classes", "time_of_sums")
 
     def test_Optimizers_AreComparedBeforeTheirFirstStep(self):
         self.on(3, "", "unnamed_mixing")

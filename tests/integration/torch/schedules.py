@@ -88,8 +88,11 @@ class Writer:
         if node.op in ("batch_normalization", "group_normalization", "scale") or place == 1:
             return (math.prod(shape),), (kept[b.C],)
         if node.op == "transposed_convolution":
-            whole = node.members.get("groups", 1) > 1
-            return shape, ((0, shape[0]), (0, shape[1])) if whole else (summed, computed[b.C])
+            groups = node.members.get("groups", 1)
+            if groups == 1:
+                return shape, (summed, computed[b.C])
+            first, last = computed[b.C][0] // shape[1], computed[b.C][1] // shape[1]  # whole groups
+            return shape, ((first * shape[0] // groups, last * shape[0] // groups), (0, shape[1]))
         source = self.network.by_name[node.inputs[0]].shape
         each = shape[1] if node.members.get("groups", 1) > 1 else 1
         if node.members.get("groups", 1) > 1:
