@@ -3,7 +3,8 @@
 // on the graph and on the numbers of configurations. At most 1 ms is allowed for AlexNet and
 // VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A, and 1 s for Inception-v3
 // on 64 devices. Plan/ times everything that `ucudnn plan` computes for 16 devices: cost tables,
-// all strategies and all min-marginals. At most 300 ms are allowed for each network. Proof/ times
+// all strategies and all min-marginals. At most 300 ms are allowed for each network, and 300 ms for
+// the schedule of Inception-v3's best layout and its text (Schedule/). Proof/ times
 // the search with the default costs of `ucudnn plan`. Where it is feasible, the elimination of the
 // whole network in its cheapest order is timed, too.
 #include <benchmark/benchmark.h>
@@ -17,6 +18,8 @@
 #include "planner/graph/networks.h"
 #include "planner/layout/strategies.h"
 #include "planner/machine/presets.h"
+#include "planner/schedule/build_schedule.h"
+#include "planner/schedule/schedule_json.h"
 #include "planner/search/bucket_tree.h"
 #include "planner/search/search.h"
 #include "tests/bench/timed.h"
@@ -54,6 +57,23 @@ void Planning(benchmark::State& state, const std::string& network, double allowe
     const auto layouts = CompareLayouts(*problem, 16, search);
     benchmark::DoNotOptimize(layouts);
     return layouts.ok() && layouts->back().optimal;
+  });
+}
+
+// Times the schedule of the best layout on 16 devices, as text, after the layout is known.
+void Scheduling(benchmark::State& state, const std::string& network, double allowed_ms) {
+  const Machine machine = *MachineByName("k80x16");
+  const Roofline roofline(machine.device);
+  const MachineCostModel model(machine, UpdateModel::kOwner, roofline);
+  const Graph graph = *BuildLayerGraph(*BuildNetwork(network), 512);
+  const auto problem = BuildPlanningProblem(graph, machine.Devices(), model);
+  const auto layouts = CompareLayouts(*problem, machine.Devices(), {});
+  bench::TimedMs(state, allowed_ms, [&]() -> std::string {
+    const auto schedule = BuildSchedule(graph, *problem, layouts->back().assignment, machine);
+    if (!schedule.ok()) return schedule.message();
+    const std::string text = FormatSchedule(*schedule);
+    state.counters["bytes"] = static_cast<double>(text.size());
+    return "";
   });
 }
 
@@ -123,6 +143,9 @@ int main(int argc, char** argv) {
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }
+  benchmark::RegisterBenchmark("Schedule/inception-v3", Scheduling, "inception-v3", 300)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
   for (const Proof& proof : {Proof{"hrnet-w18-small", "h100x8", 256, 500},
                              {"nasnet-a", "k80x16", 512, 1000},
                              {"nasnet-a", "h100x8", 512, 300},

@@ -2,6 +2,7 @@
 the other processes do when one dies, and what is refused."""
 
 import json
+import pathlib
 import re
 import socket
 import subprocess
@@ -184,6 +185,14 @@ class MultigridRanks(MultigridTest):
                 self.assertEqual(expected, code, errors)
                 if code:
                     self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in --weights: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
+
+    def test_networks_of_files_are_the_same_by_their_contents(self):
+        self.run_command("net", "resnet18-v2", "-o", f"{self.folder}/one.json")
+        text = pathlib.Path(self.folder, "one.json").read_text()
+        pathlib.Path(self.folder, "other.json").write_text(text.replace("resnet18-v2", "another"))
+        for code, _, errors in self.ends(self.start(2, first=("one.json",), last=("other.json",))):
+            self.assertEqual(2, code, errors)
+            self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in NET: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
 
     def test_what_is_refused(self):
         for words, line in (

@@ -178,7 +178,7 @@ std::vector<SpecOption> ProblemOptions() {
       {"NET", "", "",
        "a built-in network (any other word lists them), FILE.onnx, FILE.prototxt,\n"
        "FILE.json (ucudnn-net), or chain: the residual steps of --weights alone",
-       Text(UCUDNN_SPEC(net))},
+       Text(UCUDNN_SPEC(net)), Agreement::kContents},
       {"--weights", "FILE.safetensors", "",
        "weights from safetensors: arrays named like the network's layers, or of a chain\n"
        "K [N,C,C,k,k], b [N,C] and u0 [C,H,W] (default: drawn by --seed)",
@@ -454,7 +454,7 @@ std::vector<transport::Term> TermsOf(const SolveSpec& spec) {
     if (option.agreement == Agreement::kPresence) value = spec.IsGiven(option.name) ? kGiven : "";
     if (option.agreement == Agreement::kContents && !value.empty()) {
       const Result<std::string> hash = ContentsHash(value);
-      value = hash.ok() ? *hash : "cannot be read";
+      if (hash.ok()) value = *hash;
     }
     terms.push_back({option.name, value});
   }

@@ -75,7 +75,7 @@ struct SolveSpec {
 // The property of an option that all ranks must have in common.
 enum class Agreement {
   kValue,
-  kContents,  // the contents of the file that the option names
+  kContents,  // the contents of the file that the option names, or its value if that is no file
   kPresence,  // whether the option is given
   kNone       // ranks may differ, or several ranks cannot use the option
 };

@@ -495,36 +495,49 @@ TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
 }
 
 size_t uploaded_bytes = 0;
+size_t downloaded_bytes = 0;
 decltype(&cuMemcpyHtoDAsync) real_upload = nullptr;
+decltype(&cuMemcpyDtoHAsync) real_download = nullptr;
 CUresult CountedUpload(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   uploaded_bytes += bytes;
   return real_upload(to, from, bytes, stream);
 }
+CUresult CountedDownload(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  downloaded_bytes += bytes;
+  return real_download(to, from, bytes, stream);
+}
 
-// Solves send the first state to the device and nothing else, also in training steps.
+// Solves that measure nothing send the first state to the device and bring the last one back, and
+// nothing else, also in training steps.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
   real_upload = driver.cuMemcpyHtoDAsync;
+  real_download = driver.cuMemcpyDtoHAsync;
   driver.cuMemcpyHtoDAsync = CountedUpload;
+  driver.cuMemcpyDtoHAsync = CountedDownload;
   const DeviceTarget counted = {&driver, &functions, context};
-  const DeviceWay device(counted, chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 16},
-                         Way::kGrouped);
-  StageSolver* const solver = device.solver.get();
+  const SolveOptions options = {.cycles = 1, .measures_cycles = false};
   const size_t state_bytes = chain.first.size() * sizeof(float);
   std::vector<double> last(chain.first.size());
-  ASSERT_TRUE(solver->LoadWeights().ok());
-  uploaded_bytes = 0;
-  for (int solve = 0; solve < 10; ++solve) {
-    ASSERT_TRUE(solver->SolveForward(chain.first.data(), {.cycles = 1}, last.data()).ok());
-  }
-  EXPECT_EQ(uploaded_bytes, 10 * state_bytes);
-  for (int step = 0; step < 3; ++step) {
-    uploaded_bytes = 0;
-    ASSERT_TRUE(solver->SolveForward(chain.first.data(), {.cycles = 1}, last.data()).ok());
-    ASSERT_TRUE(solver->SolveBackward(chain.first.data(), {.cycles = 1}, last.data()).ok());
-    ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
-    EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
+  for (const Way way : kWays) {
+    for (const Launch launch : kLaunches) {
+      SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
+      const DeviceWay device(counted, chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 16}, way,
+                             launch);
+      StageSolver* const solver = device.solver.get();
+      ASSERT_TRUE(solver->LoadWeights().ok());
+      for (int step = 0; step < 3; ++step) {
+        uploaded_bytes = downloaded_bytes = 0;
+        ASSERT_TRUE(solver->SolveForward(chain.first.data(), options, last.data()).ok());
+        EXPECT_EQ(uploaded_bytes, state_bytes);
+        EXPECT_EQ(downloaded_bytes, state_bytes);
+        ASSERT_TRUE(solver->SolveBackward(chain.first.data(), options, last.data()).ok());
+        ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
+        EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
+        EXPECT_EQ(downloaded_bytes, 2 * state_bytes);
+      }
+    }
   }
 }
 

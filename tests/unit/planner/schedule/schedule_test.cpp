@@ -106,11 +106,12 @@ TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   // The test takes every `every`-th pair of a network and a machine.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
-    if (name.rfind("kirby", 0) == 0) continue;  // these have thousands of equal layers
+    const Graph graph = *BuildNetwork(name);
+    if (graph.nodes.size() > 1000) continue;  // layers that are all alike
     ++pairs;
     for (const char* machine : {"k20x8", "k80x16"}) {
       if (++pairs % every != 0) continue;
-      Planned planned = Pose(*BuildNetwork(name), 32, *MachineByName(machine));
+      Planned planned = Pose(graph, 32, *MachineByName(machine));
       const int devices = planned.machine.Devices();
       for (const Strategy strategy :
            {Strategy::kImage, Strategy::kModel, Strategy::kOwt, Strategy::kDeePa}) {
