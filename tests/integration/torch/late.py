@@ -1,5 +1,5 @@
-"""`late.py PLACE SECONDS [sum]`: runs a model in which one rank sleeps for some seconds, in forward or in backward.
-late_test.py runs this file."""
+"""`late.py PLACE SECONDS [sum]`: runs a model in which one rank sleeps for some seconds, in forward or in backward, or, where
+PLACE is `apart`, in which one rank pools what the other one sums. late_test.py runs this file."""
 import os
 import sys
 import time
@@ -34,8 +34,12 @@ class Sleep(nn.Module):
         return _Sleep.apply(x, sys.argv[1], float(sys.argv[2]))
 
 
+def apart(x):
+    return x.sum() if os.environ["RANK"] == "1" else nn.functional.max_pool2d(x, 3, 1, 1)
+
+
 def run(model, stripe):
-    y = model(stripe)
+    y = apart(stripe) if sys.argv[1] == "apart" else model(stripe)
     y.square().sum().backward()
     return spatial.gather(y)
 

@@ -45,6 +45,11 @@ class Late(unittest.TestCase):
         # Rank 3 exchanges no rows with rank 1; it waits for rank 1 only when all ranks compare the random draws of the pass.
         self.is_an_error("forward", "(rows|values)", ranks=4)
 
+    def test_ranks_in_different_calls_are_told_of_both(self):
+        for rank, (code, output) in enumerate(self.sleeping("apart", 0)):
+            self.assertEqual(3, code, f"rank {rank}:\n{output}")
+            self.assertRegex(output, "rank 0 for rows .*rank 1 for a sum")
+
     def test_late_within_the_time_goes_on(self):
         for place in ("forward", "backward"):
             results = set()
