@@ -65,8 +65,8 @@ void Scheduling(benchmark::State& state, const std::string& network, double allo
   const Machine machine = *MachineByName("k80x16");
   const Roofline roofline(machine.device);
   const MachineCostModel model(machine, UpdateModel::kOwner, roofline);
-  const Graph graph = *BuildLayerGraph(*BuildNetwork(network), 512);
-  const auto problem = BuildPlanningProblem(graph, machine.Devices(), model);
+  const Graph graph = *BuildNetwork(network);
+  const auto problem = BuildPlanningProblem(*BuildLayerGraph(graph, 512), machine.Devices(), model);
   const auto layouts = CompareLayouts(*problem, machine.Devices(), {});
   bench::TimedMs(state, allowed_ms, [&]() -> std::string {
     const auto schedule = BuildSchedule(graph, *problem, layouts->back().assignment, machine);

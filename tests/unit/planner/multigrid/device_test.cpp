@@ -507,8 +507,9 @@ CUresult CountedDownload(void* to, CUdeviceptr from, size_t bytes, CUstream stre
   return real_download(to, from, bytes, stream);
 }
 
-// Solves that measure nothing send the first state to the device and bring the last one back, and
-// nothing else, also in training steps.
+// Solves that measure no residual send the first state to the device, bring back the last one and,
+// at the start and at the end, the states whose norms they tell, and nothing else, also in training
+// steps.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
@@ -519,6 +520,8 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const DeviceTarget counted = {&driver, &functions, context};
   const SolveOptions options = {.cycles = 1, .measures_cycles = false};
   const size_t state_bytes = chain.first.size() * sizeof(float);
+  constexpr int kPoints = 16 / 4 + 1;  // the ends of blocks, of whose states norms are told
+  const size_t returned_bytes = (1 + 2 * kPoints) * state_bytes;
   std::vector<double> last(chain.first.size());
   for (const Way way : kWays) {
     for (const Launch launch : kLaunches) {
@@ -531,11 +534,11 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
         uploaded_bytes = downloaded_bytes = 0;
         ASSERT_TRUE(solver->SolveForward(chain.first.data(), options, last.data()).ok());
         EXPECT_EQ(uploaded_bytes, state_bytes);
-        EXPECT_EQ(downloaded_bytes, state_bytes);
+        EXPECT_EQ(downloaded_bytes, returned_bytes);
         ASSERT_TRUE(solver->SolveBackward(chain.first.data(), options, last.data()).ok());
         ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
         EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
-        EXPECT_EQ(downloaded_bytes, 2 * state_bytes);
+        EXPECT_EQ(downloaded_bytes, 2 * returned_bytes);
       }
     }
   }
