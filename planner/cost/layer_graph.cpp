@@ -49,29 +49,6 @@ void AddParameters(const Node& node, const ParameterCounts& own, PlannedLayer& l
   }
 }
 
-// Returns the position of the earlier Concat whose list of inputs is the longest proper prefix of
-// the list of `concat`; -1 if there is no such Concat.
-int PrefixConcat(const LayerGraph& graph, int concat) {
-  const std::vector<LayerInput>& inputs = graph.layers[static_cast<size_t>(concat)].inputs;
-  int longest = -1;
-  size_t length = 1;
-  for (int other = 0; other < concat; ++other) {
-    const PlannedLayer& candidate = graph.layers[static_cast<size_t>(other)];
-    const size_t count = candidate.inputs.size();
-    const auto same = [](const LayerInput& a, const LayerInput& b) {
-      return a.producer == b.producer && a.producer != kData;
-    };
-    const auto* joins = std::get_if<Concat>(&candidate.op);
-    if (joins != nullptr && joins->axis == ConcatAxis::kChannels && count > length &&
-        count < inputs.size() &&
-        std::equal(candidate.inputs.begin(), candidate.inputs.end(), inputs.begin(), same)) {
-      longest = other;
-      length = count;
-    }
-  }
-  return longest;
-}
-
 }  // namespace
 
 int LayerGraph::Find(const std::string& layer) const {
@@ -117,28 +94,6 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
     return Status::Error(Quoted(graph.name) + " has no layers; expected at least one");
   }
   return out;
-}
-
-int ChainConcats(LayerGraph& graph) {
-  std::vector<int> prefix(graph.layers.size(), -1);
-  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
-    const auto* joins = std::get_if<Concat>(&graph.layers[layer].op);
-    if (joins != nullptr && joins->axis == ConcatAxis::kChannels) {
-      prefix[layer] = PrefixConcat(graph, static_cast<int>(layer));
-    }
-  }
-  int rewritten = 0;
-  // The last Concat is rewritten first, because `first` must still have its original number of
-  // inputs.
-  for (size_t layer = graph.layers.size(); layer-- > 0;) {
-    if (prefix[layer] < 0) continue;
-    const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];
-    std::vector<LayerInput>& inputs = graph.layers[layer].inputs;
-    inputs.erase(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(first.inputs.size()));
-    inputs.insert(inputs.begin(), {prefix[layer], first.output, first.has_gradient});
-    ++rewritten;
-  }
-  return rewritten;
 }
 
 double ForwardOperations(const PlannedLayer& layer) {

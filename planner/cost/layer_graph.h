@@ -54,13 +54,6 @@ struct LayerGraph {
 // if the network has no layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 
-// DenseNet as Caffe writes it repeats inputs: the first inputs of a Concat are all inputs of an
-// earlier Concat. This function makes the later Concat read the earlier one instead, because
-// otherwise the search's tables grow with every layer of a dense block. The best plan of the
-// rewritten graph costs at least as much as the original's, because the rewritten graph may move
-// the same features twice. Returns how many Concats were rewritten.
-int ChainConcats(LayerGraph& graph);
-
 // Returns the operations of a forward pass. A multiply-add counts as two operations; elementwise
 // followers and joins count as none.
 double ForwardOperations(const PlannedLayer& layer);

@@ -137,28 +137,6 @@ TEST(LayerParallelSolve, ReachesTheAdjointsOfSerialPropagation) {
   }
 }
 
-// Central differences also check the transposed Jacobians that Chain gives.
-TEST(LayerParallelSolve, AdjointIsTheGradient) {
-  Chain chain(OfTime(1, 16));
-  Solver solver(chain, Options());
-  solver.Forward(chain.First(), SolveOptions(kTolerance));
-  solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
-  const Vector gradient = solver.AdjointState(0);
-  const auto value = [&](const Vector& first) {
-    const Vector reached = chain.Serial(first).back();
-    double sum = 0;
-    for (size_t i = 0; i < reached.size(); ++i) sum += reached[i] * chain.Last()[i];
-    return sum;
-  };
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    Vector above = chain.First();
-    Vector below = chain.First();
-    above[i] += 1e-5;
-    below[i] -= 1e-5;
-    EXPECT_NEAR(gradient[i], (value(above) - value(below)) / 2e-5, 1e-8);
-  }
-}
-
 TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
   for (const auto& [layers, storage] :
        {std::pair{37, kAll}, {37, kCPoints}, {1, kAll}, {1, kCPoints}}) {
@@ -234,19 +212,6 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(found.visits.adjoints, expected.adjoints);
     }
   }
-}
-
-TEST(LayerParallelSolve, SumsTakeFewerCyclesThanInjection) {
-  int cycles[2] = {};
-  for (const auto coarse : {kInject, kSum}) {
-    Case of = {.layers = 256, .coarse = coarse};
-    Chain chain(OfTime(5, of.layers));
-    Solver solver(chain, OptionsOf(of), false);
-    const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
-    EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_CONVERGED);
-    cycles[coarse == kSum] = result.cycles;
-  }
-  EXPECT_LT(cycles[1], cycles[0]);
 }
 
 TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
@@ -325,16 +290,6 @@ TEST(LayerParallelSolve, ASolveThatDoesNotConvergeEndsInSerialPropagation) {
   EXPECT_STRNE(result.fallback, "");
   EXPECT_GT(result.cycles, 0);
   EXPECT_EQ(solver.States(), chain.Serial(chain.First()));
-}
-
-TEST(LayerParallelSolve, StatesThatAreNotFiniteAreSaid) {
-  Chain chain(OfTime(1, 64));
-  Solver solver(chain, Options(), false);
-  Vector first = chain.First();
-  first[1] = std::numeric_limits<double>::infinity();
-  const auto result = solver.Forward(first);
-  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
-  EXPECT_STREQ(result.fallback, "the states are not finite");
 }
 
 TEST(LayerParallelSolve, StartsFromThePreviousSolve) {
@@ -470,15 +425,6 @@ TEST(LayerParallelSolve, CreatesAsManyStatesAsItSaysAndDestroysThem) {
       EXPECT_EQ(chain.destroyed, expected);
     }
   }
-}
-
-TEST(LayerParallelSolve, CPointsNeedFewerStates) {
-  Case of = {.coarsening = {16}};
-  const int64_t all = StateCount(4096, OptionsOf(of), false);
-  of.storage = kCPoints;
-  const int64_t c_points = StateCount(4096, OptionsOf(of), false);
-  EXPECT_GT(all, 4096);
-  EXPECT_LT(c_points, all / 4);
 }
 
 TEST(LayerParallelSolve, DefaultsFitEveryDepth) {

@@ -47,39 +47,6 @@ TEST(LayerGraph, OperationsAreTwoAMultiplyAdd) {
   EXPECT_EQ(ForwardOperations(LayerOf(caffe, "conv2")), 2.0 * 256 * 27 * 27 * 48 * 25);
 }
 
-// Returns a dense block of `layers` convolutions, each of which reads the outputs of all before it.
-LayerGraph DenseBlock(int layers) {
-  GraphBuilder builder("dense");
-  const NodeId data = builder.Add("data", Input{3, {1, 8, 8}, 2}, {});
-  const auto convolve = [&](const std::string& name, NodeId input) {
-    Convolution convolution;
-    convolution.filters = 4;
-    return builder.Add(name, convolution, {input});
-  };
-  std::vector<NodeId> features = {convolve("stem", data)};
-  NodeId joined = features.front();
-  for (int i = 1; i <= layers; ++i) {
-    features.push_back(convolve("conv" + std::to_string(i), joined));
-    joined = builder.Add("concat" + std::to_string(i), Concat{}, features);
-    joined = builder.Add("relu" + std::to_string(i), Activation{}, {joined});
-  }
-  return *BuildLayerGraph(*builder.Build(), 2);
-}
-
-TEST(LayerGraph, ConcatsOfADenseBlockFormAChain) {
-  LayerGraph graph = DenseBlock(4);
-  EXPECT_EQ(LayerOf(graph, "concat4").inputs.size(), 5u);
-  EXPECT_EQ(ChainConcats(graph), 3);
-  for (int i = 2; i <= 4; ++i) {
-    const PlannedLayer& concat = LayerOf(graph, "concat" + std::to_string(i));
-    ASSERT_EQ(concat.inputs.size(), 2u);
-    EXPECT_EQ(concat.inputs[0].producer, graph.Find("concat" + std::to_string(i - 1)));
-    EXPECT_EQ(concat.inputs[1].producer, graph.Find("conv" + std::to_string(i)));
-    EXPECT_EQ(concat.inputs[0].shape.c + concat.inputs[1].shape.c, concat.output.c);
-  }
-  EXPECT_EQ(ChainConcats(graph), 0);
-}
-
 TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
   GraphBuilder builder("empty");
   builder.Add("data", Input{}, {});

@@ -11,7 +11,6 @@
 #include "planner/cost/deepa_paper.h"
 #include "planner/cost/transfer.h"
 #include "planner/graph/networks.h"
-#include "planner/layout/owt_cost_model.h"
 #include "planner/machine/presets.h"
 
 namespace ucudnn::planner {
@@ -355,19 +354,6 @@ TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   EXPECT_NEAR(1 - moved_by_e(deepa) / moved_by_e(image), 0.30, 0.05);
 }
 
-// The dense blocks that exporters write need tables that are too large for an exact search, until
-// their concats are chained.
-TEST(DeePaLayouts, DenseNetsAreExactInChains) {
-  LayerGraph graph = *BuildLayerGraph(*BuildNetwork("densenet40-nary"), 64);
-  EXPECT_GT(ChainConcats(graph), 0);
-  const auto problem = BuildPlanningProblem(std::move(graph), 4, DeePaPaperModel());
-  ASSERT_TRUE(problem.ok()) << problem.message();
-  EXPECT_EQ(OrderElimination(problem->search).width, 2);
-  const auto deepa = MakeLayout(*problem, 4, Strategy::kDeePa);
-  ASSERT_TRUE(deepa.ok()) << deepa.message();
-  EXPECT_TRUE(deepa->optimal);
-}
-
 TEST(PlanningProblem, TransfersAreTheModelsForEveryPair) {
   const Machine machine = *MachineByName("p100x4x4");
   const Roofline roofline(machine.device);
@@ -401,32 +387,6 @@ TEST(PlanningProblem, MemoryLimitsAreObeyed) {
   EXPECT_GE(limited->plan.total_ms, free->plans[0].total_ms);
   EXPECT_LE(limited->lower_bound_ms, limited->plan.total_ms * (1 + 1e-12));
   EXPECT_EQ(SearchWithin(problem->search, 1 << 20).ok(), false);
-}
-
-TEST(OwtCostModel, TheSearchTakesTheSchemeThatHidesMost) {
-  const Machine machine = *MachineByName("k20x8");
-  const Roofline roofline(machine.device);
-  const MachineCostModel plain(machine, UpdateModel::kRing, roofline);
-  const OwtCostModel schemes(plain, machine);
-  const LayerGraph graph = *BuildLayerGraph(*BuildNetwork("alexnet"), 1024);
-  PlanningOptions options;
-  options.configurations.pins = {*ParsePin("pool5=n8"), *ParsePin("fc6=c8")};
-  const auto without = BuildPlanningProblem(graph, 8, plain, options);
-  const auto with = BuildPlanningProblem(graph, 8, schemes, options);
-  ASSERT_TRUE(with.ok()) << with.message();
-  const ParallelLayout before = *MakeLayout(*without, 8, Strategy::kDeePa);
-  const ParallelLayout after = *MakeLayout(*with, 8, Strategy::kDeePa);
-  EXPECT_LT(after.cost.transfer_ms, before.cost.transfer_ms);
-  const PlannedLayer& layer = graph.layers[static_cast<size_t>(graph.Find("fc6"))];
-  const ParallelConfiguration images{{8}, 0};
-  const ParallelConfiguration channels{{1, 8}, 0};
-  EXPECT_EQ(schemes.Scheme(layer, 0, images, channels), OwtScheme::kShares);
-  EXPECT_EQ(schemes.Scheme(layer, 0, images, images), std::nullopt);
-  EXPECT_EQ(schemes.Scheme(layer, 0, {{4}, 0}, channels), std::nullopt);
-  // The totals must differ by exactly what the chosen scheme saves.
-  const double assembled = plain.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
-  const double shared = schemes.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
-  EXPECT_NEAR(before.cost.total_ms - after.cost.total_ms, assembled - shared, 1e-6);
 }
 
 }  // namespace

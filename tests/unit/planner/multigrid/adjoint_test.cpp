@@ -249,47 +249,6 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
   }
 }
 
-// Returns the relative error of the gradient that GradientAfter returns, compared with that of one
-// level.
-double GradientError(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
-                     const SolveOptions& options) {
-  return RelativeError(GradientAfter(chain, setting, last, options),
-                       GradientAfter(chain, {.levels = 1, .h = setting.h}, last, {}));
-}
-
-struct Row {
-  const char* name;
-  int steps;
-  std::optional<int> knots;
-  CoarseOperator coarse;
-  double errors[3];  // bounds after one, two and three cycles, at most ten times what was measured
-};
-
-TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
-  const Row kRows[] = {
-      {"smooth_64", 64, 6, CoarseOperator::kInject, {1e-1, 1e-3, 1e-5}},
-      {"smooth_256", 256, 6, CoarseOperator::kInject, {1e-1, 1e-4, 1e-6}},
-      {"iid_64", 64, std::nullopt, CoarseOperator::kInject, {2e-1, 5e-2, 2e-2}},
-      {"iid_256", 256, std::nullopt, CoarseOperator::kInject, {2e-1, 5e-3, 1e-4}},
-      {"iid_256_sum", 256, std::nullopt, CoarseOperator::kSum, {1e-2, 1e-6, 1e-9}},
-  };
-  for (const Row& row : kRows) {
-    std::mt19937_64 random(27);
-    const WeightedChain chain = DrawnChain({.steps = row.steps}, random, 0.5, row.knots);
-    const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
-    const Vector last = DrawnNumbers(chain.stage().shape.Features(), 1, random);
-    for (int cycles = 1; cycles <= 3; ++cycles) {
-      const double error = GradientError(chain, setting, last, {.cycles = cycles});
-      const std::string name =
-          std::string(row.name) + "_gradient_error_after_" + std::to_string(cycles);
-      RecordProperty(name, testing::PrintToString(error));
-      std::cout << name << " = " << error << '\n';
-      EXPECT_LT(error, row.errors[cycles - 1]);
-    }
-    EXPECT_LT(GradientError(chain, setting, last, ToTolerance({}, 1e-13)), 1e-13);
-  }
-}
-
 // Counts the steps on level 0. In a chain that keeps only C-points, these recompute states for the
 // adjoint.
 class CountingChain : public HostChain {

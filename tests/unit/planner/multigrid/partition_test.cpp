@@ -34,14 +34,6 @@ TEST(Partition, DistributesCoarseLevelsWhereMessagesAreCheap) {
   EXPECT_EQ(MakePartition(hierarchy, 9, costs, {}, std::nullopt)->distributed, 1);
 }
 
-TEST(Partition, RefusesMoreDevicesThanBlocks) {
-  const Hierarchy hierarchy = *Hierarchy::Make(64, {4}, 3);
-  const std::vector<double> costs(64, 1.0);
-  EXPECT_EQ(MakePartition(hierarchy, 17, costs, {}, std::nullopt).message(),
-            "17 devices for 16 blocks of layers; at most as many devices, or a smaller coarsening, "
-            "are expected");
-}
-
 TEST(Hierarchies, TheMirroredOneHasTheSameCPoints) {
   const Hierarchy hierarchy = *Hierarchy::Make(70, {4, 3}, 3);
   const Hierarchy mirrored = hierarchy.Mirrored();

@@ -111,19 +111,6 @@ TEST(Rates, OfEachModeAreBounded) {
   }
 }
 
-TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
-  for (const int c_sweeps : {0, 1, 2}) {
-    const Setting setting = {.c_sweeps = c_sweeps};
-    std::vector<Mode> modes;
-    double bound = 0;
-    for (const Complex& eigenvalue : kEigenvalues) {
-      modes.push_back(Injected(eigenvalue, 0.05, setting.coarsening));
-      bound = std::max(bound, BoundOf(modes.back(), setting));
-    }
-    EXPECT_LE(LargestRate(ResidualsOf(modes, setting)), bound + kRounding);
-  }
-}
-
 // With many blocks, the residual of a mode that decays is nearly the same in each block, and the
 // sum over mu^k is complete in all but the first blocks. So the rate comes close to the bound.
 TEST(Rates, ReachTheirBound) {
