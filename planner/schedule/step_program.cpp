@@ -15,7 +15,7 @@ enum class Direction { kForward, kBackward };
 
 class ProgramWriter {
  public:
-  ProgramWriter(const Schedule& schedule, const std::vector<NodeTimes>& times, Overlap overlap)
+  ProgramWriter(const Schedule& schedule, const std::vector<NodeTimes>& times, StepOverlap overlap)
       : schedule_(schedule), times_(times), overlap_(overlap), sums_(schedule.nodes.size()) {
     program_.devices.resize(static_cast<size_t>(schedule.devices));
     for (size_t sum = 0; sum < schedule.sums.size(); ++sum) {
@@ -133,13 +133,13 @@ class ProgramWriter {
         Compute(step.of, step.pass, Direction::kForward);
         break;
       case StepKind::kExchange:
-        if (overlap_ == Overlap::kFull) {
+        if (overlap_ == StepOverlap::kFull) {
           Post(BatchOf(step.of, step.pass, Direction::kForward), Communicator::kExchanges);
         }
         break;
       case StepKind::kWait: {
         const int batch = BatchOf(step.of, step.pass, Direction::kForward);
-        if (overlap_ == Overlap::kNone) Post(batch, Communicator::kExchanges);
+        if (overlap_ == StepOverlap::kNone) Post(batch, Communicator::kExchanges);
         Wait(batch);
         break;
       }
@@ -160,7 +160,7 @@ class ProgramWriter {
         }
         break;
       case StepKind::kWait:
-        if (overlap_ == Overlap::kFull) {
+        if (overlap_ == StepOverlap::kFull) {
           Post(BatchOf(step.of, step.pass, Direction::kBackward), Communicator::kExchanges);
         }
         break;
@@ -177,7 +177,7 @@ class ProgramWriter {
 
   void FinishExchange(const ScheduledStep& step) {
     const int batch = BatchOf(step.of, step.pass, Direction::kBackward);
-    if (overlap_ == Overlap::kNone) Post(batch, Communicator::kExchanges);
+    if (overlap_ == StepOverlap::kNone) Post(batch, Communicator::kExchanges);
     Wait(batch);
   }
 
@@ -199,7 +199,7 @@ class ProgramWriter {
       }
       const int batch = NewBatch("sum " + std::to_string(sum), std::move(messages));
       Post(batch, Communicator::kSums);
-      if (overlap_ == Overlap::kNone) {
+      if (overlap_ == StepOverlap::kNone) {
         Wait(batch);
       } else {
         for (const int device : DevicesOf(batch)) awaited_.emplace_back(device, batch);
@@ -209,7 +209,7 @@ class ProgramWriter {
 
   const Schedule& schedule_;
   const std::vector<NodeTimes>& times_;
-  const Overlap overlap_;
+  const StepOverlap overlap_;
   StepProgram program_;
   // Batch of an exchange, pass and direction.
   std::map<std::tuple<int, int, Direction>, int> exchanges_;
@@ -241,7 +241,7 @@ std::vector<NodeTimes> TimesOf(const Schedule& schedule, const PlanningProblem& 
 }
 
 StepProgram ProgramOf(const Schedule& schedule, const std::vector<NodeTimes>& times,
-                      Overlap overlap) {
+                      StepOverlap overlap) {
   return ProgramWriter(schedule, times, overlap).Write();
 }
 

@@ -55,13 +55,13 @@ struct NodeTimes {
 std::vector<NodeTimes> TimesOf(const Schedule& schedule, const PlanningProblem& problem,
                                const Assignment& assignment);
 
-enum class Overlap {
+enum class StepOverlap {
   kFull,  // a message is posted when its numbers are ready, and awaited where it is needed
   kNone,  // every message is awaited where it is posted
 };
 
 // Returns the program of one step: the forward pass, the backward pass and all sums.
 StepProgram ProgramOf(const Schedule& schedule, const std::vector<NodeTimes>& times,
-                      Overlap overlap);
+                      StepOverlap overlap);
 
 }  // namespace ucudnn::planner

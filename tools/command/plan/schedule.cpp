@@ -78,9 +78,9 @@ Status PrintSimulation(const Schedule& schedule, const PlanningProblem& problem,
                        const ParallelLayout& layout, const Machine& machine) {
   const std::vector<NodeTimes> times = TimesOf(schedule, problem, layout.assignment);
   UCUDNN_ASSIGN_OR_RETURN(const simulate::Timeline with,
-                          SimulateStep(ProgramOf(schedule, times, Overlap::kFull), machine));
+                          SimulateStep(ProgramOf(schedule, times, StepOverlap::kFull), machine));
   UCUDNN_ASSIGN_OR_RETURN(const simulate::Timeline without,
-                          SimulateStep(ProgramOf(schedule, times, Overlap::kNone), machine));
+                          SimulateStep(ProgramOf(schedule, times, StepOverlap::kNone), machine));
   std::printf(
       "\na step of %s, modelled: %s with overlap, %s without, %s as equation 1 adds it up\n",
       StrategyName(layout.strategy), Milliseconds(with.makespan_ms).c_str(),

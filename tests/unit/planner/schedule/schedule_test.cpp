@@ -194,7 +194,7 @@ TEST(Schedule, CountsOnlyGradientsThatAreComputed) {
     EXPECT_EQ(cost.update_bytes, one.update * kElementBytes) << what;
     const std::vector<NodeTimes> times = TimesOf(schedule, planned.problem, planned.assignment);
     int64_t simulated = 0;
-    for (const MessageBatch& batch : ProgramOf(schedule, times, Overlap::kFull).batches) {
+    for (const MessageBatch& batch : ProgramOf(schedule, times, StepOverlap::kFull).batches) {
       for (const Message& message : batch.messages) simulated += message.bytes;
     }
     EXPECT_EQ(simulated, (one.transfer + one.update + one.statistics) * kElementBytes) << what;

@@ -98,10 +98,10 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
     std::erase_if(schedule->order,
                   [](const ScheduledStep& step) { return step.kind == StepKind::kStatistics; });
     const auto times = TimesOf(*schedule, planned.problem, planned.assignment);
-    const auto step = SimulateStep(ProgramOf(*schedule, times, Overlap::kNone), machine);
+    const auto step = SimulateStep(ProgramOf(*schedule, times, StepOverlap::kNone), machine);
     ASSERT_TRUE(step.ok()) << step.message();
     EXPECT_NEAR(step->makespan_ms, layout->cost.total_ms, 1e-9 * layout->cost.total_ms);
-    const auto overlapped = SimulateStep(ProgramOf(*schedule, times, Overlap::kFull), machine);
+    const auto overlapped = SimulateStep(ProgramOf(*schedule, times, StepOverlap::kFull), machine);
     ASSERT_TRUE(overlapped.ok()) << overlapped.message();
     EXPECT_LE(overlapped->makespan_ms, step->makespan_ms);
     EXPECT_GE(overlapped->makespan_ms, layout->cost.compute_ms);
@@ -123,9 +123,9 @@ TEST(SimulateStep, NoScheduleStalls) {
     const Result<Schedule> schedule = planned.Scheduled({update});
     if (!schedule.ok()) continue;
     const auto times = TimesOf(*schedule, planned.problem, planned.assignment);
-    const StepProgram program = ProgramOf(*schedule, times, Overlap::kFull);
+    const StepProgram program = ProgramOf(*schedule, times, StepOverlap::kFull);
     const auto with = SimulateStep(program, machine);
-    const auto without = SimulateStep(ProgramOf(*schedule, times, Overlap::kNone), machine);
+    const auto without = SimulateStep(ProgramOf(*schedule, times, StepOverlap::kNone), machine);
     ASSERT_TRUE(with.ok() && without.ok()) << with.message() << without.message();
     double most = 0;
     for (const auto& device : program.devices) {
@@ -151,7 +151,7 @@ TEST(SimulateStep, ProgramsMoveWhatSchedulesDo) {
     const Result<Schedule> schedule = planned.Scheduled(options);
     ASSERT_TRUE(schedule.ok()) << schedule.message();
     const std::vector<NodeTimes> times(schedule->nodes.size(), NodeTimes{1, 2});
-    for (const Overlap overlap : {Overlap::kFull, Overlap::kNone}) {
+    for (const StepOverlap overlap : {StepOverlap::kFull, StepOverlap::kNone}) {
       const StepProgram program = ProgramOf(*schedule, times, overlap);
       int64_t bytes = 0;
       for (const MessageBatch& batch : program.batches) {
