@@ -225,7 +225,7 @@ def resizing():
 def padding(dims):
     """Yields each kind of padding in `dims` dimensions, by itself and before a convolution without padding."""
     size, conv = [2, 1] + [1, 3] * (dims - 1), getattr(nn, f"Conv{dims}d")
-    for lost in ([-1, 2] + [-2, -1] * (dims - 1), [0, -1] * dims):
+    for lost in ([-1, 2, -1, -1, -2, -1][:2 * dims], [0, -1] * dims):
         yield f"Zero {lost}", lambda lost=lost: Call(lambda x: F.pad(x, lost, value=0.5) * 2)
     for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular"):
         values = (1.5,) if kind == "Constant" else ()
