@@ -9,7 +9,7 @@ import types
 import torch
 import torch.distributed as dist
 
-from ucudnn.spatial.stripe import is_compiled
+from ucudnn.spatial.stripe import recorded
 
 from . import boxes as b
 from . import optimizers
@@ -36,8 +36,8 @@ class Parallel:
     def forward(self, images, labels=None):
         if "_ucudnn" not in self.__dict__:
             raise NotSupported("a slice of a model that runs by a plan: its modules have parts of parameters, so the whole model is called")
-        if is_compiled():
-            raise NotSupported("torch.compile of a model that runs by a plan: its layers run one by one, between messages")
+        if recorded():
+            raise NotSupported("torch.compile or torch.jit.trace of a model that runs by a plan: its layers run one by one, between messages")
         passes = self._ucudnn.schedule.passes
         if passes and passes.update_every == "pass" and labels is not None and torch.is_grad_enabled() and \
                 self._ucudnn.between_passes is None:

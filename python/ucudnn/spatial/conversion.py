@@ -9,7 +9,7 @@ from .factories import Sizes
 from .cells import ranks
 from .copies import random_states, same_draws, same_weights
 from .stripe import Stripe, flat, to_local
-from .vouched import COMPILED, looks_around, message, newer, verdict
+from .vouched import looks_around, message, newer, verdict
 
 
 _sizes = Sizes()  # active while a converted model runs
@@ -92,8 +92,8 @@ class _Enter:
     def __call__(self, module, arguments, named):
         if ranks() is None:  # a converted model was saved, and loaded by one process
             return
-        if stripe.is_compiled():
-            raise NotSupported(f"{self.name} {COMPILED}")
+        if way := stripe.recorded():
+            raise NotSupported(f"{self.name} {way}")
         if module._backward_hooks and not module._is_full_backward_hook:
             raise NotSupported(f"{self.name} has a hook of register_backward_hook, which torch has deprecated: use "
                                "register_full_backward_hook")

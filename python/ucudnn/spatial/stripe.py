@@ -22,7 +22,7 @@ from .copies import same, same_operands
 from .errors import NotSupported
 from .layout import Layout
 from .sizes import Own, flat, whole_of
-from .vouched import COMPILED, is_named
+from .vouched import COMPILED, TRACED, is_named
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -49,8 +49,8 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if is_compiled():
-            raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
+        if way := recorded():
+            raise NotSupported(f"{name_of(function)}{place()} {way}")
         if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
             with torch._C.DisableTorchFunction():  # a dispatch mode calls it
                 return function(*args, **(kwargs or {}))
@@ -101,9 +101,11 @@ def _is_of_engine():
     return frame.f_code.co_name == "__torch_dispatch__"
 
 
-def is_compiled():
-    """Returns whether the running code was made by torch.compile, or is being compiled."""
-    return torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get()
+def recorded():
+    """Returns how the running code is recorded or was made from a recording, as refusals say it: COMPILED, TRACED or None."""
+    if torch.jit.is_tracing():
+        return TRACED
+    return COMPILED if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get() else None
 
 
 class plainly:

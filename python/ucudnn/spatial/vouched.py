@@ -75,6 +75,7 @@ _WHY = {
 }
 COMPILED = "runs under torch.compile, whose own kernels (a Triton convolution, say) exchange nothing: leave the converted " \
            "model, and what calls it with stripes, uncompiled"
+TRACED = "runs under torch.jit.trace, which records one rank's sizes and no exchange: trace the model before it is converted"
 DRAWS = "draws on each rank by itself: in training it is not equal to one process"
 
 

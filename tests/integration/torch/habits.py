@@ -222,6 +222,7 @@ def objects_of_tensors(folder):
 def resized_by_a_part(folder):
     """The refusal of a factor that gives no whole rows names the multiple in which the image must be cut."""
     x = picture(0, (1, 2, 12, 12))
+    refused(lambda: F.interpolate(spatial.shard(x), size=(5, 7)), "size 5 does not say whether", "use scale_factor")
     refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")
     found = F.interpolate(spatial.shard(x, multiple=4), scale_factor=0.75, mode="bilinear")
     check_close("resized", spatial.gather(found), F.interpolate(x, scale_factor=0.75, mode="bilinear"))

@@ -202,7 +202,8 @@ def a_value_of_any_rank_that_is_none():
     too."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
-                 "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
+                 "pooled": lambda x: F.max_pool2d(x, x.shape[2:]), "max": lambda x: x.max(2).values.max(2).values,
+                 "min": lambda x: x.min(3).values.min(2).values}
     for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11), (9, 6)):  # each rank has one of these positions
         whole = picture()
         whole[1, 2, row, column] = float("nan")
