@@ -37,7 +37,7 @@ class Parallel:
         if "_ucudnn" not in self.__dict__:
             raise NotSupported("a slice of a model that runs by a plan: its modules have parts of parameters, so the whole model is called")
         if recorded():
-            raise NotSupported("torch.compile or torch.jit.trace of a model that runs by a plan: its layers run one by one, between messages")
+            raise NotSupported("torch.compile of a model that runs by a plan: its layers run one by one, between messages")
         passes = self._ucudnn.schedule.passes
         if passes and passes.update_every == "pass" and labels is not None and torch.is_grad_enabled() and \
                 self._ucudnn.between_passes is None:
@@ -88,8 +88,9 @@ class Parallel:
 
     @property
     def _ddp_params_and_buffers_to_ignore(self):
-        """DistributedDataParallel reads this before it exchanges anything."""
-        raise NotSupported("DistributedDataParallel of a model that runs by a plan, which sums gradients itself")
+        """DistributedDataParallel reads this before it exchanges anything, and torch.jit.trace before it records anything."""
+        raise NotSupported("DistributedDataParallel or torch.jit.trace of a model that runs by a plan, which sums gradients itself and "
+                           "exchanges messages between its layers")
 
     @property
     def _is_fsdp_managed_module(self):

@@ -70,7 +70,7 @@ class Promised : public OnePlan {
 class OlderFiles : public ::testing::Test {
  protected:
   OlderFiles() { std::filesystem::create_directory(folder_); }
-  ~OlderFiles() { std::filesystem::remove_all(folder_); }
+  ~OlderFiles() override { std::filesystem::remove_all(folder_); }
   // Makes a store of schema version 3 in a file, and returns its path.
   std::string OldStore() const {
     sqlite3* connection = nullptr;
