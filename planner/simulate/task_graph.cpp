@@ -30,10 +30,8 @@ HostThread TaskGraph::AddHostThread(std::string name, double launch_ms) {
 }
 
 TaskId TaskGraph::Launch(const HostThread& thread, Task task) {
-  task.after.push_back(Add({.name = "launch " + task.name,
-                            .duration_ms = thread.launch_ms,
-                            .queue = thread.queue,
-                            .activity = Activity::kLaunch}));
+  task.after.push_back(
+      Add({.name = "launch " + task.name, .duration_ms = thread.launch_ms, .queue = thread.queue}));
   return Add(std::move(task));
 }
 
@@ -50,13 +48,11 @@ TaskId TaskGraph::Send(const Link& link, Message message) {
                            .duration_ms = message.bytes / (link.gb_per_s * kBytesPerMsOfGbPerS),
                            .resource = link.resource,
                            .queue = message.queue,
-                           .after = std::move(message.after),
-                           .activity = Activity::kCommunication});
+                           .after = std::move(message.after)});
   if (link.latency_us == 0) return sent;
   return Add({.name = "latency of " + message.name,
               .duration_ms = link.latency_us / kUsPerMs,
-              .after = {sent},
-              .activity = Activity::kCommunication});
+              .after = {sent}});
 }
 
 }  // namespace ucudnn::simulate

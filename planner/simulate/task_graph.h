@@ -27,9 +27,6 @@ using ResourceId = int;
 using QueueId = int;
 inline constexpr int kNone = -1;
 
-enum class Activity { kComputation, kCommunication, kLaunch };
-inline constexpr int kActivities = 3;
-
 // A resource runs at most `slots` tasks at a time. Further tasks wait, and begin in the order in
 // which they became ready. Among tasks that become ready at the same moment, also through a join
 // that takes no time, the smallest id begins first. If the shares of running tasks add up to more
@@ -53,7 +50,6 @@ struct Task {
   double share = 1;       // share of the resource, 0 to 1; counts in steps of 2^-32, rounded down
   QueueId queue = kNone;  // kNone: only `after` delays it
   std::vector<TaskId> after;  // in any order; may name tasks that are added later
-  Activity activity = Activity::kComputation;
 };
 
 // A queue whose tasks are launches, one after the other.
