@@ -83,7 +83,7 @@ TaskList Cluster::Send(int from, int to, double bytes, Port port, TaskList after
     found->second = {graph_.AddResource(link.name, 1), link.gb_per_s, link.latency_us};
   }
   ++messages_;
-  const TaskId received = graph_.Send(found->second, {.bytes = bytes, .after = std::move(after)});
+  const TaskId received = graph_.Send(found->second, bytes, std::move(after));
   runs_.resize(graph_.tasks.size(), kMessage);
   return {received};
 }

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "planner/simulate/simulate.h"
@@ -160,95 +159,24 @@ TEST(Schedules, GrahamsAnomaliesComeOutAsPrinted) {
 
 TEST(Schedules, ALinkSendsOneMessageAfterTheOtherInOneDirection) {
   TaskGraph graph;
-  const auto [there, back] = graph.AddLink("link", 2, 0, Duplex::kFull);  // 2e6 bytes a ms
-  graph.Send(there, {.bytes = 6e6});
-  graph.Send(there, {.bytes = 2e6});
-  graph.Send(back, {.bytes = 4e6});
+  const Link there = {graph.AddResource("link", 1), 2, 0};  // 2e6 bytes a ms
+  const Link back = {graph.AddResource("link, back", 1), 2, 0};
+  graph.Send(there, 6e6, {});
+  graph.Send(there, 2e6, {});
+  graph.Send(back, 4e6, {});
   EXPECT_THAT(Simulated(graph).tasks, ElementsAre(Span{0, 3}, Span{3, 4}, Span{0, 2}));
-}
-
-TEST(Schedules, DirectionsOfAHalfDuplexLinkWaitForEachOther) {
-  TaskGraph graph;
-  const auto [there, back] = graph.AddLink("link", 2, 0, Duplex::kHalf);
-  graph.Send(there, {.bytes = 6e6});
-  graph.Send(back, {.bytes = 4e6});
-  graph.Send(there, {.bytes = 2e6});
-  EXPECT_THAT(Simulated(graph).tasks, ElementsAre(Span{0, 3}, Span{3, 5}, Span{5, 6}));
 }
 
 TEST(Schedules, LatencyDelaysTheReceiverAndNotTheNextMessage) {
   TaskGraph graph;
-  const Link link = graph.AddLink("link", 1, 250, Duplex::kFull)[0];  // latency 250 us = 0.25 ms
-  const QueueId sender = graph.AddQueue("sender");
-  const TaskId first = graph.Send(link, {.name = "first", .bytes = 1e6, .queue = sender});
-  const TaskId second = graph.Send(link, {.name = "second", .bytes = 2e6, .queue = sender});
-  const TaskId behind = graph.Add({.duration_ms = 1, .queue = sender});
-  const std::vector<Span> tasks = Simulated(graph).tasks;
-  EXPECT_EQ(tasks[static_cast<size_t>(first)].end_ms, 1.25);
-  EXPECT_EQ(tasks[static_cast<size_t>(second)].end_ms, 3.25);
-  EXPECT_EQ(tasks[static_cast<size_t>(behind)], (Span{3, 4}));
-  EXPECT_EQ(graph.tasks[static_cast<size_t>(first)].name, "latency of first");
-}
-
-TEST(Schedules, AMessageHoldsTheStreamsOfSenderAndReceiver) {
-  TaskGraph graph;
-  const ResourceId devices[] = {graph.AddResource("gpu 0"), graph.AddResource("gpu 1")};
-  const QueueId streams[] = {graph.AddQueue("stream of gpu 0"), graph.AddQueue("stream of gpu 1")};
-  const Link link = graph.AddLink("link", 1, 0, Duplex::kFull)[0];
-  graph.Add({.duration_ms = 2, .resource = devices[0], .queue = streams[0]});
-  const TaskId receiver =
-      graph.Add({.duration_ms = 5, .resource = devices[1], .queue = streams[1]});
-  const TaskId message = graph.Send(link, {.bytes = 3e6, .queue = streams[0], .after = {receiver}});
-  graph.Add({.duration_ms = 1, .resource = devices[0], .queue = streams[0]});
-  graph.Add({.duration_ms = 1, .resource = devices[1], .queue = streams[1], .after = {message}});
+  const Link link = {graph.AddResource("link", 1), 1, 250};  // latency 250 us = 0.25 ms
+  const TaskId first = graph.Send(link, 1e6, {});
+  const TaskId second = graph.Send(link, 2e6, {});
+  graph.Add({.duration_ms = 1, .after = {first}});
+  graph.Add({.duration_ms = 1, .after = {second}});
   EXPECT_THAT(Simulated(graph).tasks,
-              ElementsAre(Span{0, 2}, Span{0, 5}, Span{5, 8}, Span{8, 9}, Span{8, 9}));
-}
-
-// Launches four blocks of five kernels each, on one stream for each block. All blocks together fill
-// the device.
-enum class Launching { kOneThread, kThreadPerBlock, kCaptured };
-
-Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms) {
-  constexpr int kBlocks = 4;
-  constexpr int kKernels = 5;
-  TaskGraph graph;
-  const ResourceId device = graph.AddResource("device");
-  std::vector<HostThread> threads;
-  std::vector<QueueId> streams;
-  for (int block = 0; block < kBlocks; ++block) {
-    threads.push_back(graph.AddHostThread("thread", launch_ms));
-    streams.push_back(graph.AddQueue("stream"));
-  }
-  if (launching == Launching::kCaptured) graph.Launch(threads[0], {.name = "graph"});
-  for (int kernel = 0; kernel < kKernels; ++kernel) {
-    for (size_t block = 0; block < kBlocks; ++block) {
-      Task task = {.duration_ms = kernel_ms,
-                   .resource = device,
-                   .share = 1.0 / kBlocks,
-                   .queue = streams[block]};
-      if (launching == Launching::kCaptured) {
-        task.after = {1};
-        graph.Add(task);
-      } else {
-        graph.Launch(threads[launching == Launching::kOneThread ? 0 : block], task);
-      }
-    }
-  }
-  return Simulated(graph);
-}
-
-TEST(Schedules, AThreadPerBlockLaunchesFasterThanOneThread) {
-  // Kernels are shorter than launches, so the makespan is the time of 20 launches (5 if each block
-  // has a thread of its own) and of the last kernel.
-  EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 1).makespan_ms, 20 * 2 + 1);
-  EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 1).makespan_ms, 5 * 2 + 1);
-  EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 1).makespan_ms, 2 + 5 * 1);
-  // Kernels hide launches, so the makespan is the time of one launch and five kernels. If one
-  // thread launches all blocks, the last block's first kernel waits for four launches.
-  EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 8).makespan_ms, 4 * 2 + 5 * 8);
-  EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 8).makespan_ms, 2 + 5 * 8);
-  EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 8).makespan_ms, 2 + 5 * 8);
+              ElementsAre(Span{0, 1}, Span{1, 1.25}, Span{1, 3}, Span{3, 3.25}, Span{1.25, 2.25},
+                          Span{3.25, 4.25}));
 }
 
 TEST(Schedules, TheCriticalPathLeadsThroughSlotsDependenciesAndQueues) {
