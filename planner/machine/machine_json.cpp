@@ -1,7 +1,9 @@
 #include "planner/machine/machine_json.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/json_value.h"
 #include "base/text.h"
@@ -139,29 +141,6 @@ Result<Machine> ParseMachine(std::string_view json) {
   UCUDNN_RETURN_IF_ERROR(fault);
   UCUDNN_RETURN_IF_ERROR(Check(machine));
   return machine;
-}
-
-std::string FormatMachine(const Machine& machine) {
-  nlohmann::ordered_json json = {{"format", kMachineFormat},
-                                 {"version", kMachineVersion},
-                                 {"name", machine.name},
-                                 {"device",
-                                  {{"name", machine.device.name},
-                                   {"memory_bytes", machine.device.memory_bytes},
-                                   {"tflops", machine.device.tflops},
-                                   {"memory_gb_per_s", machine.device.memory_gb_per_s},
-                                   {"launch_us", machine.device.launch_us},
-                                   {"kernel_us", machine.device.kernel_us},
-                                   {"filling_threads", machine.device.filling_threads},
-                                   {"concurrent_kernels", machine.device.concurrent_kernels}}},
-                                 {"levels", nlohmann::ordered_json::array()}};
-  for (const Level& level : machine.levels) {
-    json["levels"].push_back({{"name", level.name},
-                              {"count", level.count},
-                              {"gb_per_s", level.gb_per_s},
-                              {"latency_us", level.latency_us}});
-  }
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ucudnn::planner

@@ -2,7 +2,6 @@
 // functions.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -12,8 +11,5 @@ namespace ucudnn::planner {
 
 // An error names the member that is missing, unknown, of another kind or out of range.
 Result<Machine> ParseMachine(std::string_view json);
-
-// Returns text that ParseMachine() reads back to an equal machine.
-std::string FormatMachine(const Machine& machine);
 
 }  // namespace ucudnn::planner

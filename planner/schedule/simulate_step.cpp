@@ -62,14 +62,10 @@ class StepTasks {
         continue;
       }
       const simulate::QueueId stream = streams[static_cast<size_t>(action.communicator)];
-      simulate::Task begin = {.name = "begin of " + name,
-                              .queue = stream,
-                              .activity = simulate::Activity::kCommunication};
+      simulate::Task begin = {.name = "begin of " + name, .queue = stream};
       if (last != simulate::kNone) begin.after.push_back(last);
       begins_[batch][device] = graph_.Add(std::move(begin));
-      ends_[batch][device] = graph_.Add({.name = "end of " + name,
-                                         .queue = stream,
-                                         .activity = simulate::Activity::kCommunication});
+      ends_[batch][device] = graph_.Add({.name = "end of " + name, .queue = stream});
     }
   }
 
@@ -80,8 +76,7 @@ class StepTasks {
       simulate::Task arrival = {
           .name = program_.batches[batch].name + " from " + std::to_string(from) + " to " +
                   std::to_string(to),
-          .duration_ms = machine_.levels[static_cast<size_t>(joining)].latency_us * 1e-3,
-          .activity = simulate::Activity::kCommunication};
+          .duration_ms = machine_.levels[static_cast<size_t>(joining)].latency_us * 1e-3};
       for (int level = 0; level <= joining; ++level) {
         const int size = machine_.PortDevices(level);
         const double rate = machine_.levels[static_cast<size_t>(level)].gb_per_s * 1e6;
@@ -90,8 +85,7 @@ class StepTasks {
           arrival.after.push_back(graph_.Add({.name = arrival.name,
                                               .duration_ms = static_cast<double>(bytes) / rate,
                                               .resource = ports + port,
-                                              .after = begins,
-                                              .activity = simulate::Activity::kCommunication}));
+                                              .after = begins}));
         }
       }
       const simulate::TaskId arrived = graph_.Add(std::move(arrival));

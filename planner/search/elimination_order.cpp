@@ -1,12 +1,12 @@
 #include "planner/search/elimination_order.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace ucudnn::planner {
 namespace {
@@ -52,13 +52,10 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations, Cha
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
   Neighbours adjacent(problem.layers.size());
-  const auto join = [&](int a, int b) {
-    if (!adjacent[static_cast<size_t>(a)].insert(b).second) {
-      order.log.push_back({EliminationKind::kEdge, -1, {std::min(a, b), std::max(a, b)}});
-    }
-    adjacent[static_cast<size_t>(b)].insert(a);
-  };
-  for (const auto& edge : problem.edges) join(edge.from, edge.to);
+  for (const auto& edge : problem.edges) {
+    adjacent[static_cast<size_t>(edge.from)].insert(edge.to);
+    adjacent[static_cast<size_t>(edge.to)].insert(edge.from);
+  }
   const auto weigh = [&](int layer) {
     Weight weight = WeightOf(problem, adjacent, layer);
     if (chance == nullptr) return weight;
@@ -79,22 +76,13 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations, Cha
     const std::set<int> around = adjacent[static_cast<size_t>(next)];
     const double entries = weights[static_cast<size_t>(next)].entries;
     order.layers.push_back(next);
-    order.width = std::max(order.width, static_cast<int>(around.size()));
     order.entries += entries;
     order.operations += entries * problem.Configurations(next);
-    const bool between = around.size() == 2 && *around.begin() < next && next < *around.rbegin();
-    order.log.push_back({between ? EliminationKind::kNode : EliminationKind::kLayer,
-                         next,
-                         {around.begin(), around.end()}});
     left.erase(left.begin());
     for (const int neighbour : around) adjacent[static_cast<size_t>(neighbour)].erase(next);
-    if (around.size() == 2) {
-      join(*around.begin(), *around.rbegin());
-    } else {
-      for (const int a : around) {
-        for (const int b : around) {
-          if (a != b) adjacent[static_cast<size_t>(a)].insert(b);
-        }
+    for (const int a : around) {
+      for (const int b : around) {
+        if (a != b) adjacent[static_cast<size_t>(a)].insert(b);
       }
     }
     std::set<int> touched = around;  // `around`, and all layers whose weight may have changed
@@ -131,38 +119,6 @@ EliminationOrder CheapestElimination(const SearchProblem& problem, double most_o
     }
   }
   return cheapest;
-}
-
-Kernel DeePaKernel(const SearchProblem& problem) {
-  const size_t count = problem.layers.size();
-  // Sets hold parallel edges once, which is edge elimination.
-  std::vector<std::set<int>> before(count);
-  std::vector<std::set<int>> behind(count);
-  for (const auto& edge : problem.edges) {
-    behind[static_cast<size_t>(edge.from)].insert(edge.to);
-    before[static_cast<size_t>(edge.to)].insert(edge.from);
-  }
-  std::vector<bool> gone(count, false);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t node = 0; node < count; ++node) {
-      if (gone[node] || before[node].size() != 1 || behind[node].size() != 1) continue;
-      const int from = *before[node].begin();
-      const int to = *behind[node].begin();
-      behind[static_cast<size_t>(from)].erase(static_cast<int>(node));
-      before[static_cast<size_t>(to)].erase(static_cast<int>(node));
-      behind[static_cast<size_t>(from)].insert(to);
-      before[static_cast<size_t>(to)].insert(from);
-      gone[node] = changed = true;
-    }
-  }
-  Kernel kernel;
-  for (size_t node = 0; node < count; ++node) {
-    if (gone[node]) continue;
-    ++kernel.nodes;
-    kernel.edges += static_cast<int>(behind[node].size());
-  }
-  return kernel;
 }
 
 }  // namespace ucudnn::planner

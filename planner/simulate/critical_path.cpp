@@ -5,32 +5,24 @@
 namespace ucudnn::simulate {
 namespace {
 
-// The task whose end allowed another task to begin, and the reason why that task had waited.
-struct Holder {
-  TaskId task = kNone;
-  HeldBy why = HeldBy::kNothing;
-};
-
-Holder HolderOf(const Task& task, TaskId ahead, double begin_ms, const std::vector<Span>& tasks) {
-  Holder holder;
+// Returns the task of `after`, or else the one ahead, whose end allowed the task to begin. Returns
+// kNone if neither had held it up.
+TaskId HolderOf(const Task& task, TaskId ahead, double begin_ms, const std::vector<Span>& tasks) {
+  TaskId holder = kNone;
   for (const TaskId before : task.after) {
     const bool is_last = tasks[Position(before)].end_ms == begin_ms;
-    if (is_last && (holder.task == kNone || before < holder.task)) {
-      holder = {before, HeldBy::kDependency};
-    }
+    if (is_last && (holder == kNone || before < holder)) holder = before;
   }
-  if (holder.task == kNone && ahead != kNone && tasks[Position(ahead)].end_ms == begin_ms) {
-    holder = {ahead, HeldBy::kQueue};
-  }
+  if (holder == kNone && ahead != kNone && tasks[Position(ahead)].end_ms == begin_ms) return ahead;
   return holder;
 }
 
 }  // namespace
 
-std::vector<PathTask> CriticalPath(const TaskGraph& graph, const Waits& waits,
-                                   const std::vector<Span>& tasks,
-                                   const std::vector<TaskId>& slot_from) {
-  std::vector<PathTask> path;
+std::vector<TaskId> CriticalPath(const TaskGraph& graph, const Waits& waits,
+                                 const std::vector<Span>& tasks,
+                                 const std::vector<TaskId>& slot_from) {
+  std::vector<TaskId> path;
   if (tasks.empty()) return path;
   const auto ends_earlier = [](const Span& a, const Span& b) { return a.end_ms < b.end_ms; };
   TaskId task = static_cast<TaskId>(std::max_element(tasks.begin(), tasks.end(), ends_earlier) -
@@ -38,10 +30,9 @@ std::vector<PathTask> CriticalPath(const TaskGraph& graph, const Waits& waits,
   while (task != kNone) {
     const size_t at = Position(task);
     const double begin_ms = tasks[at].begin_ms;
-    Holder holder = HolderOf(graph.tasks[at], waits.ahead[at], begin_ms, tasks);
-    if (holder.task == kNone && begin_ms > 0) holder = {slot_from[at], HeldBy::kSlot};
-    path.push_back({task, holder.why});
-    task = holder.task;
+    path.push_back(task);
+    task = HolderOf(graph.tasks[at], waits.ahead[at], begin_ms, tasks);
+    if (task == kNone && begin_ms > 0) task = slot_from[at];
   }
   std::reverse(path.begin(), path.end());
   return path;

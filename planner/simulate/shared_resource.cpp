@@ -22,11 +22,10 @@ TaskId SharedResource::TakeNext() {
 
 void SharedResource::Begin(double now_ms, TaskId task, double duration_ms, double share) {
   PassUntil(now_ms);
-  if (IsIdle()) busy_since_ms_ = progress_ms_ = now_ms;
+  if (IsIdle()) progress_ms_ = now_ms;
   const uint64_t load = LoadOf(share);
   running_.push({progress_ms_ + duration_ms, task, load});
   SetLoad(load_ + load);
-  ++use_.tasks;
 }
 
 double SharedResource::NextEndMs() const {
@@ -48,17 +47,13 @@ void SharedResource::EndNext(double now_ms, std::vector<TaskId>& ended) {
     running_.pop();
   }
   SetLoad(load);
-  if (IsIdle()) use_.busy_ms += now_ms - busy_since_ms_;
 }
 
 void SharedResource::PassUntil(double now_ms) {
   if (now_ms == now_ms_) return;
   if (!IsIdle()) {
-    const double passed_ms = now_ms - now_ms_;
-    use_.task_ms += static_cast<double>(running_.size()) * passed_ms;
-    use_.most_at_once = std::max(use_.most_at_once, static_cast<int>(running_.size()));
     const bool keeps_time = progress_ms_ == now_ms_ && slowdown_ == 1;
-    progress_ms_ = keeps_time ? now_ms : progress_ms_ + passed_ms / slowdown_;
+    progress_ms_ = keeps_time ? now_ms : progress_ms_ + (now_ms - now_ms_) / slowdown_;
   }
   now_ms_ = now_ms;
 }

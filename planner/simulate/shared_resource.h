@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/simulate/simulate.h"
 #include "planner/simulate/task_graph.h"
 
 namespace ucudnn::simulate {
@@ -40,8 +39,6 @@ class SharedResource {
   // Returns the first task that the last call of EndNext() appended, which has the smallest id of
   // them; kNone before the first call.
   TaskId LastEnded() const { return last_ended_; }
-  // Returns all fields of ResourceUse except work_ms. REQUIRES: IsIdle().
-  const ResourceUse& use() const { return use_; }
 
  private:
   struct Running {
@@ -66,9 +63,7 @@ class SharedResource {
   double now_ms_ = 0;
   // Equal to now_ms_ from the moment the resource was last idle until it is overfilled.
   double progress_ms_ = 0;
-  double busy_since_ms_ = 0;
   TaskId last_ended_ = kNone;
-  ResourceUse use_;
 };
 
 }  // namespace ucudnn::simulate

@@ -1,7 +1,6 @@
 #include "planner/simulate/simulate.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <queue>
@@ -13,37 +12,6 @@
 
 namespace ucudnn::simulate {
 namespace {
-
-// Measures for every set of activities how long exactly this set was under way.
-class ActivityClock {
- public:
-  void Begin(Activity activity) { ++running_[static_cast<size_t>(activity)]; }
-  void End(Activity activity) { --running_[static_cast<size_t>(activity)]; }
-
-  void PassUntil(double now_ms) {
-    if (now_ms == now_ms_) return;
-    size_t set = 0;
-    for (size_t i = 0; i < running_.size(); ++i) set |= (running_[i] > 0 ? 1U : 0U) << i;
-    ms_[set] += now_ms - now_ms_;
-    now_ms_ = now_ms;
-  }
-
-  // Returns the use of an activity, with path_ms still 0.
-  ActivityUse Of(size_t activity) const {
-    const size_t alone = size_t{1} << activity;
-    ActivityUse use;
-    for (size_t set = 0; set < ms_.size(); ++set) {
-      if ((set & alone) != 0) use.busy_ms += ms_[set];
-    }
-    use.alone_ms = ms_[alone];
-    return use;
-  }
-
- private:
-  std::array<int, kActivities> running_{};
-  std::array<double, 1U << kActivities> ms_{};  // by the set of activities, one bit each
-  double now_ms_ = 0;
-};
 
 // The end of a task that runs on no resource, or the next end on a resource. An event of a resource
 // is void once the resource has another version. The order of events at the same time changes no
@@ -70,7 +38,6 @@ class Simulation {
   void EndAllAt(double now_ms);
   void BeginReady(double now_ms);
   void BeginOn(double now_ms, ResourceId resource);
-  void MeasureUse();
 
   const TaskGraph& graph_;
   Waits waits_;
@@ -87,7 +54,6 @@ class Simulation {
 
   std::vector<char> has_ended_;    // by task
   std::vector<TaskId> slot_from_;  // by task: the argument of CriticalPath
-  ActivityClock activities_;
   Timeline timeline_;
 };
 
@@ -110,7 +76,6 @@ Result<Timeline> Simulation::Run() {
   BeginReady(0);
   while (HasEvent()) {
     const double now_ms = events_.top().ms;
-    activities_.PassUntil(now_ms);
     timeline_.makespan_ms = now_ms;
     EndAllAt(now_ms);
     BeginReady(now_ms);
@@ -119,7 +84,6 @@ Result<Timeline> Simulation::Run() {
     return Deadlock(graph_, waits_, has_ended_);
   }
   timeline_.critical_path = CriticalPath(graph_, waits_, timeline_.tasks, slot_from_);
-  MeasureUse();
   return std::move(timeline_);
 }
 
@@ -144,7 +108,6 @@ void Simulation::BecomeReady(double now_ms, TaskId id) {
     return;
   }
   timeline_.tasks[Position(id)].begin_ms = now_ms;
-  activities_.Begin(task.activity);
   events_.push({.ms = now_ms + task.duration_ms, .task = id});
 }
 
@@ -152,7 +115,6 @@ void Simulation::End(double now_ms, TaskId id) {
   const size_t at = Position(id);
   timeline_.tasks[at].end_ms = now_ms;
   has_ended_[at] = 1;
-  activities_.End(graph_.tasks[at].activity);
   const auto one_less = [&](TaskId waiting) {
     if (--waits_.missing[Position(waiting)] == 0) BecomeReady(now_ms, waiting);
   };
@@ -196,28 +158,12 @@ void Simulation::BeginOn(double now_ms, ResourceId id) {
     const Task& task = graph_.tasks[Position(next)];
     timeline_.tasks[Position(next)].begin_ms = now_ms;
     slot_from_[Position(next)] = resource.LastEnded();
-    activities_.Begin(task.activity);
     resource.Begin(now_ms, next, task.duration_ms, task.share);
   }
   is_changed_[at] = 0;
   ++versions_[at];
   if (resource.IsIdle()) return;
   events_.push({.ms = resource.NextEndMs(), .resource = id, .version = versions_[at]});
-}
-
-void Simulation::MeasureUse() {
-  for (const SharedResource& resource : resources_) timeline_.resources.push_back(resource.use());
-  for (const Task& task : graph_.tasks) {
-    if (task.resource == kNone) continue;
-    timeline_.resources[Position(task.resource)].work_ms += task.duration_ms * task.share;
-  }
-  for (size_t i = 0; i < timeline_.activities.size(); ++i) {
-    timeline_.activities[i] = activities_.Of(i);
-  }
-  for (const PathTask& step : timeline_.critical_path) {
-    const size_t activity = static_cast<size_t>(graph_.tasks[Position(step.task)].activity);
-    timeline_.activities[activity].path_ms += timeline_.tasks[Position(step.task)].LengthMs();
-  }
 }
 
 }  // namespace

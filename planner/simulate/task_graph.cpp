@@ -25,38 +25,12 @@ TaskId TaskGraph::Add(Task task) {
   return static_cast<TaskId>(tasks.size()) - 1;
 }
 
-HostThread TaskGraph::AddHostThread(std::string name, double launch_ms) {
-  return {AddQueue(std::move(name)), launch_ms};
-}
-
-TaskId TaskGraph::Launch(const HostThread& thread, Task task) {
-  task.after.push_back(Add({.name = "launch " + task.name,
-                            .duration_ms = thread.launch_ms,
-                            .queue = thread.queue,
-                            .activity = Activity::kLaunch}));
-  return Add(std::move(task));
-}
-
-std::array<Link, 2> TaskGraph::AddLink(const std::string& name, double gb_per_s, double latency_us,
-                                       Duplex duplex) {
-  const Link there = {AddResource(name, 1), gb_per_s, latency_us};
-  Link back = there;
-  if (duplex == Duplex::kFull) back.resource = AddResource(name + ", back", 1);
-  return {there, back};
-}
-
-TaskId TaskGraph::Send(const Link& link, Message message) {
-  const TaskId sent = Add({.name = message.name,
-                           .duration_ms = message.bytes / (link.gb_per_s * kBytesPerMsOfGbPerS),
+TaskId TaskGraph::Send(const Link& link, double bytes, std::vector<TaskId> after) {
+  const TaskId sent = Add({.duration_ms = bytes / (link.gb_per_s * kBytesPerMsOfGbPerS),
                            .resource = link.resource,
-                           .queue = message.queue,
-                           .after = std::move(message.after),
-                           .activity = Activity::kCommunication});
+                           .after = std::move(after)});
   if (link.latency_us == 0) return sent;
-  return Add({.name = "latency of " + message.name,
-              .duration_ms = link.latency_us / kUsPerMs,
-              .after = {sent},
-              .activity = Activity::kCommunication});
+  return Add({.duration_ms = link.latency_us / kUsPerMs, .after = {sent}});
 }
 
 }  // namespace ucudnn::simulate

@@ -3,18 +3,15 @@
 // and dependencies make one task wait for another. Resources, queues and dependencies express:
 //
 //   device                a resource; its slots are how many kernels it can run at once
-//   stream                a queue; it may hold kernels of a device and messages of links
+//   stream                a queue
 //   event, join           a dependency; a task of no duration if many wait for many
-//   link                  a resource with one slot for each direction, or one for both (AddLink)
+//   link                  a resource with one slot for each direction
 //   latency of a message  a task on no resource, so that the next message may be sent (Send)
-//   host thread           a queue of launches, each of which its kernel waits for (Launch)
+//   host thread           a queue of launches, each of which its kernel waits for
 //   captured graph        one launch that all of its kernels wait for
-//   receiving in a stream a message in the sender's queue that waits for the last task of the
-//                         receiver's stream; the next task of that stream waits for the message
 //   all-reduce            a message on each of its links, and a join that waits for all of them
 #pragma once
 
-#include <array>
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,9 +23,6 @@ using TaskId = int;
 using ResourceId = int;
 using QueueId = int;
 inline constexpr int kNone = -1;
-
-enum class Activity { kComputation, kCommunication, kLaunch };
-inline constexpr int kActivities = 3;
 
 // A resource runs at most `slots` tasks at a time. Further tasks wait, and begin in the order in
 // which they became ready. Among tasks that become ready at the same moment, also through a join
@@ -53,13 +47,6 @@ struct Task {
   double share = 1;       // share of the resource, 0 to 1; counts in steps of 2^-32, rounded down
   QueueId queue = kNone;  // kNone: only `after` delays it
   std::vector<TaskId> after;  // in any order; may name tasks that are added later
-  Activity activity = Activity::kComputation;
-};
-
-// A queue whose tasks are launches, one after the other.
-struct HostThread {
-  QueueId queue = kNone;
-  double launch_ms = 0;  // host time of one launch
 };
 
 // One direction of a link.
@@ -68,15 +55,6 @@ struct Link {
   double gb_per_s = 0;  // 10^9 bytes a second
   // Time between the last byte sent and the beginning of tasks that wait for the message.
   double latency_us = 0;
-};
-
-enum class Duplex { kHalf, kFull };
-
-struct Message {
-  std::string name;
-  double bytes = 0;
-  QueueId queue = kNone;  // the next task of this queue may begin once the bytes are sent
-  std::vector<TaskId> after;
 };
 
 // The functions of TaskGraph do not check ids and values; Simulate() does.
@@ -89,17 +67,9 @@ struct TaskGraph {
   QueueId AddQueue(std::string name);
   TaskId Add(Task task);
 
-  HostThread AddHostThread(std::string name, double launch_ms);
-  // Adds the launch and the task, which waits for the launch. Returns the task.
-  TaskId Launch(const HostThread& thread, Task task);
-
-  // Returns one Link for each direction. With half duplex both have the same resource, so that
-  // messages in opposite directions wait for each other.
-  std::array<Link, 2> AddLink(const std::string& name, double gb_per_s, double latency_us,
-                              Duplex duplex);
-  // Adds the message and, if the link has a latency, a task for the latency. Returns the task for
+  // Adds a message and, if the link has a latency, a task for the latency. Returns the task for
   // which the receiver waits.
-  TaskId Send(const Link& link, Message message);
+  TaskId Send(const Link& link, double bytes, std::vector<TaskId> after);
 };
 
 }  // namespace ucudnn::simulate

@@ -30,7 +30,6 @@ class ConvolutionSlice : public SlicePlan {
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
                                                  const GroupStripes& group, const CallForm& form);
 
-  Correction correction() const { return correction_; }
   Status Keep(const SliceCall& slice) const override;
   Status Try(const SliceCall& slice) const override;
   Status Correct(const SliceCall& slice) const override;

@@ -33,8 +33,7 @@ bool Cluster::HasMessage(const TaskList& tasks) const {
 TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   const TaskId launch = graph_.Add({.duration_ms = launches * machine_.device.launch_us / 1e3,
                                     .queue = hosts_[device].queue,
-                                    .after = std::move(after),
-                                    .activity = simulate::Activity::kLaunch});
+                                    .after = std::move(after)});
   runs_.push_back(device);
   return launch;
 }
@@ -84,8 +83,8 @@ TaskList Cluster::Send(int from, int to, double bytes, Port port, TaskList after
     found->second = {graph_.AddResource(link.name, 1), link.gb_per_s, link.latency_us};
   }
   ++messages_;
-  const TaskId received = graph_.Send(found->second, {.bytes = bytes, .after = std::move(after)});
-  runs_.resize(graph_.tasks.size(), -1);
+  const TaskId received = graph_.Send(found->second, bytes, std::move(after));
+  runs_.resize(graph_.tasks.size(), kMessage);
   return {received};
 }
 
@@ -94,6 +93,14 @@ TaskList Cluster::Join(TaskList tasks) {
   runs_.push_back(HasMessage(tasks) ? kMessage : kJoin);
   const TaskId joined = graph_.Add({.after = std::move(tasks)});
   return {joined};
+}
+
+double Cluster::MessagePathMs(const simulate::Timeline& timeline) const {
+  double ms = 0;
+  for (const TaskId task : timeline.critical_path) {
+    if (runs_[task] == kMessage) ms += timeline.tasks[task].LengthMs();
+  }
+  return ms;
 }
 
 double Cluster::ComputingShare(const simulate::Timeline& timeline) const {

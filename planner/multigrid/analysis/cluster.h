@@ -57,8 +57,9 @@ class Cluster {
 
   // Simulates all added tasks. Fails if the simulator fails.
   Result<simulate::Timeline> Simulate() const { return simulate::Simulate(graph_); }
-  const simulate::TaskGraph& graph() const { return graph_; }
   int messages() const { return messages_; }
+  // Returns how long messages on the critical path take.
+  double MessagePathMs(const simulate::Timeline& timeline) const;
   // Returns the share of time in which a device runs or launches a kernel, averaged over the
   // devices.
   double ComputingShare(const simulate::Timeline& timeline) const;

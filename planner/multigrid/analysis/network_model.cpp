@@ -18,8 +18,7 @@ Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   ModelledRun run;
   run.ms = timeline.makespan_ms;
   run.computing_share = cluster.ComputingShare(timeline);
-  run.message_path_ms =
-      timeline.activities[static_cast<size_t>(simulate::Activity::kCommunication)].path_ms;
+  run.message_path_ms = cluster.MessagePathMs(timeline);
   run.messages = cluster.messages();
   run.memory_bytes = memory_bytes;
   return run;

@@ -18,10 +18,8 @@ struct ImageSize {
 // so every result is the double nearest to the exact value. Immutable; several threads may use it.
 class ImageScaler {
  public:
-  static constexpr int64_t kMostPixels = int64_t{1} << 15;  // largest extent of a result
-
   // `full_scale` is the pixel value that becomes 1. REQUIRES: from, to and full_scale are at least
-  // 1, full_scale is at most 255, to is at most kMostPixels and from is below 2^32.
+  // 1, full_scale is at most 255, to is at most 2^15 and from is below 2^32.
   ImageScaler(ImageSize from, ImageSize to, int full_scale);
 
   // Scales `image` [from.rows, from.columns] into `scaled` [to.rows, to.columns], without

@@ -127,7 +127,6 @@ class DeviceChain : public DeviceStates {
 
   // Returns the objects that the adjoint shares.
   DeviceRun& shared() { return *owned_; }
-  int64_t convolution_calls() const { return owned_->runner->convolution_calls(); }
 
  private:
   explicit DeviceChain(std::unique_ptr<DeviceRun> run)

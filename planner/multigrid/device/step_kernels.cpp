@@ -272,7 +272,6 @@ Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address
   const cudnnHandle_t handle = call.lane.handle();
   const Address weights = call.Numbers(number).weights;
   const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(made.algorithms[0]);
-  ++convolution_calls_;
   if (with_relu) {
     return UCUDNN_CUDNN(target_, cudnnConvolutionBiasActivationForward, handle, &kOne, made.x.get(),
                         x, made.weights.get(), weights, made.convolution.get(), algorithm,

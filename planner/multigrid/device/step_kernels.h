@@ -106,9 +106,6 @@ class StepKernels {
   Status Gradient(DeviceLane& lane, const Operands& operands,
                   const std::vector<LayerNumbers>& gradient);
 
-  // Returns the number of forward convolutions that all passes have made.
-  int64_t convolution_calls() const { return convolution_calls_; }
-
  private:
   struct Prepared;
   struct PreparedLayer;
@@ -164,7 +161,6 @@ class StepKernels {
   // By count, fan and the distance between images of x.
   std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
   StateSums states_;
-  int64_t convolution_calls_ = 0;
 };
 
 }  // namespace ucudnn::multigrid

@@ -149,10 +149,4 @@ Status StepRunner::LoadWeights(DeviceLane& lane) {
   return descent_ ? descent_->WeightsLoaded(lane) : Status::Ok();
 }
 
-int64_t StepRunner::convolution_calls() const {
-  int64_t calls = 0;
-  for (const auto& kernels : kernels_) calls += kernels->convolution_calls();
-  return calls;
-}
-
 }  // namespace ucudnn::multigrid

@@ -68,8 +68,6 @@ class StepRunner {
   int64_t StateSize() const { return shapes_.StateSize(); }
   int batch() const { return stage_.batch; }
 
-  int64_t convolution_calls() const;
-
  private:
   StepRunner(const DeviceTarget& target, const StagePart& stage, StageShapes shapes)
       : target_(target),

@@ -1,11 +1,11 @@
 #include "planner/multigrid/host/measured_layers.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <random>
 #include <string>
 
+#include "planner/multigrid/analysis/least_ms.h"
 #include "planner/multigrid/host/layers.h"
 #include "planner/multigrid/host/stage.h"
 
@@ -27,11 +27,9 @@ double LeastOfEnoughMs(Work&& work) {
   double least = std::numeric_limits<double>::infinity();
   double all = 0;
   for (int run = 0; run < 2 || all < kEnoughMs; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-    least = std::min(least, time.count());
-    all += time.count();
+    const double ms = *LeastMs(1, [&] { return work(), Status::Ok(); });
+    least = std::min(least, ms);
+    all += ms;
     if (least > kLongMs) break;
   }
   return least;

@@ -5,7 +5,8 @@
  * squared norm. The program prints residuals and how far states, their gradients and the gradients
  * of all B_n are from those of running the blocks in sequence. It also prints how far the loss's
  * slope along one direction is from its difference quotient, and exits with 1 if one of these
- * differences is too large. attention_chain [BLOCKS [LANES]] */
+ * differences is too large, or if the solver makes fewer or more states than it says.
+ * attention_chain [BLOCKS [LANES]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct chain {
   struct block* weights;
   struct values* of_lane; /* scratch memory, one for each lane */
   double* gradients;      /* those of b, one block after the other */
+  int64_t states;         /* that the solver has now */
 };
 
 /* --- Blocks ---------------------------------------------------------------------------------- */
@@ -143,13 +145,15 @@ static void gradient_of_b(const struct chain* chain, int block, const double* u,
 /* --- The solver's callbacks ------------------------------------------------------------------- */
 
 static int create(void* user, void** state) {
-  (void)user;
+  struct chain* const chain = user;
   *state = malloc(kState * sizeof(double));
+  if (*state != NULL) ++chain->states;
   return *state == NULL;
 }
 
 static void destroy(void* user, void* state) {
-  (void)user;
+  struct chain* const chain = user;
+  --chain->states;
   free(state);
 }
 
@@ -219,6 +223,8 @@ static void* allocate(size_t count, size_t size) {
 static void check(ucudnnLayerParallelStatus_t status) {
   if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) return;
   fprintf(stderr, "%s\n", ucudnnLayerParallelGetLastError());
+  const int code = ucudnnLayerParallelGetCallbackCode();
+  if (code != 0) fprintf(stderr, "the callback returned %d\n", code);
   exit(1);
 }
 
@@ -337,7 +343,15 @@ static double difference_of_states(ucudnnLayerParallelSolver_t solver, int block
   return largest;
 }
 
-/* Returns how many differences are too large. */
+/* Returns 1 if the solver has another number of states than `expected`, and says so; else 0. */
+static int count_states(const struct chain* chain, int64_t expected) {
+  if (chain->states == expected) return 0;
+  fprintf(stderr, "the solver has %lld states; %lld are expected\n", (long long)chain->states,
+          (long long)expected);
+  return 1;
+}
+
+/* Returns how many differences are too large, and how many numbers of states are wrong. */
 static int solve(struct chain* chain, const double* first, const struct serial* serial, int lanes) {
   const ucudnnLayerParallelCallbacks_t callbacks = {.struct_size = sizeof callbacks,
                                                     .user = chain,
@@ -354,7 +368,10 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
                                                 .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS,
                                                 .lanes = lanes};
   ucudnnLayerParallelSolver_t solver = NULL;
+  int64_t states_told = 0;
   check(ucudnnLayerParallelCreate(&solver, chain->blocks, &callbacks, &options));
+  check(ucudnnLayerParallelGetStateCount(chain->blocks, &options, 1, &states_told));
+  int wrong = count_states(chain, states_told);
 
   const ucudnnLayerParallelSolveOptions_t to_tolerance = {
       .struct_size = sizeof to_tolerance,
@@ -376,7 +393,7 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
   puts("what        outcome    difference");
   const double states =
       difference_of_states(solver, chain->blocks, ucudnnLayerParallelGetState, serial->states);
-  int wrong = compare("states", name_of(forward.outcome), states, kAllowed);
+  wrong += compare("states", name_of(forward.outcome), states, kAllowed);
   const double adjoints =
       difference_of_states(solver, chain->blocks, ucudnnLayerParallelGetAdjoint, serial->adjoints);
   wrong += compare("adjoints", name_of(adjoint.outcome), adjoints, kAllowed);
@@ -386,14 +403,15 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
   check(ucudnnLayerParallelGetAdjoint(solver, 0, &reached));
   wrong += compare("slope", "", error_of_slope(chain, first, reached), 1e-6);
   check(ucudnnLayerParallelDestroy(solver));
-  return wrong;
+  return wrong + count_states(chain, 0);
 }
 
 int main(int argc, char** argv) {
   const int blocks = argc > 1 ? atoi(argv[1]) : 128;
   const int lanes = argc > 2 ? atoi(argv[2]) : 1;
   if (blocks < 1 || lanes < 1) {
-    fputs("usage: attention_chain [BLOCKS [LANES]]\n", stderr);
+    fprintf(stderr, "usage: attention_chain [BLOCKS [LANES]]; libucudnn_layer_parallel is %s\n",
+            ucudnnLayerParallelGetVersionString());
     return 2;
   }
   struct chain chain = {.blocks = blocks,

@@ -47,6 +47,11 @@ class LayerParallel(unittest.TestCase):
         self.assertEqual((1, "ucudnnLayerParallelCreate: lanes is 2000; 1 to 1024 are expected, or 0 for one\n"),
                          (result.returncode, result.stderr))
 
+    def test_usage_tells_the_librarys_version(self):
+        result = run(PROGRAM, 0)
+        self.assertEqual(2, result.returncode)
+        self.assertRegex(result.stderr, r"^usage: .*; libucudnn_layer_parallel is \d+\.\d+\.\d+\n$")
+
     def test_builds_and_runs_from_what_is_installed(self):
         with tempfile.TemporaryDirectory(prefix="ucudnn-layer-parallel-") as folder:
             root = pathlib.Path(folder)

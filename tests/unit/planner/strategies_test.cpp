@@ -240,13 +240,6 @@ TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
   }
 }
 
-TEST(DeePaLayouts, InceptionV3IsReducedToTwoOf120Nodes) {
-  const PlanningProblem inception = PaperProblem("inception-v3");
-  EXPECT_EQ(inception.graph.layers.size(), 120u);
-  EXPECT_EQ(DeePaKernel(inception.search).nodes, 2);
-  EXPECT_EQ(OrderElimination(inception.search).width, 2);
-}
-
 // According to Figure 2, with image parallelism the third layer of Inception-v3 (C7 of Table 1,
 // conv3) is fastest on 16 devices, and the last one (C8: 3x3 from 448 to 384 channels on 8 x 8
 // pixels) on 4.

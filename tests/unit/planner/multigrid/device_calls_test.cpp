@@ -23,8 +23,11 @@ class DeviceCalls : public test::DeviceTest {
     chain.first.assign(chain.first.size(), 0);
   }
   std::unique_ptr<StageSolver> Solver(Way way, Launch launch,
-                                      CoarseOperator coarse = CoarseOperator::kInject) {
-    stage.emplace(chain, SolveSetting{.levels = 2, .coarse = coarse, .h = 1.0 / 64});
+                                      CoarseOperator coarse = CoarseOperator::kInject,
+                                      int coarsening = 4) {
+    stage.emplace(
+        chain,
+        SolveSetting{.coarsening = {coarsening}, .levels = 2, .coarse = coarse, .h = 1.0 / 64});
     DeviceSolvers solvers(
         {&device.driver, &device.functions, context},
         {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = 1 << 20});
@@ -99,18 +102,32 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   }
 }
 
-// The chain has 16 blocks of 4 layers and 16 coarse layers. A step has two calls: a convolution
-// with bias and relu, and a sum.
+// The chain has as many blocks as coarse layers, 16 of 4 layers or 32 of 2. A step has two calls: a
+// convolution with bias and relu, and a sum.
 TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kStep = 2;
-  constexpr int kRelaxation = 3 * kStep;           // 3 F-points in each block
   constexpr int kCRelaxation = kStep + 1;          // a step and a copy
   constexpr int kRestriction = kStep + kStep + 2;  // Advance, coarse step; copy, difference
-  constexpr int kCoarse = 16 * (kStep + 1);        // each step adds its right side
   constexpr int kCorrection = 1;
-  const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped, Launch::kEach);
-  EXPECT_EQ(CallsOfACycle(*solver),
-            kCRelaxation + kRelaxation + kRestriction + kCoarse + kCorrection + kRelaxation);
+  for (const int coarsening : {2, 4}) {
+    const int relaxation = (coarsening - 1) * kStep;   // all but one point of each block
+    const int coarse = 64 / coarsening * (kStep + 1);  // each step adds its right side
+    const std::unique_ptr<StageSolver> solver =
+        Solver(Way::kGrouped, Launch::kEach, CoarseOperator::kInject, coarsening);
+    EXPECT_EQ(CallsOfACycle(*solver),
+              kCRelaxation + relaxation + kRestriction + coarse + kCorrection + relaxation);
+  }
+}
+
+// A coarse sum of 4 layers has one call more than a coarse layer: like it a convolution, but then a
+// copy and a reduction. Side by side, the restriction's 16 coarse steps are one.
+TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
+  for (const auto& [way, restricted] :
+       {std::pair(Way::kStreams, 16), std::pair(Way::kGrouped, 1)}) {
+    const long layers = CallsOfACycle(*Solver(way, Launch::kEach));
+    const long sums = CallsOfACycle(*Solver(way, Launch::kEach, CoarseOperator::kSum));
+    EXPECT_EQ(sums - layers, restricted + 16) << NameOf(way);
+  }
 }
 
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {

@@ -45,46 +45,6 @@ StagePart StageOf(const WeightedChain& chain, const SolveSetting& setting,
           .h = setting.h};
 }
 
-// Solves a drawn chain on the device.
-struct DeviceSolve {
-  DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-              Way way = Way::kStreams)
-      : hierarchy(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()), setting.coarsening,
-                                   setting.levels)),
-        lanes(std::move(*Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone))),
-        propagator(std::move(
-            *DeviceChain::Make(target, StageOf(chain, setting, hierarchy), 1 << 20,
-                               std::move(*DeviceLanes::Make(target, setting.lanes)), way))) {
-    const State first = *propagator->Create();
-    EXPECT_TRUE(propagator->Upload(chain.first.data(), first).ok());
-    system.emplace(
-        std::move(*BlockSystem::Make(*propagator, hierarchy, lanes, setting.storage, first)));
-  }
-
-  Hierarchy hierarchy;
-  Lanes lanes;
-  std::unique_ptr<DeviceChain> propagator;
-  std::optional<BlockSystem> system;
-};
-
-TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
-  std::mt19937_64 random(12);
-  for (const int steps : {16, 64, 256}) {
-    const WeightedChain chain = DrawnChain({.steps = steps}, random);
-    for (const int coarsening : {2, 4, 8}) {
-      DeviceSolve all(target, chain, {.coarsening = {coarsening}, .levels = 2, .h = 1.0 / steps},
-                      Way::kGrouped);
-      ASSERT_TRUE(all.system->Broadcast().ok());
-      const int64_t before = all.propagator->convolution_calls();
-      ASSERT_TRUE(all.system->RelaxF(0, LayerSystem::Source::kNone).ok());
-      EXPECT_EQ(all.propagator->convolution_calls() - before, coarsening - 1);
-    }
-    DeviceSolve serial(target, chain, {.levels = 1, .h = 1.0 / steps});
-    ASSERT_TRUE(Solve(*serial.system, serial.hierarchy, {}).ok());
-    EXPECT_EQ(serial.propagator->convolution_calls(), steps);
-  }
-}
-
 // Holds the results of a forward and a backward solve.
 struct BothWays {
   std::vector<double> last;   // u_N
@@ -339,27 +299,6 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
     ExpectSame(grouped.Solve(chain, last, {.cycles = 2}),
                streams.Solve(chain, last, {.cycles = 2}));
   }
-}
-
-TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
-  const WeightedChain chain = DrawCase(27, {.steps = 64, .extent = 4}).chain;
-  const SolveSetting setting = {
-      .coarsening = {4}, .levels = 3, .coarse = CoarseOperator::kSum, .h = 1.0 / 64, .lanes = 2};
-  DeviceSolve lanes(target, chain, setting);
-  DeviceSolve all(target, chain, setting, Way::kGrouped);
-  for (BlockSystem* const system : {&*lanes.system, &*all.system}) {
-    ASSERT_TRUE(system->Broadcast().ok());
-    ASSERT_TRUE(system->RelaxF(0, LayerSystem::Source::kNone).ok());
-    ASSERT_TRUE(system->Advance(0).ok());
-    ASSERT_TRUE(system->Restrict(0).ok());
-  }
-  // Level 1 has 16 steps of 4 layers each, in blocks of 4.
-  const int64_t before = lanes.propagator->convolution_calls();
-  ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-  EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3);
-  const int64_t before_all = all.propagator->convolution_calls();
-  ASSERT_TRUE(all.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
-  EXPECT_EQ(all.propagator->convolution_calls() - before_all, 3);
 }
 
 TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
@@ -624,10 +563,10 @@ TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
 }
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
-  const WeightedChain chain = DrawCase(10, {.steps = 64}).chain;
-  DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64});
-  const Result<Solution> solved =
-      Solve(*device.system, device.hierarchy, {.tolerance = 1e-9, .cycles = 30});
+  auto [chain, last] = DrawCase(10, {.steps = 64});
+  DeviceWay device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64}, Way::kStreams);
+  const Result<Solution> solved = device.solver->SolveForward(
+      chain.first.data(), {.tolerance = 1e-9, .cycles = 30}, last.data());
   EXPECT_EQ(solved.message().rfind("tolerance 1e-09 is below what states of this precision can "
                                    "reach, about ",
                                    0),

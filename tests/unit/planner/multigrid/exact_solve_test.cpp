@@ -225,14 +225,5 @@ TEST(ExactSolve, MeasuringEachCycleCostsAStepOfABlockAtTheEndAlone) {
   EXPECT_EQ(CountedSteps(drawn, 3)[0], unmeasured + 16);
 }
 
-TEST(ExactSolve, RelaxationOfFPointsTakesOneStepLessThanItsBlockIsLong) {
-  for (const int blocks : {2, 16, 256}) {
-    RingSolve solve(*Hierarchy::Make(8 * blocks, {8}, 2), 1, Storage::kAll, 2);
-    ASSERT_TRUE(solve.system.Broadcast().ok());
-    ASSERT_TRUE(solve.system.RelaxF(0, Source::kRestricted).ok());
-    EXPECT_EQ(solve.chain.stepped(0), 7 * blocks);
-  }
-}
-
 }  // namespace
 }  // namespace ucudnn::multigrid

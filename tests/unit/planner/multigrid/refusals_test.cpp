@@ -17,10 +17,11 @@ std::string RefusalOf(int steps, const std::vector<int>& coarsening, int levels 
 }
 
 TEST(Hierarchy, RefusesWhatHasNoTwoCoarseLayers) {
-  EXPECT_EQ(RefusalOf(1, {4}),
-            "a chain of 1 residual layers has nothing to solve at once; 2 and more are expected");
-  EXPECT_EQ(RefusalOf(0, {4}),
-            "a chain of 0 residual layers has nothing to solve at once; 2 and more are expected");
+  for (const auto& [steps, levels] : {std::pair(1, 0), {0, 0}, {0, 1}, {-3, 0}}) {
+    EXPECT_EQ(RefusalOf(steps, {4}, levels),
+              "a chain of " + std::to_string(steps) +
+                  " residual layers has nothing to solve at once; 2 and more are expected");
+  }
   EXPECT_EQ(RefusalOf(16, {1}), "coarsening by 1; 2 and more are expected");
   EXPECT_EQ(RefusalOf(16, {-3}, 2), "coarsening by -3; 2 and more are expected");
   EXPECT_EQ(RefusalOf(64, {4, 0}, 3), "coarsening by 0; 2 and more are expected");

@@ -131,12 +131,15 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
     double work_ms = 0;
     for (size_t i = 0; i < graph.resources.size(); ++i) {
       double sum_ms = 0;
+      double shares_ms = 0;
       for (const Task& task : graph.tasks) {
-        if (task.resource == static_cast<ResourceId>(i)) sum_ms += task.duration_ms;
+        if (task.resource != static_cast<ResourceId>(i)) continue;
+        sum_ms += task.duration_ms;
+        shares_ms += task.duration_ms * task.share;
       }
       const double rounds_ms = sum_ms / graph.resources[i].slots;
-      work_ms = std::max({work_ms, timeline.resources[i].work_ms, rounds_ms});
-      most_ms += timeline.resources[i].work_ms + rounds_ms;
+      work_ms = std::max({work_ms, shares_ms, rounds_ms});
+      most_ms += shares_ms + rounds_ms;
     }
     // Shares are rounded to multiples of 2^-32, hence the tolerance.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));

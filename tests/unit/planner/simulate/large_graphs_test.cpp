@@ -32,12 +32,9 @@ TEST(LargeGraphs, AMillionTasksOnDevicesAndStreams) {
   }
   const Timeline timeline = Simulated(graph);
   ExpectPathExplains(graph, timeline);
-  int tasks = 0;
-  for (const ResourceUse& use : timeline.resources) {
-    EXPECT_GE(timeline.makespan_ms, use.work_ms * (1 - 1e-8));
-    tasks += use.tasks;
-  }
-  EXPECT_EQ(tasks, kMillion);
+  std::vector<double> work_ms(kDevices);
+  for (const Task& task : graph.tasks) work_ms[task.resource] += task.duration_ms * task.share;
+  for (const double ms : work_ms) EXPECT_GE(timeline.makespan_ms, ms * (1 - 1e-8));
 }
 
 TEST(LargeGraphs, AMillionTasksThatShareADeviceAllAtOnce) {
@@ -48,10 +45,8 @@ TEST(LargeGraphs, AMillionTasksThatShareADeviceAllAtOnce) {
     graph.Add({.duration_ms = static_cast<double>(i % 1'000), .resource = device});
     sum_ms += graph.tasks.back().duration_ms;
   }
-  const Timeline timeline = Simulated(graph);
   // Each of 1,000 ends is computed with a few roundings.
-  EXPECT_NEAR(timeline.makespan_ms, sum_ms, sum_ms * 1'000 * 1e-15);
-  EXPECT_EQ(timeline.resources[0].most_at_once, kMillion - kMillion / 1'000);
+  EXPECT_NEAR(Simulated(graph).makespan_ms, sum_ms, sum_ms * 1'000 * 1e-15);
 }
 
 TEST(LargeGraphs, AChainOfAMillionTasksOfNoDuration) {

@@ -1,7 +1,6 @@
 #include "tests/unit/planner/simulate/reference.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 namespace ucudnn::simulate {
@@ -141,65 +140,8 @@ class ReferenceSimulation {
   double now_ms_ = 0;
 };
 
-// Calls `visit` with the length of every interval between two moments and the tasks that run in it.
-void ForEachInterval(const std::vector<Span>& tasks,
-                     const std::function<void(double, const std::vector<size_t>&)>& visit) {
-  std::vector<double> moments;
-  for (const Span& span : tasks) {
-    moments.push_back(span.begin_ms);
-    moments.push_back(span.end_ms);
-  }
-  std::sort(moments.begin(), moments.end());
-  moments.erase(std::unique(moments.begin(), moments.end()), moments.end());
-  for (size_t i = 0; i + 1 < moments.size(); ++i) {
-    std::vector<size_t> running;
-    for (size_t id = 0; id < tasks.size(); ++id) {
-      if (tasks[id].begin_ms <= moments[i] && tasks[id].end_ms >= moments[i + 1]) {
-        running.push_back(id);
-      }
-    }
-    visit(moments[i + 1] - moments[i], running);
-  }
-}
-
-int CountOn(const TaskGraph& graph, const std::vector<size_t>& running, ResourceId resource) {
-  return static_cast<int>(std::count_if(running.begin(), running.end(), [&](size_t id) {
-    return graph.tasks[id].resource == resource;
-  }));
-}
-
 }  // namespace
 
 ReferenceTimeline Reference(const TaskGraph& graph) { return ReferenceSimulation(graph).Run(); }
-
-double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks,
-                       ResourceId resource) {
-  double busy_ms = 0;
-  ForEachInterval(tasks, [&](double ms, const std::vector<size_t>& running) {
-    if (CountOn(graph, running, resource) > 0) busy_ms += ms;
-  });
-  return busy_ms;
-}
-
-int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
-                        ResourceId resource) {
-  int most = 0;
-  ForEachInterval(tasks, [&](double, const std::vector<size_t>& running) {
-    most = std::max(most, CountOn(graph, running, resource));
-  });
-  return most;
-}
-
-ActivityUse ReferenceActivity(const TaskGraph& graph, const std::vector<Span>& tasks,
-                              Activity activity) {
-  ActivityUse use;
-  ForEachInterval(tasks, [&](double ms, const std::vector<size_t>& running) {
-    const auto is_of_it = [&](size_t id) { return graph.tasks[id].activity == activity; };
-    if (std::any_of(running.begin(), running.end(), is_of_it)) use.busy_ms += ms;
-    const bool is_alone = std::all_of(running.begin(), running.end(), is_of_it);
-    if (is_alone && !running.empty()) use.alone_ms += ms;
-  });
-  return use;
-}
 
 }  // namespace ucudnn::simulate

@@ -16,11 +16,4 @@ struct ReferenceTimeline {
 
 ReferenceTimeline Reference(const TaskGraph& graph);
 
-// These functions read nothing of a timeline but the spans of its tasks.
-double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks, ResourceId resource);
-int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
-                        ResourceId resource);
-ActivityUse ReferenceActivity(const TaskGraph& graph, const std::vector<Span>& tasks,
-                              Activity activity);  // without its share of the path
-
 }  // namespace ucudnn::simulate

@@ -63,10 +63,10 @@ TEST(Refusals, AResourceWithoutSlotsIsRefused) {
 
 TEST(Refusals, ALinkWithoutBandwidthIsRefusedOnceItIsUsed) {
   TaskGraph graph;
-  const Link link = graph.AddLink("link", 0, 1, Duplex::kFull)[0];
+  const Link link = {graph.AddResource("link", 1), 0, 1};
   EXPECT_EQ(Refusal(graph), "none");
-  graph.Send(link, {.name = "state", .bytes = 8});
-  EXPECT_THAT(Refusal(graph), HasSubstr("task 0 (state): duration in ms inf"));
+  graph.Send(link, 8, {});
+  EXPECT_THAT(Refusal(graph), HasSubstr("task 0: duration in ms inf"));
 }
 
 TEST(Refusals, ATaskThatWaitsForItselfIsRefused) {
