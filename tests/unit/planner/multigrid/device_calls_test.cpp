@@ -32,8 +32,8 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(made->LoadWeights().ok());
     return made;
   }
-  // REQUIRES: relaxation alone is not exact after `cycles`, so that a solve need not measure its
-  // residual.
+  // REQUIRES: `cycles` are too few for relaxation alone to be exact, since the solve would then
+  // measure its residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
@@ -106,7 +106,7 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kRelaxation = 3 * kStep;           // 3 F-points in each block
   constexpr int kCRelaxation = kStep + 1;          // a step and a copy
   constexpr int kRestriction = kStep + kStep + 2;  // Advance, coarse step; copy, difference
-  constexpr int kCoarse = 16 * (kStep + 1);        // each step adds its right side
+  constexpr int kCoarse = 16 * (kStep + 1);        // each step adds its right-hand side
   constexpr int kCorrection = 1;
   const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped, Launch::kEach);
   EXPECT_EQ(CallsOfACycle(*solver),

@@ -1,6 +1,6 @@
 // Finds the timeline of a graph of tasks by advancing from end to end and looking at every task
-// each time. It is slow, and follows from the definition of resources, queues and dependencies
-// alone.
+// each time. It is slow, and follows only from the definition of resources, queues and
+// dependencies.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@ struct ReferenceTimeline {
 
 ReferenceTimeline Reference(const TaskGraph& graph);
 
-// These functions read nothing of a timeline but the spans of its tasks.
+// These functions use only the spans of a timeline's tasks.
 double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks, ResourceId resource);
 int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
                         ResourceId resource);
 ActivityUse ReferenceActivity(const TaskGraph& graph, const std::vector<Span>& tasks,
-                              Activity activity);  // without its share of the path
+                              Activity activity);  // path_ms is left 0
 
 }  // namespace ucudnn::simulate
