@@ -1,6 +1,6 @@
-# Warnings, sanitizers, and what every library loaded into a stranger's process has in common.
+# Warnings, sanitizers, and functions for targets that must run on old glibc or in other people's processes.
 add_library(ucudnn_compiler INTERFACE)
-# Newer compilers warn of more, also wrongly: that shall keep nobody from building.
+# Newer compilers give more warnings, some of them wrong. Only older compilers, whose warnings are known, get -Werror.
 set(werror)
 if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13) OR
    (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
@@ -9,11 +9,12 @@ endif()
 target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra ${werror}
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-  # Which mutex guards what, as base/mutex.h lets it be said; every clang is held to it.
+  # Clang checks which mutex guards which members (base/mutex.h). These warnings are errors with every Clang.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety -Werror=thread-safety>)
-# KiB from which on g++ collects garbage: by default so early that this is a sixth of what compiling a test takes.
+# g++ begins to collect garbage at this heap size in KiB. By default it begins so early that this takes a sixth of the
+# time to compile a test.
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>)
-# What an assert says names no folder of the machine that built it.
+# Asserts must not print folders of the machine on which they were compiled.
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(UCUDNN_SANITIZE)
   add_compile_options(-fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
@@ -24,8 +25,8 @@ if(UCUDNN_SANITIZE)
   add_link_options(-fsanitize=${UCUDNN_SANITIZE})
 endif()
 
-# The oldest glibc that what is installed runs on (RHEL 8, manylinux_2_28), whatever it was built on: it is linked with
-# stand-ins of that glibc's libraries, and brings what came later and is used (shim/glibc).
+# The oldest glibc on which installed files run (RHEL 8, manylinux_2_28), whatever the build machine has. Targets are
+# linked with stub libraries that have only the symbols of that glibc; shim/glibc defines the later functions.
 set(UCUDNN_GLIBC 2.28)
 set(_glibc ${CMAKE_SOURCE_DIR}/shim/glibc)
 set(_glibc_stubs ${CMAKE_BINARY_DIR}/glibc-${UCUDNN_GLIBC})
@@ -35,7 +36,7 @@ if(NOT UCUDNN_SANITIZE)
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
-# ucudnn_oldest_glibc(TARGET): links it with them. An undefined symbol then came after that glibc.
+# ucudnn_oldest_glibc(TARGET): links the target with the stub libraries. A symbol that is newer is then undefined.
 function(ucudnn_oldest_glibc target)
   if(NOT UCUDNN_SANITIZE)
     target_link_options(${target} PRIVATE -L${_glibc_stubs} -Wl,--push-state,--no-as-needed
@@ -43,8 +44,8 @@ function(ucudnn_oldest_glibc target)
   endif()
 endfunction()
 
-# ucudnn_carry_runtime(TARGET): brings its own libstdc++ and libgcc, too. Of libstdc++ only what is used: parts that
-# are not call newer functions. Sanitizer builds keep the shared libraries: their runtimes must see one copy.
+# ucudnn_carry_runtime(TARGET): also links libstdc++ and libgcc statically, without the unused parts of libstdc++, some
+# of which call newer functions. Sanitizer builds keep the shared libraries: a sanitizer's runtime must see one copy.
 function(ucudnn_carry_runtime target)
   if(NOT UCUDNN_SANITIZE)
     ucudnn_oldest_glibc(${target})
@@ -61,8 +62,8 @@ function(ucudnn_carry_runtime target)
   endif()
 endfunction()
 
-# ucudnn_guest_library(TARGET MAP): a shared library for other people's processes. Exports only what the
-# version script MAP names, brings its own hidden libstdc++ and is never unloaded.
+# ucudnn_guest_library(TARGET MAP): for a shared library that is loaded into other people's processes. It exports only
+# what the version script MAP names, contains its own hidden libstdc++, and is never unloaded.
 function(ucudnn_guest_library target map)
   target_link_options(${target} PRIVATE -Wl,--version-script=${map} -Wl,-z,defs -Wl,-z,nodelete
     -Wl,--exclude-libs,ALL)

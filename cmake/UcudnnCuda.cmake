@@ -1,4 +1,4 @@
-# CUDA and cuDNN headers, and the real libraries test programs are linked with. Nothing of ours links them.
+# The headers of CUDA and cuDNN, and the real libraries, with which only test programs are linked.
 include(UcudnnCudaSearch)
 foreach(v UCUDNN_CUDA_INCLUDE UCUDNN_CUDNN_INCLUDE UCUDNN_REAL_CUDART UCUDNN_REAL_CUDNN_LIBRARY)
   if(NOT ${v})
@@ -9,12 +9,12 @@ endforeach()
 add_library(ucudnn_cuda_headers INTERFACE)
 target_include_directories(ucudnn_cuda_headers SYSTEM INTERFACE ${UCUDNN_CUDA_INCLUDE} ${UCUDNN_CUDNN_INCLUDE})
 
-# Programs written as a user would: linked with the real libraries, changed in nothing.
+# For programs that are written as a user writes them: linked with the real libraries, and unchanged for ucudnn.
 add_library(ucudnn_real_cuda INTERFACE)
 target_link_libraries(ucudnn_real_cuda INTERFACE ucudnn_cuda_headers ${UCUDNN_REAL_CUDNN_LIBRARY} ${UCUDNN_REAL_CUDART})
 target_link_options(ucudnn_real_cuda INTERFACE -Wl,--allow-shlib-undefined)
 
-# NVIDIA's C++ interface to the graph API: headers alone, from the wheel that tools/setup unpacks.
+# NVIDIA's C++ interface to the graph API: only headers, from the wheel that tools/setup unpacks.
 find_path(UCUDNN_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h NO_DEFAULT_PATH PATHS ${CMAKE_SOURCE_DIR}/build/deps
   $ENV{CUDNN_FRONTEND_HOME} PATH_SUFFIXES include)
 if(NOT UCUDNN_CUDNN_FRONTEND_INCLUDE)

@@ -1,8 +1,9 @@
-# Where CUDA 13 and cuDNN 9 are: an installed toolkit, else NVIDIA's wheels, which tools/setup unpacks into
-# build/deps. Sets UCUDNN_CUDA_INCLUDE, UCUDNN_REAL_CUDART, UCUDNN_CUDNN_INCLUDE and UCUDNN_REAL_CUDNN_LIBRARY
-# unless they are set already. With the environment variable UCUDNN_IGNORE_TOOLKIT=1 only the wheels count.
-# Also a script, so that tools/setup sees what the build will see: cmake -P prints what is missing
-# ("cuda", "cudnn") and fails; when nothing is, it prints where things were found.
+# Finds CUDA 13 and cuDNN 9: an installed toolkit if there is one, else NVIDIA's wheels, which tools/setup unpacks into
+# build/deps. Sets UCUDNN_CUDA_INCLUDE, UCUDNN_REAL_CUDART, UCUDNN_CUDNN_INCLUDE and UCUDNN_REAL_CUDNN_LIBRARY unless
+# they are set already. With the environment variable UCUDNN_IGNORE_TOOLKIT=1, only the wheels are used.
+#
+# This file is also a script, so that tools/setup finds what the build will find. `cmake -P` on it prints what is
+# missing ("cuda", "cudnn") and fails. If nothing is missing, it prints the paths of the two libraries.
 get_filename_component(_source ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(_cuda_roots ${_source}/build/deps/nvidia/cu13)
 set(_cudnn_roots ${_source}/build/deps/nvidia/cudnn)
@@ -11,7 +12,8 @@ if(NOT "$ENV{UCUDNN_IGNORE_TOOLKIT}" STREQUAL "1")
   list(PREPEND _cudnn_roots $ENV{CUDNN_HOME} $ENV{CUDNN_PATH} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /usr)
 endif()
 
-# The first of `roots` with `header`, its `macro` matching `version`, the headers it includes (ARGN), and `library` beside it.
+# Caches the folder of `header` and the path of `library`, from the first of `roots` that has both. The header must
+# define `macro` as `version` (a regular expression), and the headers in ARGN must be in the same folder.
 function(_ucudnn_search include_variable library_variable roots header macro version library)
   foreach(root IN LISTS ${roots})
     unset(_include)
@@ -36,7 +38,7 @@ function(_ucudnn_search include_variable library_variable roots header macro ver
   endforeach()
 endfunction()
 
-# Forget what has gone away: a removed build/deps must not leave a build folder that cannot be configured.
+# Forgets cached paths that no longer exist. Otherwise removing build/deps would make a build folder unusable.
 foreach(_variable UCUDNN_CUDA_INCLUDE UCUDNN_REAL_CUDART UCUDNN_CUDNN_INCLUDE UCUDNN_REAL_CUDNN_LIBRARY)
   if(DEFINED ${_variable} AND NOT EXISTS "${${_variable}}")
     unset(${_variable} CACHE)

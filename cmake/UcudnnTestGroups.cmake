@@ -1,11 +1,13 @@
-# Which build runs which test. tools/check runs every test once, in the build in which it says most: under ASan what leads
-# pointers through other people's programs, in a release build what computes for long, and what starts processes that no
-# sanitizer's run-time survives. Targets asan_tests and release_tests build what the ones and the others need; CTest's labels
-# asan and release run them. Tests of the group full run in tools/check --full alone, which builds everything.
-# Needs nothing of ucudnn, so that tests/integration/repository can configure a project with it.
+# Assigns each test to a group, which determines the build in which tools/check runs the test, once:
+#   asan     tests that pass pointers through other people's programs
+#   release  tests that compute for long, and tests whose processes no sanitizer's runtime survives
+#   full     tests that only tools/check --full runs, which builds everything
+# The targets asan_tests and release_tests build what these groups need. CTest's labels have the groups' names. This
+# file needs nothing else of ucudnn, so that tests/integration/repository can configure a project with it.
 set(UCUDNN_TEST_GROUPS asan release full)
 
-# ucudnn_tests_of(GROUP [REGEX]): the targets and tests of this folder so far are of the group, or those so called.
+# ucudnn_tests_of(GROUP [REGEX]): assigns the targets and tests that this folder has so far to GROUP; with REGEX, only
+# those whose names match.
 function(ucudnn_tests_of group)
   if(NOT group IN_LIST UCUDNN_TEST_GROUPS)
     message(FATAL_ERROR "  ${CMAKE_CURRENT_SOURCE_DIR}: ucudnn_tests_of(${group}): the groups are ${UCUDNN_TEST_GROUPS}")
@@ -28,7 +30,7 @@ function(ucudnn_tests_of group)
   endif()
 endfunction()
 
-# ucudnn_tests_need(GROUP FOLDERS...): of these folders and those in them, all targets.
+# ucudnn_tests_need(GROUP FOLDERS...): makes GROUP_tests build all targets of these folders and their subfolders.
 function(ucudnn_tests_need group)
   foreach(folder IN LISTS ARGN)
     get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -40,8 +42,9 @@ function(ucudnn_tests_need group)
   endforeach()
 endfunction()
 
-# ucudnn_every_test_has_its_group(FOLDERS...): a test of these folders, or of those in them, that tools/check would run in no
-# build or in two fails the configure step. The folders have been read by then: call it last. CMake leaves indented lines whole.
+# ucudnn_every_test_has_its_group(FOLDERS...): the configure step fails if a test in these folders or their subfolders
+# is in no group, or both in asan and in release. Must be called after all folders have been read. The messages are
+# indented, because CMake does not wrap indented lines.
 function(ucudnn_every_test_has_its_group)
   get_property(asan GLOBAL PROPERTY UCUDNN_TESTS_OF_asan)
   get_property(release GLOBAL PROPERTY UCUDNN_TESTS_OF_release)

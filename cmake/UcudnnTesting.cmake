@@ -1,16 +1,17 @@
-# ucudnn_test(NAME SOURCES... [LIBS ...] [LABELS ...]): a GoogleTest program, run by CTest as one test.
-# One program is one CTest test: start-up is paid once, and GoogleTest prints what failed.
+# ucudnn_test(NAME SOURCES ... [LIBS ...] [LABELS ...] [ENVIRONMENT ...]): a GoogleTest program that CTest runs as one
+# test. So the program starts only once, and GoogleTest prints what failed.
 include(UcudnnTestGroups)
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
-# GCC 12's run-time notes every thread's dynamic TLS, and takes a block that begins 16 bytes behind a
-# page, as one of ASan's heap in 256 does, for one of an old glibc with its size and address in front:
-# LeakSanitizer then reads where ASan's own heap header points, and dies ("Tracer caught signal 11").
-# Without that interceptor nothing is lost: what the dynamic linker allocates is searched anyway.
+# GCC 12's sanitizer runtime records every thread's dynamic TLS. It assumes that a block which begins 16 bytes after a
+# page boundary is from an old glibc, with size and address in front. One in 256 blocks of ASan's heap begins there.
+# LeakSanitizer then follows a pointer in ASan's own heap header, and crashes ("Tracer caught signal 11"). Without this
+# interceptor no leak is missed, because LeakSanitizer searches the dynamic linker's memory anyway.
 set(UCUDNN_SANITIZER_ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
-# And a sanitizer's dlopen looks in its own run path, not in that of the real cuDNN, which opens its parts by name. They
-# are handed to the loader without libcudnn.so.9 itself, whose name the stand-in and the drop-in have, too.
+# In a sanitizer build, dlopen searches the run path of the sanitizer's runtime instead of that of the real cuDNN, which
+# opens its parts by name. So LD_LIBRARY_PATH names a folder with these parts. libcudnn.so.9 itself is not in it,
+# because the stand-in and the drop-in have the same name.
 if(UCUDNN_SANITIZE)
   get_filename_component(_cudnn ${UCUDNN_REAL_CUDNN_LIBRARY} DIRECTORY)
   get_filename_component(_cuda ${UCUDNN_REAL_CUDART} DIRECTORY)
@@ -23,22 +24,22 @@ if(UCUDNN_SANITIZE)
   set(UCUDNN_REAL_PARTS LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/real-parts)
 endif()
 
-# Seconds after which a test hangs.
+# A test fails if it runs for more than this many seconds.
 set(UCUDNN_TEST_TIMEOUT 300)
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   set(UCUDNN_TEST_TIMEOUT 1800)
 endif()
 
-# Tests are compiled more often than they run: what they test is optimised, they are little or not, and a sanitizer names
-# the functions of theirs, but the lines only of what they test.
+# Tests are compiled more often than they run, so they are optimised little or not at all; the code under test is
+# optimised. With a sanitizer, tests have no line numbers: reports name a test's functions, but no lines in it.
 set(UCUDNN_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
 if(UCUDNN_SANITIZE)
   set(UCUDNN_TEST_OPTIMISATION -O0 -g0)
 endif()
 
-# What nearly every test includes, parsed once where sources are compiled many at a time (CMakePresets.json): where each is
-# compiled by itself, that shows which include one of them lacks, and clang-tidy reads no g++'s precompiled header.
-# Programs are -fPIE, and the precompiled header must be as they are.
+# The headers that nearly every test includes, precompiled for unity builds only. Other builds check that each source
+# includes what it needs, and clang-tidy cannot read g++'s precompiled headers. Test programs are compiled with -fPIE,
+# and so must the precompiled header be.
 if(CMAKE_UNITY_BUILD)
   file(CONFIGURE OUTPUT test_headers.cpp CONTENT "namespace ucudnn::test {}\n")
   add_library(ucudnn_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
@@ -49,7 +50,7 @@ if(CMAKE_UNITY_BUILD)
     <vector> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# A sanitizer's programs are large: where lld is installed, it links them in half the time.
+# Programs with a sanitizer are large. If lld is installed, it links them in half the time.
 if(UCUDNN_SANITIZE)
   find_program(UCUDNN_LLD ld.lld)
 endif()

@@ -81,8 +81,8 @@ class Connection {
   Result<int64_t> Number(const std::string& sql);  // returns the first column of the first row
   int64_t Changes() const;  // number of rows that the last statement inserted
 
-  // Returns SQLite's message if an operation since Open found that the file is damaged or no SQLite
-  // database; otherwise an empty text.
+  // Returns SQLite's message if an operation since Open found that the file is damaged or not an
+  // SQLite database; otherwise an empty text.
   const std::string& damage() const { return damage_; }
 
  private:

@@ -13,7 +13,7 @@
 namespace ucudnn::db {
 
 // Returns the columns that distinguish kernel families, in table order. The last ones are
-// PostPadColumns(). Every row has numbers in these columns, even if the pads before and behind each
+// PostPadColumns(). Every row has numbers in these columns, even if the pads before and after each
 // axis are equal.
 const std::vector<std::string>& FamilyColumns();
 

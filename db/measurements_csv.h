@@ -1,7 +1,7 @@
-// The CSV form of measurements and promises. Its columns are the layer's, the measured or promised
-// values, and the platform; FORMAT.md describes them. Only ReadMeasurementsCsv reads a file.
-// Parsing a written text gives equal rows, except that every row is complete; times are equal to
-// the last bit.
+// The CSV form of measurements and promises. Its columns are the layer columns, the measured or
+// promised values, and the platform; FORMAT.md describes them. Only ReadMeasurementsCsv reads a
+// file. Parsing a written text gives equal rows, except that every row is complete; times are equal
+// to the last bit.
 #pragma once
 
 #include <string>

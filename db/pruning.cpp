@@ -21,8 +21,8 @@ Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   }
 }
 
-// Returns an SQL WITH clause that defines `old` as the platforms to remove: those of device ?1, or
-// of all devices if ?1 is empty.
+// Returns an SQL WITH clause that defines `old` as the platforms to remove, of device ?1 or, if ?1
+// is empty, of all devices.
 std::string OldSql(const std::vector<std::string>& tables) {
   return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
          Join(tables, " UNION SELECT device, cudnn, driver FROM ") +

@@ -17,14 +17,14 @@ struct Pruned {
   // Platforms to remove, each with the number of its rows.
   std::vector<std::pair<planning::Platform, size_t>> platforms;
   size_t kernels = 0;  // number of kernels to which only these rows refer
-  std::string file;    // path of the pruned file, which may be a sibling of the named one
+  std::string file;    // path of the pruned file, which may be a sibling of the named file
   uint64_t bytes_before = 0, bytes_after = 0;  // size of the file
 };
 
-// Finds the rows to remove: those of `device`, or of every device if `device` is empty. Each device
+// Finds the rows to remove from `device` or, if `device` is empty, from every device. Each device
 // keeps the rows of its newest platform, which has the highest cuDNN version and, among platforms
 // with equal cuDNN versions, the highest driver version. Rows with an unknown version are kept,
-// because they may be as new.
+// because it may be the newest one.
 Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
 // Removes the rows of `old`'s platforms from all tables, and then the kernels to which no row

@@ -25,8 +25,9 @@ struct KernelFacts {
 };
 using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 
-// Adds what a file of schema `version` holds for `family` on `platform` to `facts`. A version
-// number 0 in `platform` matches every number. REQUIRES: a transaction is open.
+// Adds to `facts` the rows, complete sizes and verifications that a file of schema `version` holds
+// for `family` on `platform`. A version number 0 in `platform` matches every number. REQUIRES: a
+// transaction is open.
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts);
 

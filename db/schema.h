@@ -20,7 +20,7 @@ struct Identity {
 };
 
 // Finds out whether the file is a store. Reads the file and writes nothing; `thorough` reads every
-// page. Returns an error for a passing fault (the file is locked, no permission), which says
+// page. Returns an error for a temporary fault (the file is locked, no permission), which says
 // nothing about the contents.
 Result<Identity> Identify(Connection& connection, bool thorough);
 

@@ -27,8 +27,8 @@ class SqliteStore : public planning::MeasurementStore {
 
   // If `platform` has a cuDNN and a driver version, returns rows of exactly these versions. If one
   // of them is 0 (an offline question), that version is not compared, and all rows are of the
-  // newest versions for which this kernel has rows. Fails if no file can be read; one unreadable
-  // file of several causes a warning.
+  // newest matching versions for which this kernel has rows. Fails if no file can be read; if only
+  // some of several files cannot be read, warns.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
   // Reads all problems from one snapshot of each file.

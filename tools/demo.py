@@ -1,6 +1,6 @@
-"""Runs alexnet_step four times (without ucudnn, and under the limit in the legacy API's undivided engines, in the best
-undivided engines of any API, and divided), checks that all outputs are equal, and prints what was divided and what it
-brought: the gain of better engines and the gain of division apart."""
+"""Runs alexnet_step four times: without ucudnn, and within the limit with the legacy API's undivided engines, with the
+best undivided engines of any API, and divided. Checks that all outputs are equal. Prints the divisions, and separately the
+gain of better engines and the gain of division."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def run(build, folder, name, host, options):
 
 
 def row(name, undivided_ms, best_ms, ms, rest=""):
-    """The better engine's gain is undivided over best, division's is best over what runs."""
+    """Formats a row. The gain of a better engine is undivided_ms / best_ms; the gain of division is best_ms / ms."""
     return (f"{name:<22} {undivided_ms:7.2f} ms {best_ms:7.2f} ms {ms:7.2f} ms  {undivided_ms / best_ms:5.2f}x  "
             f"{best_ms / ms:7.2f}x{rest}")
 

@@ -1,7 +1,7 @@
-"""Single files out of wheels, by package name: pip finds the wheel, and only the bytes asked for are fetched, because
-the wheels that hold CUDA libraries have gigabytes. Uses what pip itself fetches metadata with (its lazy wheels), so that the
-user's own pip configuration holds; an index that serves no parts of files is refused. Raises SystemExit with the
-reason.
+"""Fetches single files from wheels, by package name. pip finds the wheel, and only the necessary bytes are fetched,
+because the wheels of CUDA libraries have gigabytes. Uses pip's lazy wheels, by which pip itself fetches metadata, so the
+user's pip configuration applies. All functions raise SystemExit with the reason if they fail; an index that serves only
+whole files is such a failure.
 """
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ CHUNK = 32 << 20
 
 
 def registry():
-    """pip's session and finder, for wheels of this platform."""
+    """Returns pip's module of lazy wheels, and its session and finder for wheels of this platform."""
     try:
         from pip._internal.commands import create_command
         from pip._internal.network import lazy_wheel
@@ -30,7 +30,7 @@ class Registry:
         self.lazy_wheel, self.session, self.finder = registry()
 
     def releases(self, package):
-        """(version, wheel's file name, its sha256, its link) of each published release, oldest first."""
+        """Returns (version, wheel's file name, sha256, link) of each published release, oldest first."""
         wheels = {}
         for candidate in self.finder.find_all_candidates(package):
             if not candidate.version.is_prerelease and candidate.link.is_wheel:
@@ -46,7 +46,7 @@ class Registry:
 
     @contextlib.contextmanager
     def opened(self, link):
-        """A ZipFile whose bytes are fetched when they are read."""
+        """Yields the wheel at `link`, whose bytes are fetched when they are read."""
         try:
             with self.lazy_wheel.LazyZipOverHTTP(link.url_without_fragment, self.session) as lazy:
                 yield Wheel(lazy)
@@ -63,10 +63,10 @@ class Wheel:
         return self.zip.namelist()
 
     def extract(self, name, path):
-        """Writes the member to `path`, checked against the wheel's own CRC. Its bytes in the wheel are fetched in large
-        pieces first; zipfile alone would ask for a few KiB at a time."""
+        """Writes the member `name` to `path` and returns its sha256. zipfile checks the CRC. First fetches the member's
+        bytes in large pieces, because zipfile alone would ask for a few KiB at a time."""
         info = self.zip.getinfo(name)
-        end = info.header_offset + info.compress_size + (1 << 16)  # and the member's own header
+        end = info.header_offset + info.compress_size + (1 << 16)  # with room for its header
         for begin in range(info.header_offset, end, CHUNK):
             self.lazy.seek(begin)
             self.lazy.read(min(CHUNK, end - begin))

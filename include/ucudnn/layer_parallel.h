@@ -30,11 +30,11 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* A status that cudnnStatus_t has too has the same number in both. */
+/* Statuses that also exist in cudnnStatus_t have the same numbers there. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_SUCCESS = 0,
   UCUDNN_LAYER_PARALLEL_BAD_PARAM = 2000,
-  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED = 3000, /* not in the present state, say before a solve */
+  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED = 3000, /* not in this state, for example before a solve */
   UCUDNN_LAYER_PARALLEL_ALLOC_FAILED = 4003, /* the solver lacks memory, or a thread cannot start */
   UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED = 5000, /* see ucudnnLayerParallelGetCallbackCode */
 } ucudnnLayerParallelStatus_t;
@@ -102,11 +102,11 @@ typedef struct {
 
   /* `join` and `wait` are null if every other callback and visit has finished its work when it
    * returns. Otherwise each lane is a queue, such as a CUDA stream, that works in the order of the
-   * calls; then arguments other than states and `square` are valid only during the call. `join`
-   * makes work that any lane gets afterwards start after all work that every lane got before.
-   * `wait` returns when all work of all lanes is done. The thread that called the solver calls
-   * both, while no other callback runs. Functions that solve or read call `wait` before they
-   * return, also when they fail. */
+   * calls; then arguments other than states and `square` are valid only during the call. Work
+   * that any lane gets after `join` must start only when all work that the lanes got before `join`
+   * is done. `wait` returns when all work of all lanes is done. The thread that called the solver
+   * calls `join` and `wait`, while no other callback runs. Functions that solve or read call `wait`
+   * before they return, also when they fail. */
   int (*join)(void* user);
   int (*wait)(void* user);
 } ucudnnLayerParallelCallbacks_t;
@@ -155,8 +155,8 @@ typedef struct {
   int lanes;
   ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next larger number that an element of a state can hold: 0x1p-24
-   * for float. It must be below 1; 0 stands for 0x1p-53, the value for double. The solver takes
-   * residuals for rounding errors if they are this small relative to the states. */
+   * for float. It must be below 1; 0 stands for 0x1p-53, the value for double. Residuals
+   * that are this small relative to the states count as rounding errors. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024
@@ -171,7 +171,7 @@ ucudnnLayerParallelStatus_t ucudnnLayerParallelCreate(
     ucudnnLayerParallelSolver_t* solver, int layers,
     const ucudnnLayerParallelCallbacks_t* callbacks, const ucudnnLayerParallelOptions_t* options);
 
-/* Destroys the solver and all its states. A null solver is no error. */
+/* Destroys the solver and all its states. A null solver is not an error. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelDestroy(ucudnnLayerParallelSolver_t solver);
 
 /* Sets *states to the number of states that ucudnnLayerParallelCreate would create, with or without
@@ -198,15 +198,15 @@ typedef enum {
 /* A member that is 0 stands for its default. */
 typedef struct {
   size_t struct_size;
-  /* The solve ends when its residual is at most `tolerance`, or if that is 0, after `cycles`. A
-   * tolerance that cannot be reached with unit_roundoff is BAD_PARAM. */
+  /* The solve ends when its residual is at most `tolerance` or, if `tolerance` is 0, after `cycles`
+   * cycles. A tolerance that cannot be reached with unit_roundoff is BAD_PARAM. */
   double tolerance;
   ucudnnLayerParallelScale_t scale;
   /* The number of cycles without a tolerance. With a tolerance, the most cycles; if they do not
    * reach it, the layers run one after the other. 0 stands for 2, or for 50 with a tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
-  int reserved_cycle; /* unused since an earlier version; must be 0, else BAD_PARAM */
+  int reserved_cycle; /* unused since an earlier version; must be 0, otherwise BAD_PARAM */
   /* Level l makes one F-relaxation, and then c_sweeps[l] times a C- and an F-relaxation: 0 is F, 1
    * is FCF, 2 is FCFCF. The last of the relaxation_count numbers also holds for all further levels.
    * If relaxation_count is 0, all levels use FCF. */

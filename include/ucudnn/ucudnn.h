@@ -1,4 +1,4 @@
-/* The C interface of ucudnn. By it a program sets options, declares facts about its calls, reads
+/* The C interface of ucudnn, by which a program sets options, declares facts about its calls, reads
  * plans, statistics and the report, and calls cuDNN's convolution functions with ucudnn's answers.
  * Link with -lucudnn, and with cuDNN 9 as before. If the drop-in is preloaded too, the process
  * still has one ucudnn library, one set of promises and one report.
@@ -45,7 +45,7 @@ const char* ucudnnGetLastError(void);
  * value.
  *
  * ucudnnSetOption("UCUDNN_BENCHMARK_DEVICES", "0,2") lets these devices measure, besides the device
- * that runs the calls. A device that does not exist is noticed when measuring begins, which then
+ * that runs the calls. If a device does not exist, measuring finds that out when it begins, and
  * uses the other devices. */
 cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
 
@@ -82,10 +82,10 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
 /* Declares that all convolutions of one iteration have run. Divides the budget of the handle's
- * device now among the kernels that ran, which may measure them; without this call, the budget is
- * divided when they have run once again. If no kernel ran yet, divides the budget among the kernels
- * that were asked about, and again once they have run. Has no effect if the budget was divided
- * before. Returns CUDNN_STATUS_NOT_SUPPORTED if no kernel ran or was asked about, or if the
+ * device now among the kernels that ran, and may measure them first; without this call, the budget
+ * is divided when they have run once again. If no kernel ran yet, divides the budget among the
+ * kernels that were asked about, and again once they have run. Has no effect if the budget was
+ * divided before. Returns CUDNN_STATUS_NOT_SUPPORTED if no kernel ran or was asked about, or if the
  * handle's stream is being captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
@@ -108,7 +108,7 @@ cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 /* 1: the tensors of the calling thread's later calls are not stripes, but whole and equal on every
  * rank, such as a gathered image or the output of global pooling. Its calls run unsplit, gradients
  * of filters are not summed, and no function is refused. 0: the tensors are stripes again. Each
- * thread must call this itself, also a thread that runs the backward pass. */
+ * thread must call this function itself, including a thread that runs the backward pass. */
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
 /* Does the same as ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy
@@ -178,9 +178,9 @@ typedef struct {
   int parts;
   const int64_t* extents;
 } ucudnnSpatialAxis_t;
-/* The rows of one part along the axis, from begin up to but without end, counted from the whole
- * tensor's first row: the part's rows of x and of y, and the rows that it needs of the exchanged
- * tensor (x of forward, dy of the gradients). Its own rows are among the needed rows. */
+/* The rows of one part along the axis, from begin to end - 1, counted from the whole tensor's first
+ * row: the part's rows of x and of y, and the rows that the part needs of the exchanged tensor (x
+ * of forward, dy of the gradients). The part's own rows are among the needed rows. */
 typedef struct {
   size_t struct_size;
   int64_t x_begin, x_end;
@@ -322,7 +322,7 @@ typedef enum {
 /* Do what cudnnGetConvolution*Algorithm of cuDNN 7 did: they set *algorithm to the algorithm to use
  * without workspace, with any workspace, or (..._SPECIFY_WORKSPACE_LIMIT) within `limit_bytes`. The
  * program then asks for the workspace by ucudnnGetConvolution*WorkspaceSize; it may be the
- * workspace of micro-batches. UCUDNN_WORKSPACE_LIMIT holds besides `limit_bytes`. An algorithm with
+ * workspace of micro-batches. The limit UCUDNN_WORKSPACE_LIMIT holds, too. An algorithm with
  * another math type than the convolution descriptor's is not returned. They return
  * CUDNN_STATUS_NOT_SUPPORTED if no algorithm fits, and CUDNN_STATUS_BAD_PARAM for a null pointer or
  * an unknown preference. */

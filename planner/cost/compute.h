@@ -39,9 +39,9 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (the degrees; one
-// that is absent or empty is 1) and time_ms, and optionally workspace_bytes. If the table has no
-// row for a layer with these degrees, `elsewhere` computes the cost.
+// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (a degree that is
+// absent or empty is 1) and time_ms, and optionally workspace_bytes. If the table has no row for a
+// layer with these degrees, `elsewhere` computes the cost.
 class ComputeTable : public ComputeModel {
  public:
   // An error names the file, the line and the value. `elsewhere` must outlive the table.
@@ -56,13 +56,13 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Takes the times of convolutions from a measurement store. A pass takes the time of the fastest
-// division into micro-batches of a worker's share of the batch, within `limit_bytes` of workspace
-// (mu-cuDNN's WR). The passes are forward, and backward_data and backward_filter where the step
-// needs them. If a pass lacks measurements, or if the operator is no convolution whose groups
-// degree c divides evenly, `elsewhere` computes the cost. A worker's share of height and width is
-// its share of the input, without halos. The store is asked for measurements of tensors aligned to
-// `alignment` bytes.
+// Takes the times of convolutions from a measurement store. The time of a pass is that of the
+// fastest division of a worker's share of the batch into micro-batches within `limit_bytes` of
+// workspace (mu-cuDNN's WR). The passes are forward, and backward_data and backward_filter where
+// the step needs them. `elsewhere` computes the cost of all other operators, of convolutions for
+// which a pass lacks measurements, and of convolutions with a number of groups that is not a
+// multiple of degree c. A worker's share of height and width is its share of the input, without
+// halos. The store is asked for measurements of tensors aligned to `alignment` bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.

@@ -53,7 +53,7 @@ struct Pin {
 Result<Pin> ParsePin(std::string_view text);
 
 struct ConfigurationOptions {
-  // If set, parts may differ by one element (55 rows in 4 parts). The paper divides evenly only.
+  // If set, parts may differ by one element (55 rows in 4 parts). The paper only divides evenly.
   bool uneven = false;
   // If set, a layer may be on any aligned group of devices, so that independent branches may be on
   // different devices. If not set, a layer is on the group that begins at device 0.
@@ -74,10 +74,10 @@ struct ConfigurationOptions {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
-// Returns "along images alone: REASON" if `configurations`, those of `layer`, divide only images.
-// The reason is the kind of an Opaque operator, or the number of heads of an attention. Returns an
-// empty text for other operators, and for configurations that divide another axis or nothing at
-// all.
+// Returns "along images alone: REASON" if `configurations`, which are those of `layer`, divide only
+// images. The reason is the kind of an Opaque operator, or the number of heads of an attention.
+// Returns an empty text for other operators, and for configurations that divide another axis or
+// nothing at all.
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 

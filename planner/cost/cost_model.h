@@ -1,5 +1,6 @@
-// The three terms of DeePa's equation 1, the time of reductions, which the paper does not have, and
-// the memory that a device needs. Thread-compatible.
+// The costs of a layer's configurations: the three terms of DeePa's equation 1, the time of
+// reductions (which the paper does not have), and the memory that a device needs.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>

@@ -90,8 +90,8 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
   const double tensor_ms = TransferMsOf(tensor, consumer);
-  // By configuration of `to`: the channels that all workers need together, divided by the tensor's
-  // channels. It is more than 1 if several workers need the same channels.
+  // By configuration of `to`: the sum over all workers of the channels that a worker needs, divided
+  // by the tensor's channels. It is more than 1 if several workers need the same channels.
   std::vector<double> copies;
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);

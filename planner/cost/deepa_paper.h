@@ -1,8 +1,8 @@
 // The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure
 // functions.
 //
-// transfer: the workers receive one after the other, and each receives all that it needs (no credit
-// for what it holds, no halos). A transfer takes no time between equal configurations in which no
+// transfer: the workers receive one after the other. Each receives all that it needs, even what it
+// already holds, but no halos. A transfer takes no time between equal configurations in which no
 // two workers need the same channels. If one of the two layers has a degree r above 1, a transfer
 // also takes no time if every worker holds all that it needs.
 // update: every replica pushes its gradients in turn.

@@ -45,15 +45,15 @@ class TrafficCounter {
   std::vector<int> held_digits_;    // [worker][axis]
   std::vector<int> needed_digits_;  // [worker][axis]
   std::vector<int64_t> wanted_;     // by worker of `needed`: elements of its box
-  // By worker of `held`: the elements of its box, counted once for every worker that needs them,
-  // itself included.
+  // By worker of `held`: the elements of its box, counted once for every worker of `needed` that
+  // needs them.
   std::vector<int64_t> offered_;
 };
 
-// Counts the elements that a reduction moves in the backward pass: every worker has its part of the
-// output's gradient and needs the box of its partial sum. In the forward pass the partial sums of
-// the same elements move in the opposite direction. REQUIRES: degree r of `configuration` is more
-// than 1.
+// Counts the elements that a reduction moves in the backward pass: every worker holds its own part
+// of the output's gradient, and needs the gradient of the whole box of its partial sum. In the
+// forward pass the partial sums of the same elements move in the opposite direction. REQUIRES:
+// degree r of `configuration` is more than 1.
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 

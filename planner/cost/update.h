@@ -27,8 +27,8 @@ const char* UpdateName(UpdateModel model);
 Result<UpdateModel> ParseUpdate(const std::string& name);
 
 // Returns groups of devices that hold the same part of a layer's parameters: one group for each of
-// its WeightParts, with output channels before input channels. The devices of a group are in
-// ascending order.
+// its WeightParts, ordered by output channels and then by input channels. The devices of a group
+// are in ascending order.
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
 // Returns the time of one update. For R replicas (R = n h w > 1, with degrees c = r = 1) that have
@@ -42,8 +42,9 @@ std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& config
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 
-// Returns the bytes that arrive at devices or a server in one step: 2 R bytes for the parameter
-// server, 2 bytes for the other models, where R = n h w is the number of replicas.
+// Returns the bytes that arrive at devices or a server in one step: 2 * R * `bytes` for the
+// parameter server, 2 * (R - 1) * `bytes` for the other models, where R = n h w is the number of
+// replicas.
 int64_t UpdateBytes(UpdateModel model, const Degrees& degrees, int64_t bytes);
 
 }  // namespace ucudnn::planner

@@ -14,8 +14,8 @@
 
 namespace ucudnn::planner {
 
-// The axes of every Spatial are d, h, w. In two dimensions, d is 1 in extents, windows, strides,
-// dilations and factors, and 0 in the windows of Attention and in all numbers of pixels.
+// Every Spatial has the order d, h, w. In two dimensions d is 1 in extents, windows, strides,
+// dilations and factors, and 0 in pads, margins and shifts and in Attention::window.
 struct Input {
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
@@ -31,8 +31,8 @@ struct Convolution {
   bool bias = true;
   Spatial extra_pad = {0, 0, 0};  // pixels added to `pad` at the end of each axis; may be negative
 };
-// The data gradient of a convolution, used as a layer: each input pixel adds a window to the
-// output.
+// The data gradient of a convolution, used as a layer: for each input pixel it adds a window of the
+// filter, multiplied by that pixel, to the output.
 struct TransposedConvolution {
   int32_t filters = 1;  // output channels
   Spatial window = {1, 1, 1};
@@ -49,8 +49,8 @@ struct Pooling {
   Spatial window = {1, 1, 1};
   Spatial stride = {1, 1, 1};
   Spatial pad = {0, 0, 0};
-  // If set, as in Caffe, a last window that extends beyond the padded image counts if it begins
-  // inside.
+  // Whether output extents are rounded up, as in Caffe: a last window that begins inside the padded
+  // image counts even if it extends beyond it.
   bool round_up = false;
   Spatial extra_pad = {0, 0, 0};  // as Convolution::extra_pad
 };
@@ -94,9 +94,9 @@ struct Activation {
 struct BatchNormalization {
   bool scale_and_shift = true;
 };
-// Normalises by the mean and the variance of each image's groups of channels, over all positions,
-// or at each position separately if `by_position`. With one group, `by_position` is layer
-// normalization over channels.
+// Normalizes each group of channels of each image by its mean and variance. They are taken over all
+// positions or, with `by_position`, at each position separately. One group with `by_position` is
+// layer normalization over channels.
 struct GroupNormalization {
   int32_t groups = 1;  // number of groups; all have equally many channels
   bool by_position = false;
@@ -118,7 +118,7 @@ struct Dropout {
   DropoutUnit per = DropoutUnit::kElement;  // the unit that is kept or dropped as a whole
 };
 struct Add {};       // adds two or more inputs of one shape
-struct Multiply {};  // multiplies two inputs of one shape; an extent of 1 (a gate) is repeated
+struct Multiply {};  // multiplies two inputs of one shape; an extent of 1 (a gate) is broadcast
 enum class ConcatAxis { kChannels, kDepth, kHeight, kWidth };
 struct Concat {
   ConcatAxis axis = ConcatAxis::kChannels;
@@ -127,7 +127,7 @@ struct Upsampling {
   Spatial factor = {1, 1, 1};
   int32_t reach = 0;  // positions that interpolation reads on each side of the nearest one
 };
-// Pads with zeros, or with parameters if the node has any. Negative numbers cut.
+// Pads with zeros, or with parameters if the node has any. Negative numbers crop.
 struct Padding {
   Spatial before = {0, 0, 0};
   Spatial after = {0, 0, 0};
@@ -145,13 +145,13 @@ struct Reshape {
   int32_t spatial_rank = 2;
 };
 struct Softmax {};  // over the channels
-// Losses. A loss node passes its input through unchanged, and computes in addition one number for
-// all images.
+// Losses. A loss node returns its input unchanged. In addition it computes one number for all
+// images.
 struct CrossEntropy {};  // the loss of a softmax over the channels, with one label per position
 struct LogisticLoss {};  // a separate loss of each channel
-// Any other operator that works on each image separately. The graph has only its number of
-// operations, the shape of its output for one image, and the axes along which it mixes positions.
-// Along all other axes it computes a position only from the same position of the inputs that have
+// Any other operator that works on each image separately. The graph knows how many operations it
+// takes, the shape of its output for one image, and along which axes it mixes positions. Along
+// every other axis, an output position depends only on the same position of those inputs that have
 // the axis.
 struct Opaque {
   std::string kind;  // the operator's name in the file

@@ -11,8 +11,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// The convolution that cuDNN runs, and the extents of its image. The image differs from the layer's
-// own if a framework must pad or cut. The extents have 64 bits, because the padding of an imported
+// A layer's convolution as cuDNN runs it. `image` differs from the layer's own extents if the
+// framework must pad or cut the image first. It has 64 bits, because the padding of an imported
 // graph is unchecked.
 struct Problem {
   ConvolutionProblem problem;
@@ -44,9 +44,9 @@ Problem ProblemOf(const Convolution& layer, const Shape& input) {
   return result;
 }
 
-// Returns the convolution whose data gradient the layer is; it maps the layer's output to its
-// input. If the output has extents that this convolution never maps to the input, because of
-// extra_extent, the framework pads or cuts the output.
+// Returns the convolution that `layer` transposes; that convolution maps the layer's output to its
+// input. With extra_extent the output may have extents that the convolution never maps to the
+// input; then the framework pads or cuts the output.
 Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const Shape& output) {
   Problem result{WindowOf(layer)};
   result.problem.c = layer.filters;

@@ -73,8 +73,8 @@ bool IsCutOffModel(std::string_view bytes) {
   return false;
 }
 
-// Returns a text that says what kind of file `text` is if it is no network; empty if that is
-// unknown.
+// Returns what `text` seems to be instead of a network, such as an HTML page or a truncated model;
+// empty if it is none of the known mistakes.
 std::string StrayFile(const std::string& text, const std::string& ending) {
   const std::string_view start = Trim(std::string_view(text).substr(0, 256));
   const auto begins = [&](std::string_view with) {

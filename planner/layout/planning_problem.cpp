@@ -55,8 +55,8 @@ WeightParts PartsOf(const ParallelConfiguration& configuration) {
   return {configuration.degrees.c, configuration.degrees.r};
 }
 
-// Returns the layers that read a parameter tensor which an earlier layer reads too, each paired
-// with the first reader. No pair occurs twice.
+// Returns pairs (first reader, later reader) of layers that read the same parameter tensor. No pair
+// occurs twice.
 std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
   std::map<int, int> first;  // first reader of each tensor
   std::set<std::pair<int, int>> pairs;

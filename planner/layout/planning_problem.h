@@ -1,4 +1,4 @@
-// The search problem of a network, the devices of a machine and a cost model, and the cost of a
+// The search problem that a network, a number of devices and a cost model define, and the cost of a
 // plan. Plain values. Thread-compatible.
 #pragma once
 
@@ -30,14 +30,14 @@ struct PlanningProblem {
   // parameter tensor to each further reader, and cost kForbiddenMs if the two readers divide the
   // tensor differently.
   SearchProblem search;
-  std::vector<int> inputs;  // by tensor edge of `search`: which input of the consumer it is
+  std::vector<int> inputs;  // by tensor edge of `search`: number of the consumer's input
   UpdateModel update = UpdateModel::kParameterServer;
 };
 
-// Layers that read one parameter tensor keep only configurations whose pair (Degrees::c,
-// Degrees::r), which says how the tensor is divided, all these layers can have. Fails if
-// LegalConfigurations() fails, or if pins leave no common pair. Computes the costs of equal edges
-// only once.
+// Builds the problem of `graph`. The pair (Degrees::c, Degrees::r) says how a layer divides its
+// parameters. Layers that read the same parameter tensor keep only configurations with pairs that
+// all these layers can have. Fails if LegalConfigurations() fails, or if pins leave no common pair.
+// Computes the costs of equal edges only once.
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 
@@ -51,7 +51,8 @@ struct LayoutCost {
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
-  // Bytes that arrive at devices in one step: activations, and the gradients that are computed.
+  // Bytes of activations, and of the gradients that are computed, that arrive at devices in one
+  // step.
   int64_t transfer_bytes = 0;
   int64_t update_bytes = 0;  // bytes that the parameter server or the all-reduce moves
   int64_t memory_bytes = 0;  // most that any device needs

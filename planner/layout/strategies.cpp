@@ -13,9 +13,9 @@ constexpr const char* kNames[] = {"image", "model", "owt", "deepa"};
 constexpr Strategy kStrategies[] = {Strategy::kImage, Strategy::kModel, Strategy::kOwt,
                                     Strategy::kDeePa};
 
-// Returns the position of the configuration {n = devices}. If `by_channels`, returns instead that
-// of the configuration with the largest degree c among the configurations that divide only
-// channels. Returns -1 if there is none.
+// Returns the position of the configuration {n = devices}. With `by_channels`, returns instead the
+// position of the configuration with the largest degree c among those that divide only channels.
+// Returns -1 if there is none.
 int Find(const std::vector<ParallelConfiguration>& configurations, bool by_channels, int devices) {
   int found = -1;
   for (size_t at = 0; at < configurations.size(); ++at) {

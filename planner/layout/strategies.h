@@ -41,8 +41,9 @@ struct ParallelLayout {
 
 // Returns the layout of `strategy` on `devices` devices. Fails if the rule cannot divide a layer
 // (the devices do not divide the batch, or a pin contradicts the rule); the error names the layer.
-// If `memory_limit_bytes` is given, DeePa's layout keeps to that limit on each device, no best
-// totals are known, and if nothing fits, the error gives the memory of the smallest plan.
+// If `memory_limit_bytes` is given, DeePa's layout keeps to that limit on each device and
+// best_total_ms is empty. If no layout fits the limit, the error gives the memory of the smallest
+// plan.
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},
                                   std::optional<int64_t> memory_limit_bytes = {});

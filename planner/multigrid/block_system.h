@@ -30,9 +30,9 @@ enum class Storage {
 class Inlet {
  public:
   virtual ~Inlet() = default;
-  // Makes the first state of `level` valid for all later work of `lane`. The lane that reads this
-  // state calls the function before it reads the state, and after it has been given the work of its
-  // other blocks.
+  // Makes the first state of `level` valid for all later work of `lane`, which is the lane that
+  // reads it. BlockSystem calls this function as late as possible: once it has given the lane the
+  // work of all blocks that do not depend on that state.
   virtual Status AwaitFirst(int level, int lane) = 0;
 };
 
@@ -69,9 +69,9 @@ class BlockSystem : public LayerSystem {
     kPhases
   };
 
-  // Creates the states of a whole chain. `first` is u0, a state of `propagator`, which is copied;
-  // if it is null, SetFirst must be called before the first solve. `propagator`, `hierarchy` and
-  // `lanes` must outlive the system.
+  // Creates the states of a whole chain, and copies `first`, which is u0 as a state of
+  // `propagator`. If `first` is null, SetFirst must be called before the first solve. `propagator`,
+  // `hierarchy` and `lanes` must outlive the system.
   static Result<BlockSystem> Make(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes,
                                   Storage storage, State first);
 
@@ -139,8 +139,9 @@ class BlockSystem : public LayerSystem {
  private:
   // The states, right sides and scratch of one level.
   struct Grid {
-    // By number; on the finest level with Storage::kCPoints only u0, the C-points and the last
-    // state. If levels share their first state, it is the first C-point of the finer level.
+    // The states of the level by number; on the finest level with Storage::kCPoints only u0, the
+    // C-points and the last state. Unless HasOwnFirst(), the first state of a coarse level is the
+    // first C-point of the finer level.
     std::vector<State> states;
     std::vector<State> source;   // g by state; [0] is unused; empty on a chain's finest level
     std::vector<State> scratch;  // by step, if blocks run side by side
@@ -203,7 +204,7 @@ class BlockSystem : public LayerSystem {
   Inlet* inlet_ = nullptr;
   std::vector<Grid> grids_;                  // by level
   std::vector<std::vector<State>> scratch_;  // by lane
-  std::vector<double> parts_;                // the terms of the sum, which Parts returns
+  std::vector<double> parts_;                // the terms that Parts returns
   std::vector<double> sizes_;                // squared norms of the C-points after the first
 };
 

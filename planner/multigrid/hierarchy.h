@@ -1,5 +1,5 @@
-// The levels of a chain, and the layers that their steps replace: step i of level l replaces the
-// span(l) layers from layer i * span(l) on. Plain values; pure functions. Source: Kirby et al.,
+// The levels of a chain, and the layers that their steps replace: step i of a level replaces
+// Level::span layers, from layer i * span on. Plain values; pure functions. Source: Kirby et al.,
 // section III-C and figure 2.
 #pragma once
 

@@ -16,11 +16,11 @@
 
 namespace ucudnn::multigrid {
 
-// Selects the norm that Parts returns, as one number for each block, step or state, in their order.
+// Selects a squared norm. Parts returns its terms in the order of the blocks, steps or states.
 enum class NormParts {
-  // Squares |A - U|^2, one for each C-point of the finest level but the first. If F-points are
-  // relaxed, this is the residual of equation 19. REQUIRES: Advance(0) was the last call. The
-  // result of Advance stays valid.
+  // Squares |A - U|^2 with A from Advance, one for each C-point of the finest level but the first.
+  // If F-points are relaxed, this is the residual of equation 19. REQUIRES: Advance(0) was the last
+  // call. The result of Advance stays valid.
   kResidual,
   kResidualByState,  // kResidual divided by |U|^2, where 0 / 0 is 0
   // Squares |Phi(U) - U|^2, one for each step or for several steps together. This is the residual

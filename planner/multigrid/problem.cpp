@@ -38,7 +38,8 @@ Result<std::vector<double>> Take(const std::vector<NamedArray>& arrays, const st
                        std::to_string(bad - values.begin()));
 }
 
-// Replaces scale * (x - mean) / sqrt(variance + epsilon) + shift by factor * x + shift.
+// Folds the statistics of a batch normalisation into its weights, so that scale * (x - mean) /
+// sqrt(variance + epsilon) + shift becomes weights * x + bias.
 Status FoldStatistics(const std::vector<NamedArray>& arrays, const std::string& file,
                       const std::string& name, NodeWeights& weights) {
   const size_t channels = weights.weights.size();

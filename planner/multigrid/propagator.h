@@ -67,7 +67,7 @@ class Propagator {
   // Several threads may call the other functions at once, each with its own `lane` and with states
   // that no other thread writes.
 
-  // Computes to = Phi_level,step(from). REQUIRES: `to` is another state than `from`.
+  // Computes to = Phi_level,step(from). REQUIRES: `to` and `from` are different states.
   virtual Status Step(int level, int step, State from, State to, int lane) = 0;
   // Computes to = a * x + b * to. An operand whose factor is 0 is not read.
   virtual Status Combine(State to, double b, double a, State x, int lane) = 0;

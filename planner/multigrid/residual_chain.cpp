@@ -192,8 +192,8 @@ Status CheckSteps(const Graph& graph, const std::vector<Stage>& stages, BatchNor
 }
 
 // Orders the sections, each stage at the position of its last sum. This is correct because the
-// nodes between a stage's nodes read no nodes of that stage, and no node before its last sum reads
-// the stage.
+// nodes between a stage's nodes read no nodes of that stage, and no node before the stage's last
+// sum reads the stage.
 std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
                                                            std::vector<Stage> stages) {
   std::vector<bool> in_stage(nodes, false);

@@ -15,20 +15,21 @@ namespace ucudnn::multigrid {
 // is 0 or not finite.
 double ScaleOf(std::span<const double> numbers);
 
-// Keeps the scale of states from one solve to the next.
+// Keeps the scale of states from one solve to the next. `fitting` is the scale that suits the next
+// solve's own numbers.
 class KeptScale {
  public:
-  // Returns the scale for a solve whose own scale would be `fitting`. A solve with Start::kPrevious
-  // keeps the scale of its states, unless that scale is far from `fitting`; then For sets
-  // options.start to a broadcast.
+  // Returns the scale for the next solve. That is the kept scale if the solve has Start::kPrevious
+  // and the kept scale is within a factor of 16 of `fitting`. Otherwise it is `fitting`, and a
+  // start kPrevious in `options` becomes kBroadcast.
   double For(double fitting, SolveOptions& options);
 
  private:
   double scale_ = 1;
 };
 
-// Solves `system`, whose first state is `scale` times the wanted one. `options` are for the
-// unscaled system, and the returned Solution is unscaled, too; the states stay scaled.
+// Solves `system`, whose first state the caller has multiplied by `scale`. `options` and the
+// returned Solution are those of the unscaled system; the states stay scaled.
 Result<Solution> SolveScaled(LayerSystem& system, const Hierarchy& hierarchy,
                              const SolveOptions& options, double scale);
 

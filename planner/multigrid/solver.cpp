@@ -19,10 +19,10 @@ constexpr double kFloor = 1;        // a residual that stalls above this is no e
 // divergence.
 constexpr double kJudged = 200;
 
-// If states grow, a residual that is negligible compared with the largest state may be as large as
-// an early state, and its error grows with the states. Therefore a solve ends only if no residual
-// exceeds the bound for its own state by more than this factor. Networks need a factor between one
-// and ten.
+// The bound on a residual is relative to the largest state. If states grow, a residual within this
+// bound may be as large as an early state, and the error that it causes grows with the states.
+// Therefore a solve ends only if the norm of all residuals, each divided by the norm of its own
+// state, is at most this factor times the bound. Networks need a factor between one and ten.
 constexpr double kBesideOwn = 100;
 // A solve that stops early with a residual above kFarAway times the largest state is far from the
 // solution.
@@ -82,7 +82,8 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_[0] = true;  // other levels were relaxed without right sides, which does not count
+  // The other levels were relaxed without right sides, so they count as not relaxed.
+  is_relaxed_[0] = true;
   return Status::Ok();
 }
 

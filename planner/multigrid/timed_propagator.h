@@ -66,7 +66,7 @@ class TimedPropagator final : public Propagator {
   // The records of a lane. They are aligned, so that lanes that write at the same time share no
   // cache line. A deque does not move its spans, into which marks are written later.
   struct alignas(64) OfLane {
-    std::deque<StepSpan> noted;    // of the running cycle, in ms since marks began
+    std::deque<StepSpan> noted;    // of the running cycle; times as Mark gives them
     std::deque<StepSpan> of_last;  // of the last cycle that has ended
   };
 

@@ -16,8 +16,8 @@ double LengthOf(const Bar& bar) {
   return length;
 }
 
-// Where the bars begin, and the width that they share with the axis, in px; and the largest length
-// to show, of a bar or of the limit.
+// The x at which the bars and their axis begin and the width of the axis, both in px, and the
+// largest length that the axis must show (of a bar or of the limit).
 struct Extent {
   double left = 0;
   double width = 0;

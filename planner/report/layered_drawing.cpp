@@ -53,7 +53,7 @@ std::vector<int> LongestPaths(int nodes, const std::vector<std::pair<int, int>>&
   return rows;
 }
 
-// Returns for each node the lowest row that one of its edges reaches.
+// Returns for each node the bottommost row that one of its edges reaches.
 std::vector<int> Reaches(const std::vector<int>& row_of,
                          const std::vector<std::pair<int, int>>& edges) {
   std::vector<int> reach = row_of;
@@ -130,8 +130,8 @@ LayeredDrawing Arrange(int nodes, const std::vector<std::pair<int, int>>& edges,
     needed += std::max(0, reach[node] - row_of[node] - 1);
   }
   const bool bends = needed <= most_bends;
-  // By node: its bends, one in each row down to the lowest row that its edges reach. All edges of a
-  // node share them.
+  // By node: its bends, one in each row down to the bottommost row that its edges reach. All edges
+  // of a node share them.
   std::map<int, std::vector<int>> ways;
   std::vector<std::vector<int>> routes;
   for (const auto& [from, to] : edges) {

@@ -18,7 +18,7 @@ struct Position {
 
 struct LayeredDrawing {
   std::vector<Position> nodes;
-  // By edge: one point per row, from its first node to its last.
+  // By edge: one point for each row, from the row of its first node to the row of its last node.
   std::vector<std::vector<Position>> edges;
   double width = 0;  // width of the drawing, in widths of a node
   int rows = 0;

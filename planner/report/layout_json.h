@@ -11,7 +11,7 @@
 
 namespace ucudnn::planner {
 
-// What a layout's document states in addition to the layouts.
+// Facts that the document states in addition to the layouts.
 struct LayoutSetting {
   std::string machine;
   int devices = 0;

@@ -23,7 +23,7 @@ double MiddleOf(const Position& position) {
   return kMargin + kBoxHeight / 2 + position.row * kPitchY;
 }
 
-// Returns the SVG path of an edge, which passes each row straight and bends between rows.
+// Returns the SVG path of an edge. The edge is straight within a row, and bends between rows.
 std::string Way(const std::vector<Position>& points) {
   std::string path = "M" + Coordinate(XOf(points.front())) + " " +
                      Coordinate(MiddleOf(points.front()) + kBoxHeight / 2);

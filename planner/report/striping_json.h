@@ -9,8 +9,8 @@
 
 namespace ucudnn::planner {
 
-// `next` gives the next size or multiple with which no operator is refused; it is written if an
-// operator is refused.
+// `next` gives the next size or multiple with which no operator is refused. It is written only if
+// an operator is refused.
 std::string FormatStriping(const Striping& striping, const NextExact& next);
 
 }  // namespace ucudnn::planner

@@ -85,7 +85,8 @@ Status CheckRule(const Node& node, bool is_read, const Degrees& degrees) {
   return Status::Ok();
 }
 
-// Fails if two readers of one tensor have it on different devices or in different parts.
+// Fails if two nodes that read one parameter tensor have it on different devices or in different
+// parts.
 Status CheckSharedTensors(const std::vector<ScheduledNode>& nodes) {
   std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;
   for (const ScheduledNode& node : nodes) {
@@ -116,8 +117,8 @@ Box Hull(const Box& a, const Box& b) {
   return hull;
 }
 
-// Gives each input, on each device, the smallest box that holds all that the input's readers there
-// need.
+// Sets the box of each input on each device: the smallest box that holds all parts of the input
+// that nodes on the device need.
 void LoadInputs(std::vector<ScheduledNode>& nodes) {
   std::map<std::pair<NodeId, int>, Box> loaded;  // by input and device
   for (const ScheduledNode& node : nodes) {
@@ -306,7 +307,7 @@ class OrderWriter {
   Schedule& schedule_;
   std::vector<std::vector<int>> reads_;  // by consumer: exchanges
   std::vector<std::vector<int>> sends_;  // by node that is read: exchanges, partial sums first
-  std::vector<int> statistics_;          // by the first node that needs them; -1: none
+  std::vector<int> statistics_;          // by node: its normalization's Statistics; -1: none
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ struct ScheduleOptions {
 std::function<bool(const PlannedLayer&, const Degrees&)> HasRule(const Graph& graph);
 
 // Returns one training step in which `graph` is divided as `assignment` says, on `machine`.
-// REQUIRES: `problem` was made from `graph` without rewriting, and from `machine`. An error names
-// the layer and its configuration for which there is no rule, or the option that does not fit.
+// REQUIRES: `problem` was made from `graph` for the devices of `machine`. An error names the option
+// that does not fit, or the layer and the configuration for which there is no rule.
 Result<Schedule> BuildSchedule(const Graph& graph, const PlanningProblem& problem,
                                const Assignment& assignment, const Machine& machine,
                                const ScheduleOptions& options = {});

@@ -71,9 +71,9 @@ int OwnerOf(const Pieces& pieces, int64_t element) {
   return found->device;
 }
 
-// Adds up the sums of all subgroups of one group: divides each piece among the subgroups' owners of
-// that piece, one share each. Appends the shares to `owned`, and to `messages` the messages that
-// bring each new owner the other subgroups' sums of its share.
+// Adds up the sums of all subgroups of one group. Each piece has one owner in each subgroup.
+// Divides the piece among these owners, one share each. Appends the shares to `owned`, and appends
+// to `messages` the messages that bring each owner the other subgroups' sums of its share.
 void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
                   std::vector<SumMessage>& messages) {
   std::set<int64_t> cuts;

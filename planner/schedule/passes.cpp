@@ -24,7 +24,8 @@ std::vector<NodeId> ConnectedPart(const Graph& graph) {
 }
 
 // Returns the images of each worker of the layers that feed `part`, in ascending order. Fails if
-// these layers do not divide the images alone, or divide them differently.
+// one of these layers divides anything but the images, or if two of them divide the images
+// differently.
 Result<std::vector<Interval>> ImagesOfWorkers(const Schedule& schedule,
                                               const std::vector<NodeId>& part) {
   std::vector<Interval> images;

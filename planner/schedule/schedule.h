@@ -52,8 +52,8 @@ struct ScheduledNode {
   // For layers whose degree r is more than 1: the boxes of partial sums.
   std::vector<DeviceBox> partial;
   std::vector<ScheduledParameter> parameters;
-  // The number of elements, for each element of the output, that the node keeps until the backward
-  // pass in addition to its output. Only an attention keeps any: its scores.
+  // For each element of the output, the number of elements that the node keeps until the backward
+  // pass in addition to its output. It is above 0 only for an attention, which keeps its scores.
   double inner = 0;
   int32_t groups = 0;  // GroupNormalization's groups; 0 for other operators
   bool by_position = false;
@@ -64,7 +64,8 @@ struct ScheduledNode {
 
 constexpr int kPartialSums = -1;
 
-// The transfers that bring `consumer` the parts of the output of `node` that its devices lack.
+// The transfers that bring `consumer` the parts of the output of `node` that the consumer's devices
+// lack.
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;

@@ -211,7 +211,7 @@ class ProgramWriter {
   const std::vector<NodeTimes>& times_;
   const StepOverlap overlap_;
   StepProgram program_;
-  // Batch of an exchange, pass and direction.
+  // By exchange, pass and direction: the batch.
   std::map<std::tuple<int, int, Direction>, int> exchanges_;
   std::vector<std::vector<int>> sums_;  // by the node whose gradient completes the sum
   // (device, batch) pairs that wait at the end of the step.

@@ -23,8 +23,8 @@ struct MessageBatch {
   std::vector<Message> messages;
 };
 
-// A device runs the batches of one communicator one after the other, each of them whole, as NCCL
-// does on one stream. Batches of different communicators are not ordered.
+// A device runs the batches of one communicator one after the other, each to its end, as NCCL does
+// on one stream. Batches of different communicators are not ordered.
 enum class Communicator { kExchanges, kSums };
 inline constexpr int kCommunicators = 2;
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// For each layer of a bucket's scope (the other layers, the bucket's own layer, the row): how far
-// apart two entries of one table are whose configurations differ by 1 in this layer alone; 0 if the
+// By layer of a bucket's scope (the other layers, the bucket's own layer, the row): the distance in
+// one table between two entries whose configurations differ by 1 in that layer alone; 0 if the
 // table lacks the layer.
 struct Strides {
   std::vector<size_t> others;
@@ -41,8 +41,8 @@ Strides StridesOf(const Bucket& bucket, const CostTable& table, const std::vecto
   return strides;
 }
 
-// Iterates over a bucket's costs. A slice is one combination of configurations of the layers other
-// than the bucket's own and the row.
+// Iterates over a bucket's costs, slice by slice. A slice fixes the configurations of all layers
+// except the bucket's own layer and the row.
 class Slices {
  public:
   Slices(const Bucket& bucket, const std::vector<int>& counts)

@@ -21,13 +21,16 @@ struct CostTable {
 
 struct Bucket {
   int layer = -1;
-  // The layers of the bucket's tables, in the order of every table's scope: first the other layers,
-  // then the bucket's own layer, and last the row.
+  // All layers of the bucket's tables. Each table's scope has the same order: first the neighbours
+  // except one, then the bucket's own layer, and last the remaining neighbour, which is called the
+  // row.
   std::vector<int> scope;
-  bool has_row = false;  // whether `scope` has other layers; the last of them is the row
+  // Whether the bucket has a neighbour, so that the last layer of `scope` is the row.
+  bool has_row = false;
   std::vector<CostTable> tables;
-  int parent = -1;   // the bucket that receives this bucket's message; -1: it sends none
-  double least = 0;  // if there is no parent: the least cost of the component
+  int parent = -1;  // the bucket that receives this bucket's message; -1: it sends none
+  // If there is no parent: the least cost of the connected component that ends in this bucket.
+  double least = 0;
 };
 
 class BucketTree {

@@ -140,7 +140,7 @@ void DualAscent::Ascend(int times) {
   }
 }
 
-// Uses a reparametrisation that a backward pass leaves: each edge that ends at a layer takes
+// Starts from the messages as a backward pass leaves them. Each edge that ends at a layer takes
 // layer.share of the layer's costs, and the rest stays with the layer.
 DualAscent::Bound DualAscent::LowerBound() const {
   // kRound times a magnitude bounds the rounding error of one operation on numbers of that

@@ -24,9 +24,9 @@ struct EliminationOrder {
 // the smallest table.
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
-// Returns the order with the fewest operations among that of OrderElimination and 100 more, in
-// which random factors decide among layers of similar weight. The random numbers are the same in
-// every call, so a problem always gets the same order. No random orders are tried if
+// Compares OrderElimination's order with 100 others, in which random factors decide among layers of
+// similar weight, and returns the order with the fewest operations. The random numbers are the same
+// in every call, so a problem always gets the same order. No random orders are tried if
 // OrderElimination's order is cheap, or so far beyond `most_operations` that random orders cannot
 // help.
 EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);

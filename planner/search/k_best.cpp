@@ -86,8 +86,8 @@ class KBest::Lists {
     return node;
   }
 
-  // Adds `derivation` with its cost to the candidates, unless a child's list is shorter than its
-  // rank.
+  // Adds `derivation` with its cost to the candidates, unless a child has no entry of the
+  // derivation's rank.
   void Offer(Node& node, Derivation derivation, const std::vector<int>& children,
              const Assignment& assignment) {
     double cost = 0;

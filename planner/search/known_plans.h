@@ -28,8 +28,8 @@ class KnownPlans {
   double MostMs() const;
 
  private:
-  // Returns by configuration of `layer` the sum of all costs that depend on `layer`, with all other
-  // layers as in `assignment`.
+  // Returns, by configuration of `layer`, the sum of all costs that depend on `layer` if all other
+  // layers are as in `assignment`.
   std::vector<double> CostsOf(const Assignment& assignment, int layer) const;
   void Improve(Assignment& assignment) const;
   // Returns whether the assignment was added to the kept ones.

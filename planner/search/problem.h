@@ -43,8 +43,8 @@ Status Check(const SearchProblem& problem);
 
 // Returns equation 1, computed from the problem's own costs.
 double TotalMs(const SearchProblem& problem, const Assignment& assignment);
-// Returns the sum of the bytes of all layers and edges. If all groups of devices begin at one
-// device, no device needs more.
+// Returns the sum of the bytes of all layers and edges. If all groups of devices begin at the same
+// device, no device needs more than this sum.
 int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment);
 
 // By layer: the configurations that are considered, in ascending order. No list is empty.
@@ -53,10 +53,10 @@ using Kept = std::vector<std::vector<int>>;
 // Keeps all configurations of all layers.
 Kept KeepAll(const SearchProblem& problem);
 
-// Returns the times of `problem` with each layer restricted to the configurations in `kept`,
-// without bytes. If a layer keeps one configuration, its edges are removed and their costs are
-// added to the layer at the other end. The total of an assignment in the result equals the total of
-// the Unrestricted() assignment in `problem`.
+// Returns `problem`, without bytes, with each layer restricted to the configurations in `kept`. If
+// a layer keeps one configuration, its edges are removed and their costs are added to the layer at
+// the other end. The total of an assignment in the result equals the total of the Unrestricted()
+// assignment in `problem`.
 SearchProblem Restricted(const SearchProblem& problem, const Kept& kept);
 
 // Returns the configurations at these positions in `kept`.

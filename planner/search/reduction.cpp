@@ -7,7 +7,7 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRounds = 8;  // most rounds of one ascent and one removal
+constexpr int kRounds = 8;  // most rounds, each of one ascent and one removal
 constexpr int kPasses = 5;  // passes between two checks of the bound
 constexpr int kLooks = 40;  // most checks in one round
 

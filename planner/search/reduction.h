@@ -28,7 +28,7 @@ struct Reduction {
 Reduction Reduce(const SearchProblem& problem,
                  const std::function<double(const Assignment&)>& bound, double most_operations);
 
-// Returns whether `bound` is at least `total`, but for a rounding error of 1e-9 of `total`.
+// Returns whether `bound` is at least `total`, up to a relative rounding error of 1e-9.
 bool Meets(double bound, double total);
 
 }  // namespace ucudnn::planner

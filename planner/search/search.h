@@ -1,5 +1,5 @@
-// Finds the assignment of least cost, with or without a limit on memory, and proves within limits
-// of work that no other costs less. Pure functions.
+// Finds the assignment of least cost, with or without a limit on memory. Proves that no other
+// assignment costs less, as far as the limits on work permit. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ constexpr int kMostPlans = 20'000;
 // Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. First minimises time plus a
 // price per byte, and looks for the price with the largest lower bound. Then lists plans in
 // ascending order of this sum until the bound reaches the best plan that fits, or `most_plans` were
-// listed; lists none if that exceeds the limits of `options`. Fails if Search() fails, or if even
-// the smallest plan exceeds the limit; the error gives the bytes of that plan.
+// listed; lists none if listing exceeds the limits of `options`. Fails if Search() fails, or if
+// even the smallest plan exceeds the limit; the error gives the bytes of that plan.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
                                    const SearchOptions& options = {}, int most_plans = kMostPlans);
 
@@ -83,8 +83,8 @@ struct ParetoPoint {
   bool optimal = false;
 };
 
-// Returns plans in ascending order of time. No plan found beats another of them in both time and
-// memory. Calls SearchWithin at up to `points` limits, from the bytes of the fastest plan down to
+// Returns plans in ascending order of time. No returned plan is both faster and smaller than
+// another. Calls SearchWithin at up to `points` limits, from the bytes of the fastest plan down to
 // those of the smallest.
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options = {});

@@ -28,8 +28,8 @@ struct CutWindows {
   std::string why;               // the reason if is_own_call is false
 };
 
-// Cuts the axis `axis` (d, h or w), which only messages name. An error says why even fetched rows
-// do not give the parts the windows of the whole axis.
+// Cuts an axis, which messages call `axis` (d, h or w). Fails if even fetched rows cannot give the
+// parts the windows of the whole axis; the error says why.
 Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
                                 const std::vector<int64_t>& extents);
 

@@ -1,6 +1,6 @@
-// Finds changes with which a grid refuses no operator of a network: the next size of its images or,
-// at the present size, the number of which all stripes' rows must be a multiple. The functions keep
-// no state; SetInputExtents changes the graph.
+// Finds out how a grid would refuse no operator of a network: the next size of the images or, at
+// the present size, a `multiple` (see StripeNetwork) for the rows of all stripes. The functions
+// keep no state; SetInputExtents changes the graph.
 #pragma once
 
 #include <optional>

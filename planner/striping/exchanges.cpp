@@ -74,8 +74,8 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the rows that ucudnn exchanges for a pooling's gradient: rows of x, which have the maxima,
-// if `of` is the boxes' `elements`, or rows of dy if `of` is `windows`.
+// Counts the rows that ucudnn exchanges for a pooling's gradient. `of` is &PooledBoxPair::elements
+// for rows of x, which have the maxima, or &PooledBoxPair::windows for rows of dy.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
   problem.operation = Operation::kBackwardData;

@@ -35,7 +35,7 @@ struct StripeTraffic {
 StripeTraffic TrafficOf(const std::vector<Exchange>& exchanges, const SpatialGrid& grid,
                         bool forward_only);
 
-// Returns the exchanges of `op`, for which Judge() gave `judgement` on `input`; none if it is
+// Returns the exchanges of `op`, for which Judge() gave `judgement` on `input`; none if `op` is
 // refused. `parameters` is the number of the operator's trained parameters. `has_gradient` says
 // whether a training step needs the gradient of the input (false for the network's own input).
 std::vector<Exchange> ExchangesOf(const Operator& op, const Placement& input,

@@ -47,7 +47,7 @@ bool IsOneEverywhere(const std::vector<int64_t>& extents) {
   return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
 }
 
-// Judges a pooling over all rows of an axis, whether the ranks hold stripes or copies of the rows.
+// Judges a pooling over all rows of an axis. The ranks may hold stripes or copies of the rows.
 void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   judgement.pools_over_ranks = true;
   judgement.ones = OnesAre::kReplicated;
@@ -57,8 +57,8 @@ void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgem
              "they are copies");
 }
 
-// Returns whether each window covers exactly one stripe. ucudnn sees only the stripe in a rank's
-// call, which looks like a pooling over all positions.
+// Returns whether each window covers exactly one stripe. In a rank's call ucudnn sees only the
+// stripe, so there such a pooling looks like a pooling over all positions.
 bool CoversEachStripe(const PaddedWindow& padded, const std::vector<int64_t>& extents) {
   return padded.window.pad == 0 && padded.back == 0 &&
          std::all_of(extents.begin(), extents.end(),

@@ -1,5 +1,5 @@
 // Judges one operator of a network whose images are cut: whether the ranks' results equal the
-// result of the whole, and how they are placed. Pure functions.
+// result of the whole, and how these results are placed. Pure functions.
 #pragma once
 
 #include <array>

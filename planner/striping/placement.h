@@ -35,13 +35,13 @@ struct Placement {
   bool IsCut() const;
   // Returns `grid` without groups and without the axes along which this tensor is not cut.
   SpatialGrid CutGrid(const SpatialGrid& grid) const;
-  // Returns the number of elements that a rank holds whose number in its group is `rank`.
+  // Returns the number of elements that rank number `rank` of the group holds.
   int64_t Elements(const SpatialGrid& grid, int rank) const;
   // Formats "56+56" or "56+56 x 112+112"; empty if nothing is cut.
   std::string Text() const;
 };
 
-// Returns the number, in the CutGrid `cut` of `grid`, of the cell that a rank of the group holds.
+// Returns which cell of `cut`, a CutGrid of `grid`, rank number `rank` of the group holds.
 int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
 
 // Places the whole tensor on every rank.

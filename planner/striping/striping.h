@@ -42,8 +42,9 @@ struct Striping {
   StripeTraffic Traffic(bool forward_only) const;
 };
 
-// Judges images in equal stripes of multiples of `multiple` rows. Fails if the grid cuts an axis
-// that the network lacks, if the groups do not divide the batch, or if shapes do not fit.
+// Judges `graph` for images that are cut into nearly equal stripes of multiples of `multiple` rows.
+// Fails if the grid cuts an axis that the network lacks, if the groups do not divide the batch, or
+// if shapes do not fit.
 Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
                                int multiple = 1);
 

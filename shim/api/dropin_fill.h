@@ -1,6 +1,6 @@
-// The one private function that the drop-in libcudnn.so.9 calls in libucudnn.so.1. The first call
-// of any of the drop-in's exports calls it to get the targets of all exports. libucudnn.so.1 gets
-// the targets of its own exports by this function, too (answers.h).
+// Declares the one private function that the drop-in libcudnn.so.9 calls in libucudnn.so.1. The
+// first call of any of the drop-in's exports calls ucudnnPrivateFillDropin to get the targets of
+// all exports. libucudnn.so.1 also gets the targets of its own exports from it (answers.h).
 #pragma once
 
 #ifdef __cplusplus

@@ -26,8 +26,8 @@ void Follow(cudnnHandle_t handle) noexcept {
     if (auto* const interposer = ucudnn::ProcessInterposer())
       interposer->sessions().FollowStream(handle);
   } catch (...) {
-    // Memory ran out while the interposer was made; then there are no handles yet whose stream
-    // matters.
+    // Memory ran out while the interposer was being made. There are no sessions yet whose stream
+    // could be out of date.
   }
 }
 

@@ -36,9 +36,10 @@ const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 // non-const.
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
-// A hook that calls `method` of the interposer's `part`. If that runs out of memory, it calls or
-// returns `otherwise`: usually the real function. Where the real function could use or report more
-// workspace than was promised, `otherwise` is another method of the part, or an error status.
+// A hook that calls `method` of the interposer's `part`. If `method` runs out of memory, the hook
+// calls or returns `otherwise`: usually the real function. Where the real function could use or
+// report more workspace than was promised, `otherwise` is another method of the part, or an error
+// status.
 template <auto part, auto method, auto otherwise, typename Signature>
 struct EntryPoint;
 template <auto part, auto method, auto otherwise, typename... Arguments>
@@ -255,7 +256,7 @@ struct FindExHook<Order, real,
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
     if (!MayDeliver(requested, returned, results)) return forward();
-    // Not every algorithm accepts unaligned pointers. Only the real library can find out which ones
+    // Not every algorithm accepts unaligned pointers, and only the real library knows which ones
     // do.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
@@ -272,7 +273,7 @@ struct FindExHook<Order, real,
   }
 };
 
-// The program may have declared this descriptor replicated. Withdraws the declaration, because a
+// The program may have declared this descriptor replicated. The declaration ends here, because a
 // new descriptor may get the same address.
 cudnnStatus_t DestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   Ucudnn().process().splitter.DeclareReplicated(tensor, false);
@@ -293,8 +294,8 @@ void* Address(Function* function) {
   UCUDNN_ENTRY(name, &Interposer::sessions, &Sessions::method, &cudnn::Functions::name)
 #define UCUDNN_GRAPH_HOOK(name, method) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, &cudnn::Functions::name)
-// Defines a hook that does not fall back to the real function when memory is out, because that
-// might use or report more workspace than was promised.
+// Defines a hook whose fallback is not the real function, because the real function might use or
+// report more workspace than was promised.
 #define UCUDNN_PROMISED_HOOK(name, method, otherwise) \
   UCUDNN_ENTRY(name, &Interposer::graph, &GraphPlans::method, otherwise)
 #define UCUDNN_WORKSPACE_HOOK(name, order) \

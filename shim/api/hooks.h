@@ -10,8 +10,8 @@ namespace ucudnn {
 struct Hook {
   const char* name;
   void* function;
-  // The library stores the real function's address in `*real`; the hook may call it. Null: the hook
-  // gets the real function in another way.
+  // If not null, the drop-in's filling (dropin_fill.cpp) stores the real function's address here,
+  // for the hook to call. Null: the hook gets the real function in another way.
   std::atomic<void*>* real = nullptr;
 };
 

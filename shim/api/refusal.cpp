@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// The buffer is static, because a message must not need memory when memory is out.
+// The size is fixed, so that storing a message needs no memory, which may have run out.
 thread_local char last_message[512] = "";
 
 }  // namespace

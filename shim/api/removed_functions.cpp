@@ -36,7 +36,8 @@ const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>&
   return found != answer.end() ? &*found : nullptr;
 }
 
-// Returns ucudnn's planned algorithms within `limit_bytes`; none if `rank` must be used instead.
+// Returns ucudnn's planned algorithms within `limit_bytes`. Returns none if ucudnn does not plan
+// this convolution; GetAlgorithm then ranks the library's algorithms.
 std::optional<std::vector<AlgorithmPerformance>> Planned(Operation operation, cudnnHandle_t handle,
                                                          const Descriptors& descriptors,
                                                          std::optional<size_t> limit_bytes) {
@@ -85,7 +86,7 @@ cudnnStatus_t GetAlgorithm(Operation operation, cudnnHandle_t handle,
     best = FirstWithin(answer, math, limit);
   }
   // An algorithm that `answer` lists only with other math types may still run with the descriptor's
-  // own math type and another workspace; `need` tells its size.
+  // math type and another workspace size, which `need` returns.
   for (size_t i = 0; best == nullptr && i < answer.size(); ++i) {
     size_t bytes = 0;
     if (answer[i].status == CUDNN_STATUS_SUCCESS &&

@@ -1,6 +1,5 @@
-// Functions of <ucudnn/ucudnn.h> by which a program sets options in place of environment variables.
-// Also functions by which it declares an order of handles or the end of an iteration, or asks for
-// ucudnn's version.
+// Functions of <ucudnn/ucudnn.h> by which a program sets options in place of environment variables,
+// declares an order of handles or the end of an iteration, and asks for ucudnn's version.
 #include <initializer_list>
 #include <string>
 

@@ -154,8 +154,8 @@ cudnnStatus_t NormBackwardEx(
                  });
 }
 
-// The parameter's type makes the compiler compare the hook's signature with that of cuDNN's
-// function.
+// The type of the parameter `function` makes the compiler compare the hook's signature with that of
+// cuDNN's function.
 template <typename Function>
 Hook HookOf(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};

@@ -1,5 +1,4 @@
-// Returns further hooks for a process whose calls are split: operations other than convolutions
-// that ucudnn splits too.
+// Declares the hooks of operations other than convolutions that ucudnn splits over ranks.
 #pragma once
 
 #include <span>

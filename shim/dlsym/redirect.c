@@ -1,9 +1,9 @@
-// Decides which look-ups the dlsym of entry.S answers itself: those of cuDNN functions that would
-// be found in a real libcudnn.so.9, unless cuDNN or ucudnn makes the look-up, or the handle is
-// RTLD_DEFAULT or RTLD_NEXT. They get the drop-in's function. Any thread may call this code, even
+// Decides which look-ups the dlsym of entry.S redirects to the drop-in: look-ups of cuDNN functions
+// that the handle would find in a real libcudnn.so.9. Look-ups by cuDNN or ucudnn itself, and with
+// the handles RTLD_DEFAULT and RTLD_NEXT, are not redirected. Any thread may call this code, even
 // while the loader starts the program, before any constructor. Several threads may make the first
-// call at once; only a first call initialises variables. The code allocates no memory and takes no
-// lock itself.
+// call at once: each stores the same values in the static variables. The code allocates no memory
+// and takes no lock itself.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -27,7 +27,7 @@ HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* calle
 static Dlsym RealDlsym(void) {
   Dlsym real = __atomic_load_n(&ucudnn_real_dlsym, __ATOMIC_ACQUIRE);
   if (real != NULL) return real;
-  // dlsym cannot look up itself, but dlvsym can look up dlsym. glibc has it with two version names:
+  // dlsym cannot look up itself, but dlvsym can look up dlsym. glibc has dlsym under two versions:
   // GLIBC_2.2.5 in libdl, and GLIBC_2.34 in libc, to which it was moved.
   for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
        real == NULL && *version != NULL; ++version) {
@@ -62,8 +62,8 @@ static int StartsWith(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-// Returns the drop-in in this library's folder; null if it cannot be opened. It is normally loaded
-// already, by LD_PRELOAD.
+// Returns the drop-in in this library's folder; null if it cannot be opened. Normally LD_PRELOAD
+// has already loaded it.
 static void* DropIn(void) {
   static void* opened = NULL;
   void* drop_in = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
@@ -84,8 +84,8 @@ static void* DropIn(void) {
   return drop_in;
 }
 
-// Returns the drop-in's function; null if the real dlsym must answer, also if it must report an
-// error.
+// Returns the drop-in's function. Returns null if the look-up is not redirected; the real dlsym
+// then answers, and reports errors.
 void* ucudnn_redirected(void* handle, const char* name, const void* caller) {
   const Dlsym dlsym_of = RealDlsym();
   if (name == NULL || !StartsWith(name, "cudnn") || handle == RTLD_NEXT || handle == RTLD_DEFAULT) {

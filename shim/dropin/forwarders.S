@@ -1,7 +1,7 @@
-// The drop-in libcudnn.so.9. Each export jumps to the address in its slot. At first that is a stub,
-// which makes libucudnn fill all slots at the first call. Nothing runs before, and the drop-in has
-// no other state. It is in assembly because a forwarder must keep all arguments, whatever the
-// signature.
+// The drop-in libcudnn.so.9. Each export jumps to the address in its slot. Initially every slot
+// holds the address of a stub, and the first call of any stub makes libucudnn fill all slots. The
+// drop-in runs no other code, and its only state is the slots. It is in assembly because a
+// forwarder must keep all arguments, whatever the signature.
 #include "arguments.inc"
 
 // These are the values of enum UcudnnExportKind in shim/api/dropin_fill.h.

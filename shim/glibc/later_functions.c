@@ -74,9 +74,8 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
 // A library cannot know whether the program has one thread, so the value is always 0 (no).
 HIDDEN char __libc_single_threaded = 0;
 
-// Since 2.30 glibc can wait by another clock than the wall clock. If the function exists, it is
-// called. With an older glibc the wait is by the wall clock, and takes too long if that clock is
-// set back meanwhile.
+// pthread_cond_clockwait exists since glibc 2.30; if it exists, it is called. With an older glibc
+// the wait is by the wall clock, and takes too long if that clock is set back meanwhile.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,

@@ -12,7 +12,7 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// The buffer is static, because a message must not need memory when memory is out.
+// The size is fixed, so that storing a message needs no memory, which may have run out.
 thread_local char last_message[512] = "";
 thread_local int last_callback_code = 0;
 

@@ -68,8 +68,8 @@ Result<CoarseOperator> ReadCoarse(int number) {
                        "; 0 (inject) or 2 (sum) is expected");
 }
 
-// Refuses values of members that earlier versions used. Ignoring such a value would silently change
-// the results.
+// Refuses values in members that had a meaning in earlier versions. Ignoring such a value would
+// silently change the results.
 Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
   if (given.reserved_cycle != 0) {
     return Status::Error("reserved_cycle is " + std::to_string(given.reserved_cycle) +

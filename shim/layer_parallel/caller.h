@@ -18,8 +18,8 @@ class Caller {
 
   const ucudnnLayerParallelCallbacks_t& callbacks() const { return callbacks_; }
 
-  // The subject of a callback for the error message: layers if layers > 0, else the state with
-  // number `state` if that is not negative, else nothing.
+  // Names what a callback worked on, for the error message: layers if layers > 0, else the state
+  // with number `state` if that is not negative, else nothing.
   struct Subject {
     int level = 0;
     int first_layer = 0;
@@ -27,10 +27,11 @@ class Caller {
     long long state = -1;
   };
   // Runs call() and returns Ok if it returns 0. Otherwise records the failure for Failed(), and
-  // returns an error without a message, so that a lane allocates no memory. `callback` is the
+  // returns an error without a message, so that no memory is allocated. `callback` is the
   // callback's name, a literal. Several threads may call Run at once with different lanes.
-  // `noexcept` ends the process if the program's callback throws: the program's unwinder cannot
-  // unwind this library, which has its own.
+  //
+  // `noexcept` ends the process if the program's callback throws: this library has its own
+  // unwinder, which cannot continue the program's unwinding.
   template <typename Call>
   Status Run(const char* callback, const Subject& subject, int lane, Call&& call) noexcept {
     const int code = call();
@@ -68,7 +69,7 @@ class Caller {
   // Forgets earlier failures. Each API function that runs callbacks calls this first.
   void Forget() { failures_.assign(failures_.size(), std::nullopt); }
   // Returns the answer for a failure since Forget(); none if no callback failed. If several lanes
-  // failed, the answer is for the first of them, whose status Lanes returns too.
+  // failed, the answer is for the first of these lanes, as in the status that Lanes returns.
   std::optional<Answer> Failed() const;
 
  private:

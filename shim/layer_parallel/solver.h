@@ -73,7 +73,7 @@ class Solver {
   Caller caller_;
   Direction forward_;
   Direction adjoint_;          // empty without an adjoint_step
-  bool adjoint_fits_ = false;  // the last adjoint solve used the present states of forward_
+  bool adjoint_fits_ = false;  // the last adjoint solve used forward_'s present states
   std::atomic<bool> in_use_ = false;
 };
 

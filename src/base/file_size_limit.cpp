@@ -22,8 +22,8 @@ FileSizeLimitScope::FileSizeLimitScope() {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY) return;
   const sigset_t signals = TheSignal();
   sigset_t waiting;
-  // A pending signal is the program's own: blocking it here, and taking it in the end, would lose
-  // it.
+  // A pending signal is the program's own. Blocking it here, and taking it in the destructor, would
+  // lose it.
   if (sigpending(&waiting) != 0 || sigismember(&waiting, SIGXFSZ) != 0) return;
   if (pthread_sigmask(SIG_BLOCK, &signals, &before_) != 0) return;
   changed_ = true;

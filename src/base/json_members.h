@@ -8,8 +8,7 @@
 //
 // Write formats the struct by this list; Read reads and checks it. Values are numbers, booleans,
 // texts, lists, optional values (null if there is none; an optional size_t is read as a limit,
-// JsonPlace::Limit), other structs with members, and adapters, which have a Write and a Read of
-// their own.
+// JsonPlace::Limit), other structs with members, and adapters, which have their own Write and Read.
 //
 // Text is assembled by hand: the destructors of nlohmann's arrays and objects allocate, so they
 // would end the application's process when memory is out. nlohmann's single values are used,
@@ -32,8 +31,8 @@
 
 namespace ucudnn::json {
 
-// The ways in which a member may differ from one that is always written and that readers require.
-// Readers require no list and no optional value: one that is absent is read as empty.
+// How a member differs from the default. By default a member is always written, and readers require
+// it. Readers never require a list or an optional value: an absent one is read as empty.
 struct Use {
   bool may_lack = false;           // readers also accept null, and objects without the member
   bool null_if_empty = false;      // an empty value is written as null
@@ -49,8 +48,8 @@ constexpr Use kNullIfEmpty = {.may_lack = true, .null_if_empty = true};
 constexpr Use kLeftOutIfEmpty = {.may_lack = true, .left_out_if_empty = true};
 constexpr Use kUnread = {.unread = true};
 
-// The depth of a value that is written on one line. At other depths each member and each item has a
-// line of its own, indented by the depth.
+// The depth of a value that is written on one line. At other depths each member and each item has
+// its own line, indented by the depth.
 constexpr int kOneLine = -1;
 constexpr int Inside(int depth) { return depth == kOneLine ? kOneLine : depth + 1; }
 
@@ -103,8 +102,8 @@ class Object {
     fields_.emplace_back(name, is_null ? "null" : Write(value, Inside(depth_), use, context...));
   }
 
-  // Returns whether the object has this member: when it is read, the file decides; when it is
-  // written, `is_to` does.
+  // Returns whether the object has this member. For an object that is read, the file decides; for
+  // an object that is written, `is_to` decides.
   bool Has(const char* name, bool is_to) const {
     return is_read_ ? !place_.Member(name).absent() : is_to;
   }

@@ -25,7 +25,7 @@ struct JsonValue {
 
   bool is(Kind other) const { return kind == other; }
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kReal; }
-  // Returns null if this value is no object or has no such member.
+  // Returns null if this value is not an object or has no such member.
   const JsonValue* Find(std::string_view name) const;
 };
 
@@ -34,7 +34,7 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Fails for a text that is no JSON, that nests deeper than 32 levels, or that has an object with
+// Fails for a text that is not JSON, that nests deeper than 32 levels, or that has an object with
 // the same name twice.
 Result<JsonValue> ParseJson(std::string_view text);
 

@@ -1,7 +1,7 @@
 // Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide which lines are written, and where.
-// Thread-safe; each line is one write, so lines of several processes do not mix. No function fails
-// the caller. Log and WarnOnce never throw, except that the first call of Log in a process may find
-// no memory.
+// Thread-safe; each line is one write, so lines of several processes do not mix. No function
+// reports an error to its caller. Log and WarnOnce never throw, except that the first call of Log
+// in a process may find no memory.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace ucudnn {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
-// Sets that lines of importance `level` or more are appended to `file` (empty: stderr), marked with
+// Appends lines of importance `level` or more to `file` (empty: stderr) from now on, marked with
 // the rank of this process in its job (-1: none) and its process id. If the file cannot be opened,
 // a warning says so, and lines go to stderr.
 void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
-// Writes a line; for callers that no exception may leave. Allocates only if the line is written.
+// Writes a line; for callers that must not throw. Allocates only if the line is written.
 void Log(LogLevel level, const char* message);
 
 // Returns the process's TerminalLine on stderr. Log erases it before it writes a line to stderr.
@@ -28,7 +28,7 @@ TerminalLine& StderrLine();
 // Warns once for each cause and process. `cause` names the kind of fault; `message` describes this
 // fault.
 void WarnOnce(const std::string& cause, const std::string& message);
-// WarnOnce for callers that no exception may leave.
+// WarnOnce for callers that must not throw.
 void WarnOnce(const char* cause, const char* message) noexcept;
 
 }  // namespace ucudnn

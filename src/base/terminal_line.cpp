@@ -11,7 +11,7 @@ namespace {
 constexpr char kBegin[] = "\r\033[K";  // moves to the first column and erases the line
 constexpr int kColumns = 80;  // width to assume for a terminal that does not tell its width
 
-// Returns none if `descriptor` is no terminal.
+// Returns none if `descriptor` is not a terminal.
 std::optional<int> ColumnsOf(int descriptor) {
   winsize size = {};
   if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return std::nullopt;
@@ -51,7 +51,7 @@ void TerminalLine::Show(std::string_view text) noexcept {
 
 void TerminalLine::Erase() noexcept {
   // In a forked child the parent's text is not erased. The mutex is locked only after this check,
-  // because a fork may have left it locked in the child for ever.
+  // because a fork may have left it locked forever in the child.
   if (const pid_t by = shown_by_; by == 0 || by != getpid() || !ColumnsOf(descriptor_)) return;
   MutexLock lock(mutex_);
   if (shown_by_.exchange(0) != 0) Write(descriptor_, kBegin);

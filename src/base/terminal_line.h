@@ -15,8 +15,8 @@ namespace ucudnn {
 
 class TerminalLine {
  public:
-  // Nothing is written while `descriptor` is no terminal: at any time the program may open another
-  // file under its number.
+  // Nothing is written while `descriptor` is not a terminal: at any time the program may open
+  // another file with this number.
   explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
 
   // Returns whether `descriptor` is a terminal now.

@@ -57,7 +57,7 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string NearestName(std::string_view text, const std::vector<std::string>& names) {
-  // Longer texts are no misspelt names, and the search takes time proportional to both lengths.
+  // Longer texts are not misspelt names, and the search takes time proportional to both lengths.
   constexpr size_t kLongest = 64;
   if (text.size() > kLongest) return {};
   std::string nearest;

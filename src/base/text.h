@@ -12,7 +12,8 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// Formats with four digits, or with all digits before the point if there are more: "12.35 ms".
+// Formats with four significant digits, or with all digits before the point if these are more:
+// "12.35 ms".
 std::string Milliseconds(double ms);
 
 // Formats a value of unknown origin for a message: in single quotes, with unprintable bytes as

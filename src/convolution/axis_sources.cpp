@@ -25,16 +25,17 @@ Interval TapsAt(const SlidingWindow& window, int64_t at, const Interval& element
                       Interval{0, window.taps});
 }
 
-// Returns the windows from the first one whose last tap is not before `elements` to the last one
+// Returns an interval that contains every window that reads an element of `elements`. It begins
+// with the first window whose last tap is not before `elements`, and ends with the last window
 // whose first tap is not after `elements`.
 Interval Reaching(const SlidingWindow& window, const Interval& elements) {
   return {CeilDivide(elements.begin + window.pad - window.Extent() + 1, window.stride),
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
-// Returns all taps with which some window of `windows` could read an element of `elements`: from
-// the first tap that, in the last window, is not before `elements`, to the last tap that, in the
-// first window, is not after `elements`.
+// Returns an interval that contains every tap with which a window of `windows` reads an element of
+// `elements`. It begins with the first tap that is not before `elements` in the last window. It
+// ends with the last tap that is not after `elements` in the first window.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -80,11 +81,11 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
   return runs;
 }
 
-// Returns the windows or elements that `part` owns, counted from its first.
+// Return the windows or elements that `part` owns, counted from the part's first window or element.
 Interval OwnWindows(const AxisCut& cut, int part) { return {0, cut.windows[part].Length()}; }
 Interval OwnElements(const AxisCut& cut, int part) { return {0, cut.elements[part].Length()}; }
 
-// Returns the exchanged positions of `owner`, counted from the first of `part`.
+// Returns the exchanged positions of `owner`, counted from the first position of `part`.
 Interval OwnedBy(const AxisCut& cut, int part, int owner, Exchanged exchanged) {
   const std::vector<Interval>& parts =
       exchanged == Exchanged::kElements ? cut.elements : cut.windows;
@@ -168,8 +169,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // If both ways give equally many rectangles, those by taps are taken: then no tap of the filter
-  // is in two rectangles.
+  // If both ways give the same number of rectangles, the rectangles by taps are taken, so that no
+  // tap of the filter is in two rectangles.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));
@@ -201,7 +202,7 @@ std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged 
 
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged) {
   const Interval reach = Reach(cut, part, exchanged);
-  // `part` reads within `reach` only, so parts that do not overlap it are no sources.
+  // `part` reads within `reach` only, so parts that do not overlap it are not sources.
   int first = part, last = part;
   while (first > 0 && OwnedBy(cut, part, first - 1, exchanged).end > reach.begin) --first;
   while (last + 1 < cut.Parts() && OwnedBy(cut, part, last + 1, exchanged).begin < reach.end) {
@@ -236,8 +237,8 @@ std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchan
         touched.insert(touched.end(), reached.begin(), reached.end());
         continue;
       }
-      // Every window of a term reads the halo, but between the elements of a term there may be some
-      // that no window reads.
+      // Every window of a term reads the halo, but some elements between the first and the last
+      // element of a term may be read by no window.
       const Interval windows = Shifted({0, run.range.Length()}, run.at);
       for (const Interval& elements : reached) {
         for (int64_t at = elements.begin; at < elements.end; ++at) {

@@ -18,10 +18,10 @@ enum class Exchanged { kElements, kWindows };
 Exchanged ExchangedBy(Operation operation);
 
 // A rectangle of (window, tap) pairs along one axis: every tap of `taps` of every window of
-// `windows` reads an element of `elements` or, if `pad` is not 0, padding beside it. It is a
-// convolution of its own, of elements.Length() elements padded by `pad` on both sides and
-// windows.Length() windows, whose first tap of the first window reads element -pad. Elements and
-// windows are counted from the beginning of the tensor that holds them.
+// `windows` reads an element of `elements` or, if `pad` is not 0, the padding next to `elements`.
+// The rectangle is itself a convolution, of elements.Length() elements padded by `pad` on both
+// sides and windows.Length() windows, whose first tap of the first window reads element -pad.
+// Elements and windows are counted from the beginning of the tensor that holds them.
 struct AxisTerm {
   Interval windows;
   Interval taps;
@@ -33,9 +33,9 @@ struct AxisTerm {
 
 // Returns disjoint rectangles, with pad 0, which together contain all pairs of a window of
 // `windows` and a tap with which this window reads an element of `elements`. All positions are
-// counted from the same origin. Either each rectangle has windows of its own, or each has taps of
-// its own, whichever gives fewer rectangles. If the pairs form a staircase, as between neighbours,
-// no other choice gives fewer.
+// counted from the same origin. Either no two rectangles share a window, or no two share a tap,
+// whichever gives fewer rectangles. If the pairs form a staircase, as between neighbouring parts,
+// no other set of rectangles is smaller.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
@@ -58,7 +58,7 @@ struct AxisSource {
 };
 
 // Returns the sources of `part` in ascending order of parts, `part` itself included; a part from
-// which nothing is read is no source. REQUIRES: 0 <= part < cut.Parts().
+// which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // Returns the positions of `owner` that `part` reads, as the ranges of SourcesOf()'s runs; `owner`

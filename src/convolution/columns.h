@@ -27,9 +27,9 @@ const std::vector<std::string>& RequiredLayerColumns();
 // d,t,pad_d,stride_d,dilation_d exist in 3-D only: a row with a `d` is three-dimensional.
 const std::vector<std::string>& LayerColumns();
 
-// Columns beyond the layer's shape: math,compute,mode,x_strides,y_strides,align. Absent ones mean
-// default math, the type's usual compute type (fp64 for fp64, else fp32), cross-correlation, packed
-// strides in `layout`, no alignment demand.
+// Columns beyond the layer's shape: math,compute,mode,x_strides,y_strides,align. Absent columns
+// mean default math, the type's usual compute type (fp64 for fp64, otherwise fp32),
+// cross-correlation, packed strides in `layout`, no alignment demand.
 const std::vector<std::string>& NumericColumns();
 
 // Columns of the padding at the end of each axis: pad_d_post,pad_h_post,pad_w_post. If one is
@@ -37,8 +37,8 @@ const std::vector<std::string>& NumericColumns();
 const std::vector<std::string>& PostPadColumns();
 
 // Returns the value of `n`, each layer column, each numeric column and each column of
-// PostPadColumns, in that order. Empty are: numeric and PostPadColumns columns with their default,
-// 3-D columns of a 2-D problem, and `n` of a kernel family (n = 0).
+// PostPadColumns, in that order. A value is empty in numeric columns and PostPadColumns if it is
+// the default, in 3-D columns of a 2-D problem, and in `n` of a kernel family (n = 0).
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
 // Reads a problem. Without `op` it is forward; without `n` it is a kernel family (n = 0). Refuses

@@ -32,7 +32,8 @@ struct MicroConfiguration {
   double pack_ms = 0;  // the part of time_ms for packing a tile and copying its result back
 
   bool operator==(const MicroConfiguration&) const = default;
-  // Returns whether this runs a whole mini-batch of `n` images rather than a part of it.
+  // Returns whether this object stands for a whole mini-batch of `n` images rather than a part of
+  // it.
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// Returns the box of the result that a tile computes: of x in backward_data, else of y. In a
-// gradient of the filter it is the box of dy that the tile sums over.
+// Returns the box of the result that a tile computes, which is a box of x in backward_data and
+// otherwise of y. In a gradient of the filter it is the box of dy that the tile sums over.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -94,9 +94,9 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns the number of parts that an axis of `extent` elements has in a grid of `tiles` tiles
-// whose lengths along the axis add up to `sum`: each part occurs in tiles / parts of the tiles, so
-// sum = extent * tiles / parts. Returns 0 if that gives no whole number of parts.
+// Returns the number of parts of an axis of `extent` elements in a grid of `tiles` tiles. The
+// lengths of the tiles along the axis add up to `sum`. Each part occurs in tiles / parts of the
+// tiles, so sum = extent * tiles / parts. Returns 0 if that gives no whole number of parts.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

@@ -53,8 +53,9 @@ class Reader {
   std::string_view rest_;
 };
 
-// Returns the engine that `text` seems to name. The caller compares its text with `text`, because a
-// number can be written in several ways ("01") and only one of them is the engine's.
+// Returns the engine that `text` seems to name. The caller compares the engine's own text with
+// `text`, because a number can be written in several ways, such as "01", but an engine has only one
+// text.
 std::optional<EngineId::Legacy> ReadLegacy(std::string_view text) {
   Reader reader(text);
   EngineId::Legacy engine;

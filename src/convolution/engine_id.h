@@ -59,7 +59,8 @@ class EngineId {
     bool operator==(const Packing&) const = default;
   };
 
-  // No engine; its text is empty. A moved-from engine is no engine either.
+  // Makes an empty engine, which names no engine and has an empty text. A moved-from engine is
+  // empty, too.
   EngineId() = default;
   EngineId(const EngineId&) = default;
   EngineId(EngineId&& other) noexcept : value_(std::exchange(other.value_, {})) {}

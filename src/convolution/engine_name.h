@@ -1,5 +1,5 @@
-// Names of engines for pages, tables, reasons and messages, and the kind of arithmetic that a name
-// tells. Files hold EngineId::Text instead. Pure functions.
+// Names of engines for pages, tables, reasons and messages, and the numeric class that an
+// algorithm's name implies. Files hold EngineId::Text instead. Pure functions.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace ucudnn {
 // ...BwdFilterAlgo_t), and its text. Returns the text alone for other engines.
 std::string EngineName(Operation operation, const EngineId& engine);
 
-// Returns the kind of arithmetic of cuDNN's algorithm with this number, which its name tells.
+// Returns the numeric class of the legacy algorithm with this number, as its name implies.
 NumericClass LegacyNumericClass(Operation operation, int algorithm);
 
 // Returns the names of a configuration's engines, each once, in the order of the pieces and

@@ -1,4 +1,4 @@
-// A convolution of a network, under the name that the network gives it.
+// A convolution of a network, with its name in the network.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Gradients of 16-bit filters in pieces. cuDNN's engines round each result to 16 bits, so adding
-// pieces in the output would round once per piece. Instead each piece leaves its partial in the
-// workspace, where partials are summed in fp32; after the last piece the sum is scaled, blended and
-// rounded into the output once. Pure functions.
+// pieces in the output would round once per piece. Instead each piece writes a partial, its share
+// of the gradient, to the workspace, where partials are summed in fp32; after the last piece the
+// sum is scaled, blended and rounded into the output once. Pure functions.
 //
 // Let u be the unit roundoff of the output's type (2^-11 fp16, 2^-8 bf16), p_i the partials of m
 // pieces as their engines accumulate them, d the output's old content, and s the largest rounding
@@ -9,9 +9,9 @@
 // beta d by at most
 //   |alpha| (u + (m + 3) 2^-24) sum_i |p_i| + 2^-22 |beta d| + u |r| + (m |alpha| + 1) s,
 // up to factors 1 + u (Higham: Accuracy and Stability of Numerical Algorithms, section 3.1). An
-// undivided engine that rounds once differs by at most 2^-22 (|alpha p| + |beta d|) + u |r| + s:
-// where partials do not cancel, m of them round at most twice as much. A partial that is infinite
-// in 16 bits makes the result infinite or NaN.
+// undivided engine that rounds once differs by at most 2^-22 (|alpha p| + |beta d|) + u |r| + s. So
+// if partials do not cancel, the error with m partials is at most twice the error of an undivided
+// engine. A partial that is infinite in 16 bits makes the result infinite or NaN.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ inline bool IsPartial(const ConvolutionProblem& problem, int micro_batch) {
   return micro_batch < problem.n && SumsPartials(problem);
 }
 // Returns whether a piece computes partials: it has fewer images, or sums over a part of dy. A
-// piece that only computes fewer filters is no partial.
+// piece that only computes fewer filters is not a partial.
 bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 // Returns the bytes of the fp32 sum in the workspace, a multiple of kPartialSumAlignment.

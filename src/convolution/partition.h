@@ -15,8 +15,8 @@ namespace ucudnn {
 int64_t FloorDivide(int64_t dividend, int64_t divisor);
 int64_t CeilDivide(int64_t dividend, int64_t divisor);
 
-// The elements from `begin` to `end` - 1; none if end <= begin. Of the functions below, only Part
-// returns an empty interval that is not [0, 0).
+// The elements from `begin` to `end` - 1; none if end <= begin. Among the functions below, only
+// Part may return an empty interval other than [0, 0).
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
@@ -25,9 +25,9 @@ struct Interval {
   int64_t Length() const { return end > begin ? end - begin : 0; }
 };
 
-// Returns the elements that are in both; [0, 0) if there are none.
+// Returns the elements that are in both intervals; [0, 0) if there are none.
 Interval Intersection(const Interval& a, const Interval& b);
-// Returns the number of elements that are in both.
+// Returns the number of elements that are in both intervals.
 int64_t Overlap(const Interval& a, const Interval& b);
 
 // Returns part `index` of `extent` elements in `parts`; if lengths differ, the first parts are
@@ -38,7 +38,7 @@ Interval Part(int64_t extent, int parts, int index);
 constexpr int kTensorAxes = 5;
 enum TensorAxis : size_t { kAxisN, kAxisC, kAxisD, kAxisH, kAxisW };
 using TensorExtents = std::array<int64_t, kTensorAxes>;  // axis order n, c, d, h, w
-// In the same order; the box is the product of its intervals.
+// Intervals in axis order n, c, d, h, w; the box is the product of its intervals.
 using Box = std::array<Interval, kTensorAxes>;
 
 int64_t Elements(const Box& box);  // 0 if any interval is empty

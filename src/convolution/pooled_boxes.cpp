@@ -37,7 +37,7 @@ std::array<int, kMaxSpatial> PartsOfCell(const Stripes& stripes, int cell) {
   return {at.d, at.h, at.w};
 }
 
-// Returns whether the part's own pooling gives result `at`.
+// Returns whether the part's own pooling computes result `at` correctly.
 bool IsOwnResult(const AxisPart& part, int64_t at) {
   if (part.forward) return part.IsOwn(at);
   const Interval over = part.Over({at, at + 1});
@@ -47,7 +47,8 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs. Its own pooling gives `own`; `others` are computed again.
+// The part's results as maximal runs. Its own pooling computes `own` correctly; `others` are
+// computed again.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };
@@ -74,9 +75,9 @@ AxisBox OwnBox(const AxisPart& part) {
 }
 
 // Returns the boxes of one run of results. The pooling of a box has the image's pad on both sides.
-// `elements` begin so early that no window of `read_windows` reaches the pad before them, unless
-// they begin where the image does. The pad behind `elements` is the image's own, or no window of
-// `read_windows` reaches it.
+// `elements` begin where the image begins, or so early that no window of `read_windows` reaches the
+// pad before them. They end where the image ends, or no window of `read_windows` reaches the pad
+// behind them.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;
@@ -161,8 +162,8 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::array<AxisRuns, kMaxSpatial> runs;
   const auto part = [&](size_t axis) { return PartOf(stripes, stripes.part, axis); };
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) runs[axis] = RunsOfResults(part(axis));
-  // If the part's own pooling gives all results along an axis, they are pooled with the boxes of
-  // that call.
+  // If the part's own pooling computes all results along an axis correctly, the axis gets the boxes
+  // of that pooling.
   const auto boxes_of = [&](size_t axis, const std::vector<Interval>& results) {
     std::vector<AxisBox> boxes;
     if (runs[axis].others.empty() && !results.empty()) return std::vector{OwnBox(part(axis))};
@@ -171,8 +172,8 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   };
   const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
   std::vector<PooledBox> boxes;
-  // Each pass covers, along `axis`, the results that the part's own pooling does not give. Along
-  // the axes before `axis` it covers the results that the own pooling gives, and along the axes
+  // Each pass covers, along `axis`, the results that are computed again (AxisRuns::others). Along
+  // the axes before `axis` it covers the part's own results (AxisRuns::own), and along the axes
   // after `axis` all results. So the boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

@@ -1,5 +1,5 @@
 // Pooling of a cut image, forward and backward: which rows ranks exchange, and which results are
-// pooled anew from own and received rows. Neither a maximum nor an average over the part of a
+// pooled again from own and received rows. Neither a maximum nor an average over the part of a
 // window inside the image can be corrected by adding to it, so results at the cuts are computed
 // again. Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the whole
 // image: elements of x and dx, windows of y and dy.
@@ -33,8 +33,8 @@ struct PooledMessage {
 std::vector<PooledMessage> PooledReceives(const Stripes& stripes);
 std::vector<PooledMessage> PooledSends(const Stripes& stripes);
 
-// A box of the result (windows of y or elements of dx) and the pooling that computes it, a call of
-// its own with the caller's window, stride and pad, from `elements` to `windows`. Only the boxes of
+// A box of the result (windows of y or elements of dx) and the pooling that computes it: a separate
+// call with the caller's window, stride and pad, from `elements` to `windows`. Only the boxes of
 // `read` influence the result, so other positions may hold anything.
 struct PooledBox {
   SpatialBox result;
@@ -43,7 +43,8 @@ struct PooledBox {
 };
 
 // Returns disjoint boxes that together contain exactly the results that this cell's own pooling
-// does not give. Such a result depends on a window that reads beyond the cell's own elements.
+// does not compute correctly. Such a result depends on a window that reads beyond the cell's own
+// elements.
 std::vector<PooledBox> PooledBoxes(const Stripes& stripes);
 
 }  // namespace ucudnn

@@ -150,8 +150,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
   std::vector<RecomputedBox> boxes;
   if (stripes.local.operation == Operation::kBackwardFilter || received.empty()) return boxes;
   const SpatialRows rows = {RowsOf(stripes, 0), RowsOf(stripes, 1), RowsOf(stripes, 2)};
-  // The boxes of an axis cover the results that the axis's halos touch, restricted to what is
-  // untouched along earlier axes, over the whole extent of later axes. So all boxes are disjoint.
+  // The boxes of an axis cover the results that the axis's halos touch. Along earlier axes they
+  // cover only untouched results, along later axes the whole extent. So all boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) choices[axis] = {rows[axis].Result()};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

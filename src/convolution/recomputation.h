@@ -1,7 +1,7 @@
-// Forward and backward_data of a cut convolution in which a rank computes the rows at the cuts
-// again, from its own and the received rows together, instead of adding the received rows'
-// contribution to its first result. Two cases need this: types whose rounding would show that a sum
-// was made in two steps, and calls that apply another operation to the sum (an activation). Pure
+// Recomputation for forward and backward_data of a cut convolution: a rank computes the rows at the
+// cuts again, from its own and the received rows together, instead of adding the received rows'
+// contribution to its first result. Two cases need this: the rounding of the type would show that a
+// sum was made in two steps, or the call applies another operation (an activation) to the sum. Pure
 // geometry, as in stripes.h; axes are d, h, w.
 #pragma once
 
@@ -35,7 +35,7 @@ struct RecomputedBox {
   std::vector<AssembledCopy> copies;  // disjoint; the rest of the assembled tensor must be zero
 };
 
-// Returns disjoint boxes that together cover exactly those results of this rank's part to which a
+// Returns disjoint boxes that together cover exactly the results of this rank's part to which a
 // halo contributes; none for backward_filter. `received` is stripes.Received(). In backward_data
 // the pad of a box can exceed the window's extent minus 1, by less than a stride.
 std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,

@@ -1,8 +1,7 @@
-// Reports as values, and the members of their JSON (db/FORMAT.md): the report of a run
-// (`ucudnn-report`), which the running process writes, and an offline plan
-// (`ucudnn-workspace-table`), which `ucudnn workspace --json` prints. `ucudnn report`, `--trace`
-// and `doctor` read them. Other programs may write such files, so readers check every value.
-// Thread-compatible.
+// Reports as values, and the members of their JSON (db/FORMAT.md). A running process writes the
+// report of the run (`ucudnn-report`); `ucudnn workspace --json` prints an offline plan
+// (`ucudnn-workspace-table`). `ucudnn report`, `--trace` and `doctor` read both. Other programs may
+// write such files, so readers check every value. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +38,8 @@ struct KernelRecord {
   ConvolutionProblem problem;
   EngineId asked;                     // engine that the program named; empty in an offline plan
   std::optional<size_t> limit_bytes;  // limit that the kernel was planned under
-  size_t workspace_bytes = 0;         // part of the caller's workspace that it uses
-  size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that it uses
+  size_t workspace_bytes = 0;         // part of the caller's workspace that the kernel uses
+  size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that the kernel uses
   Configuration configuration;        // what runs; a single piece if undivided
   // `undivided` is the fastest engine of the program's API that takes the whole mini-batch in one
   // piece within the limit; `best_undivided` is the fastest such engine of any API. An engine is
@@ -100,7 +99,7 @@ struct ReportedBudget {
   std::optional<size_t> total_bytes;  // the user's budget; none: the user set none
   // The bytes that were divided: `total_bytes`, or less if the device has less.
   size_t planned_bytes = 0;
-  std::string division;  // "network" or "kernel", say; empty: unknown
+  std::string division;  // such as "network" or "kernel"; empty: unknown
   bool divided = false;  // false: the network is not known yet
   size_t kernels = 0;    // number of kernels with a share
   // The bytes that ucudnn holds on the device, or that an offline plan reserves; none: unknown.
@@ -189,7 +188,7 @@ struct RankEntry {
   void Members(json::Object& member, const SpatialGrid& grid);
 };
 
-// Calls that were refused by name, without a kernel.
+// Calls that were refused because they cannot be split. `what` names the operation and the reason.
 struct RefusedEntry {
   std::string what;
   int64_t count = 0;

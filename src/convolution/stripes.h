@@ -7,8 +7,8 @@
 // dy, and compute dx and their part of dw. A rank's own rows contribute through the caller's own
 // local call. Each message contributes through further convolutions between slices of the message
 // and of the other tensors; their results are added to the result of the local call. So no rows of
-// zeros are sent, and nothing is unpacked. recomputation.h describes the other way, for calls whose
-// sum must not be made in two steps.
+// zeros are sent, and nothing is unpacked. recomputation.h describes the alternative for calls
+// whose sum must not be made in two steps.
 #pragma once
 
 #include <array>
@@ -32,12 +32,12 @@ using AxisExtents = std::array<std::vector<int64_t>, kMaxSpatial>;  // by axis, 
 int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any interval is empty
 SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
-// A box of the exchanged tensor that lies in a message as a tensor of its own, and the terms that
-// it contributes. In a term, positions of the exchanged tensor are counted from the beginning of
-// the box, and positions of the other two tensors from the beginning of this rank's own tensors.
-// The term's windows, taps and elements are positions of y, w and the box in forward, of the box, w
-// and dx in backward_data, and of the box, dw and x in backward_filter. Taps are counted as the
-// filter lies in memory, so that a slice of the filter is the filter of the term in the caller's
+// A box of the exchanged tensor that lies in a message as a separate tensor, and the terms that it
+// contributes. In a term, positions of the exchanged tensor are counted from the beginning of the
+// box, and positions of the other two tensors from the beginning of this rank's own tensors. The
+// term's windows, taps and elements are positions of y, w and the box in forward, of the box, w and
+// dx in backward_data, and of the box, dw and x in backward_filter. Taps are counted in the order
+// of the filter in memory, so that a slice of the filter is the filter of the term in the caller's
 // mode. Terms are disjoint. Along an axis on which the peer holds another part than this rank, the
 // pad of a term is 0; along all other axes it is the caller's.
 struct HaloBlock {
@@ -67,7 +67,7 @@ struct HaloSend {
 };
 
 // Returns the extents of all parts along each axis. `ranks` are the extents that each rank of one
-// group owns, by number in the group. An error names two ranks that are the same part of an axis
+// group owns, by number in the group. An error names two ranks that hold the same part of an axis
 // but have different extents.
 Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> ranks);
 
@@ -96,7 +96,7 @@ struct Stripes {
   // and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
-  // Returns SourcesOf() of each axis, with taps counted as the filter lies in memory.
+  // Returns SourcesOf() of each axis, with taps counted in the order of the filter in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
   // Returns the number of the rank that holds part at[axis] of each axis.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;

@@ -115,7 +115,7 @@ Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
 // Sets the strides of one tensor of a tile. Returns whether the tensor has to be packed.
 bool SetViewStrides(const ConvolutionProblem& tile, int64_t channels, const Spatial& extents,
                     int64_t most_span, Strides& strides) {
-  // A 2-D tensor has no stride of its own along d.
+  // A 2-D tensor has no separate stride along d.
   if (tile.spatial_rank == 2) strides[2] = strides[3] * extents[1];
   const int64_t span = ViewSpan(tile.n, channels, extents, strides);
   const bool packs = span > most_span;
@@ -224,8 +224,8 @@ class TileCutter {
     }
   }
 
-  // Sets the alignment of all kinds. Packed copies do not count, because they begin where the
-  // workspace is aligned.
+  // Sets the alignment of all kinds. Offsets of packed copies are left out, because packed copies
+  // are aligned in the workspace.
   Status Align(Tiles& cut) const {
     const auto element = static_cast<int64_t>(ElementBytes(whole_.type));
     int64_t alignment = whole_.alignment;

@@ -1,4 +1,4 @@
-// One convolution as a grid of smaller ones, its tiles. Each tile is a convolution of its own on
+// One convolution as a grid of smaller ones, its tiles. Each tile is a separate convolution on
 // views of the whole tensors, and together the tiles compute what the whole convolution computes.
 // Plain values and pure functions; thread-compatible.
 //
@@ -22,11 +22,11 @@
 
 namespace ucudnn {
 
-// The most tiles of a grid. Each tile is a launch of its own in every call, and at least one node
-// of a captured graph.
+// The most tiles of a grid. Each tile is a separate launch in every call, and at least one node of
+// a captured graph.
 constexpr int kMostTiles = 256;
-// The most elements from the first to the last of a view. cuDNN's engines count them in 32 bits,
-// and cuDNN itself checks only the stride of n.
+// The most elements of memory that a view may span, from its first to its last element. cuDNN's
+// engines count them in 32 bits, and cuDNN itself checks only the stride of n.
 constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
 // Alignment in bytes. With channels last, cuDNN has no engine without workspace for tensors that
 // are aligned to less.
@@ -48,19 +48,19 @@ struct TileKind {
 };
 
 // PackedImageBytes returns the bytes of workspace for the packed copy of a tile's x, and
-// PackedBytes those for the copies of x and y, in this order. Both are multiples of
+// PackedBytes the bytes for the copies of x and y, in this order. Both are multiples of
 // kPartialSumAlignment.
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // 0: x and y are views
 
-// Returns the tile's problem as a part of hardly larger tensors: each view has the strides of a
-// packed tensor that is one position longer along each cut axis, or, along the axis that is
-// contiguous in memory, as many positions longer as keep the alignment. A plan of this slack twin
-// needs as much workspace as a plan of the tile itself, unlike a plan of packed tensors. Engines
-// are measured on the twin, however large the whole tensors are.
+// Returns the tile's problem as a part of slightly larger tensors. Each view has the strides of a
+// packed tensor that is one position longer along each cut axis; along the axis that is contiguous
+// in memory, it is as many positions longer as keep the alignment. A plan of this slack twin needs
+// as much workspace as a plan of the tile itself, unlike a plan of packed tensors. Engines are
+// measured on the twin, however large the whole tensors are.
 ConvolutionProblem SlackTwin(const TileKind& kind);
-// Returns the slack twin, with views also of the tensors for which the tile has packed copies.
-// Packing is measured and compared by copies from these views and back to them.
+// Returns the slack twin in which the tensors that the tile packs are views, too. Packing is
+// measured and compared by copies from these views and back to them.
 ConvolutionProblem SlackViews(TileKind kind);
 
 // Measurements of packing are stored under this engine, for the tile's slack twin and number of
@@ -88,8 +88,8 @@ struct Tiles {
   bool AddUp() const;
 };
 
-// The division of a convolution: a configuration and, if it divides into tiles, the tiles. These
-// are immutable, so copies share them.
+// The division of a convolution: a configuration and, if it divides into tiles, the tiles. The
+// tiles are immutable, so copies share them.
 struct Division {
   // REQUIRES: the configuration has one run for each of the kinds of `cut`, in the same order.
   Division(Configuration of, std::shared_ptr<const Tiles> cut = nullptr)  // NOLINT: implicit
@@ -109,11 +109,13 @@ struct Division {
 };
 
 // Cuts `whole` into the tiles of `grid`. A tensor of a tile whose view spans more than `most_span`
-// elements becomes a packed copy. The error names the axis and what prevents the cut: more parts
-// than the axis has places to cut at, more than kMostTiles tiles, padding as wide as the dilated
-// filter, an axis that the operation sums over, groups or filters of a 16-bit gradient together
-// with an axis over which tiles add up, or, with channels last, offsets that are aligned to less
-// than kChannelsLastAlignment. REQUIRES: whole.n >= 1, and all parts >= 1.
+// elements becomes a packed copy. The error names the axis and what prevents the cut:
+//  - more parts than the axis has places to cut at, or more than kMostTiles tiles
+//  - padding as wide as the dilated filter
+//  - an axis that the operation sums over
+//  - groups or filters of a 16-bit gradient together with an axis over which tiles add up
+//  - with channels last, offsets that are aligned to less than kChannelsLastAlignment
+// REQUIRES: whole.n >= 1, and all parts >= 1.
 Result<Tiles> CutIntoTiles(const ConvolutionProblem& whole, const TileGrid& grid,
                            int64_t most_span = kMostViewSpan);
 

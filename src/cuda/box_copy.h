@@ -1,6 +1,6 @@
-// Copies the elements of a box between two strided tensors, or fills them, by the driver's
-// functions, without launching a kernel. A BoxCopy is made once; enqueuing it allocates nothing.
-// Immutable and thread-safe.
+// Copies the elements of a box between two strided tensors, or fills them, by driver functions
+// alone, without launching a kernel. Enqueuing a BoxCopy allocates nothing. Immutable and
+// thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -40,7 +40,7 @@ class BoxCopy {
   // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element
   // in both tensors. An error contains the driver's name of the error.
   Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
-  // Returns the number of copies that one call of Enqueue enqueues.
+  // Returns the number of driver copies that one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }
 
  private:

@@ -48,8 +48,8 @@ Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<vo
 CaptureHold::CaptureHold(const Driver& driver, const Capture& capture) : number_(capture.number) {
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto end = [ended](void*) { ended->store(true); };
-  // On an error `end` is called at once although the graph exists; then `ended_` stays null, and
-  // the hold is never over.
+  // On an error, KeepWithGraph calls `end` although the graph still exists. `ended_` then stays
+  // null, so the hold is never over.
   if (KeepWithGraph(driver, capture.graph, Kept(nullptr, end)).ok()) ended_ = ended;
 }
 

@@ -21,7 +21,7 @@ std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
 // Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases it once
 // the graph and all copies and instances of it are destroyed and their launches are over, so the
-// destructor of `kept` must not call CUDA. On an error `kept` is released at once.
+// destructor of `kept` must not call CUDA. On an error `kept` is released immediately.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
 // Records which capture a resource belongs to, for resources that the driver cannot release itself

@@ -1,6 +1,6 @@
 // CUDA graphs that hold other graphs as child graphs in a row, each dependent on the previous one:
-// several pieces become one native graph. Thread-safe as far as the driver is: one thread at a time
-// may use a graph.
+// several pieces become one native graph. Different threads may use different graphs at the same
+// time; one graph is for one thread at a time.
 #pragma once
 
 #include <cuda.h>

@@ -47,8 +47,8 @@
   F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
-// Functions that are needed only to exchange data between ranks (transport/, spatial/). Null if a
-// driver lacks them.
+// Functions for exchanging data between ranks (transport/, spatial/), not needed otherwise. A
+// driver may lack them; their members are then null.
 #define UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(F) \
   F(cuCtxEnablePeerAccess)                  \
   F(cuCtxGetStreamPriorityRange)            \
@@ -67,8 +67,9 @@
   F(cuUserObjectCreate)                     \
   F(cuUserObjectRelease)
 
-// Functions that record streams as a graph and launch it again (planner/multigrid/device). Null if
-// a driver lacks them.
+// Functions for recording streams as a graph and launching the graph again
+// (planner/multigrid/device), not needed otherwise. A driver may lack them; their members are then
+// null.
 #define UCUDNN_DRIVER_GRAPH_FUNCTIONS(F) \
   F(cuGraphDestroy)                      \
   F(cuGraphExecDestroy)                  \
@@ -80,14 +81,14 @@
 namespace ucudnn::cuda {
 
 struct Driver {
-// cuda.h defines some names as versioned ones (cuMemAlloc as cuMemAlloc_v2), so the members have
-// the versioned names, too.
+// cuda.h maps some names to versioned ones by macros (cuMemAlloc to cuMemAlloc_v2), so these
+// members have the versioned names.
 #define UCUDNN_MEMBER(name) decltype(&::name) name = nullptr;
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // Has the signature of CUDA 12.0, because newer headers declare another one.
+  // Declared with the signature of CUDA 12.0, because newer versions of cuda.h have another one.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 
@@ -99,8 +100,8 @@ struct Driver {
   const char* MissingForGraphs() const;
 };
 
-// Returns the table. Returns null if there is no driver, which one line of level kInfo says, or if
-// the driver lacks a function that the table must have, of which one warning tells.
+// Returns the table. Returns null if there is no driver (one log line of level kInfo says so), or
+// if the driver lacks a function of UCUDNN_DRIVER_FUNCTIONS (one warning says so).
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

@@ -46,7 +46,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status Create();
-  // Creates a stream of the highest priority. REQUIRES: MissingForExchange() is null.
+  // Creates a stream of the highest priority. REQUIRES: driver.MissingForExchange() is null.
   Status CreateUrgent();
   Status Synchronize();
   CUstream get() const { return stream_; }
@@ -58,8 +58,8 @@ class Stream {
 
 // Memory that is allocated and freed in the order of one stream, so that neither allocating nor
 // freeing waits for the device. Freed memory returns to the device at the next synchronisation of
-// the stream. On a device without pools all this is untrue, because cuMemAlloc and cuMemFree are
-// used instead (ordered()). The pool must outlive its buffers.
+// the stream. The pool must outlive its buffers. On a device without memory pools (ordered() is
+// false), cuMemAlloc and cuMemFree are used instead, and freeing waits for the device.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -67,15 +67,14 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // Makes a pool on the device of the current context, for use in the order of `stream`. On a
-  // device without pools, Allocate and Free use cuMemAlloc and cuMemFree.
+  // Makes a pool on the device of the current context, for use in the order of `stream`.
   Status Create(CUstream stream);
   CUresult Allocate(CUdeviceptr* address, size_t bytes) const;
   void Free(CUdeviceptr address) const;
   // Returns false if cuMemFree is used, which waits for the whole device.
   bool ordered() const { return pool_ != nullptr; }
   // Waits for the stream, so that freed memory returns to the device before more is allocated.
-  // Otherwise a buffer that grows would hold its old and its new size at once.
+  // Without this wait, a buffer that grows would hold its old and its new memory together.
   void GiveBack() const;
 
  private:
@@ -122,8 +121,8 @@ class Event {
   Status Record(CUstream stream);
   // Makes work that is enqueued on `stream` from now on wait for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns whether the event was recorded and its stream has not reached it yet. Also returns
-  // false if the event's context is gone or has failed, because then the stream never reaches the
+  // Returns whether the event was recorded and its stream has not reached it yet. Returns false,
+  // too, if the event's context is gone or has failed, because its stream will never reach the
   // event.
   bool Pending() const;
   CUevent get() const { return event_; }

@@ -42,8 +42,8 @@ class BackendDescriptor {
 };
 
 // The device for which plans are built. It is the device of a handle or, if no plan is run, a
-// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members is set, because
-// cuDNN crashes without either.
+// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members must be set: cuDNN
+// crashes if both are null.
 struct PlanDevice {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t properties = nullptr;
@@ -78,8 +78,8 @@ struct PackOperands {
   void* workspace = nullptr;
 };
 
-// Makes a finalized variant pack. The caller destroys `pack` also on an error; it is null if it
-// could not be created. ucudnn itself allocates nothing.
+// Makes a finalized variant pack. The caller destroys `pack`, also after an error; `pack` is null
+// if it could not be created. ucudnn itself allocates nothing.
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 

@@ -1,7 +1,7 @@
 // One convolution with its operands, in one form for all operations: a call of the legacy API, or
 // an execution of a graph plan, which has no descriptors. Split calls have the same form for
-// poolings and batch normalisations. Also functions that call convolutions of the legacy API of the
-// real library. Plain values; the functions are thread-safe as far as cuDNN is.
+// poolings and batch normalisations. The functions below call convolutions of the legacy API of the
+// real library, and are thread-safe as far as cuDNN is. Plain values.
 #pragma once
 
 #include <cudnn.h>
@@ -51,7 +51,7 @@ struct ConvolutionCall {
   size_t workspace_bytes = 0;
   // Null unless the call is cudnnConvolutionBiasActivationForward.
   const BiasActivation* bias = nullptr;
-  // Operands of the operations that a graph plan fuses behind its convolution; null: none.
+  // Operands of the operations that a graph plan fuses after its convolution; null: none.
   const FusedPointers* fused = nullptr;
   // Null unless the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;
@@ -97,7 +97,7 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 // Calls the real convolution with these descriptors, algorithm and beta instead of the call's own.
 // z gets the descriptor of y if the call has no descriptors. `call` is passed by reference, because
-// copying it right after its pointers were written would wait for these writes.
+// copying it right after its pointers were written would stall until these writes are done.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 

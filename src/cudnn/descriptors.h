@@ -22,32 +22,33 @@ inline bool IsAligned(const void* pointer) {
 
 cudnnDataType_t CudnnType(DataType type);
 
-// Reads what `descriptors` describe into `problem`. Returns null on success, else why ucudnn passes
-// such a call on unchanged (static text). Runs at every call and allocates nothing.
+// Reads the convolution that `descriptors` describe into `problem`. Returns null on success,
+// otherwise the reason (static text) why ucudnn passes such a call on unchanged. Runs at every call
+// and allocates nothing.
 const char* ReadProblem(const Functions& functions, Operation operation,
                         const Descriptors& descriptors, ConvolutionProblem& problem);
 
-// Reads x and y of an operation that computes each channel from the same channel into `problem`, as
-// far as these tensors determine it, and the extents of y into `y_extents`. Returns null on
-// success, else why x and y do not fit such an operation (static text).
+// Reads the tensors of an operation that computes each channel of y from the same channel of x.
+// Sets `problem`, as far as x and y determine it, and `y_extents`. Returns null on success,
+// otherwise the reason (static text) why x and y do not fit such an operation.
 const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t x,
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x, and a y that holds x between further rows; on each axis equally many rows come
-// before x and after it. `problem` becomes a forward problem of x in which each channel has a
-// filter whose window covers exactly these rows. Returns null on success, else why x and y are no
-// such tensors (static text).
+// Reads a stripe x, and a y that holds x between further rows; on each axis the same number of rows
+// comes before and after x. `problem` becomes a forward problem of x in which each channel has a
+// filter whose window covers exactly these rows. Returns null on success, otherwise the reason
+// (static text) why x and y are not such tensors.
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 
 // Reads the gradient of a bias as a backward_filter problem: a filter of one tap over an image of
-// ones, with one input channel. Returns null on success, else why dy and db are no such tensors
-// (static text).
+// ones, with one input channel. Returns null on success, otherwise the reason (static text) why dy
+// and db are not such tensors.
 const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
                              cudnnTensorDescriptor_t db, ConvolutionProblem& problem);
 
-// Returns whether both have the same type, extents and strides. Allocates nothing.
+// Returns whether both tensors have the same type, extents and strides. Allocates nothing.
 bool SameTensor(const Functions& functions, cudnnTensorDescriptor_t a, cudnnTensorDescriptor_t b);
 
 // Creates the descriptor of a tensor with these extents and strides, and with the type, the images
@@ -65,7 +66,7 @@ class OwnedDescriptors {
   OwnedDescriptors(OwnedDescriptors&& other) noexcept;
   OwnedDescriptors& operator=(OwnedDescriptors&&) = delete;
 
-  // Creates all four descriptors of `problem`, whose n is the (micro-)batch. To be called at most
+  // Creates all four descriptors of `problem`, whose n is the (micro-)batch. May be called only
   // once.
   Status Create(const ConvolutionProblem& problem);
   // Creates the descriptors of x and y only; the descriptors of filter and convolution stay null.

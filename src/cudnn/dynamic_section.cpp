@@ -110,8 +110,8 @@ bool ElfInput::ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection&
       !Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) {
     return false;
   }
-  // DT_STRTAB holds the address of the string table. The segment that is loaded at this address
-  // tells the table's offset in the file.
+  // DT_STRTAB holds the address of the string table. The table's offset in the file follows from
+  // the segment that is loaded at this address.
   const uint64_t table = ValueOf(entries, DT_STRTAB);
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||

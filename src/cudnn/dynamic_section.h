@@ -77,8 +77,8 @@ struct LibraryFile {
   ino_t inode = 0;
 };
 
-// Reads the file at `path` as a shared library of this machine. If it is no such library, the error
-// says what it is instead.
+// Reads the file at `path` as a shared library of this machine. If it is not such a library, the
+// error says what it is instead.
 Result<LibraryFile> ReadLibraryFile(const std::string& path);
 
 struct LoadedObject {

@@ -1,8 +1,8 @@
 // Engines that run a convolution with a given micro-batch and workspace. Tuning, execution and
 // interposer use engines through this interface. The legacy algorithms (legacy_engines.h),
 // execution plans of the graph API (graph_engines.h) and both together (mixed_engines.h) implement
-// it. An object is used by one thread at a time. What ucudnn plans runs only as pieces; the
-// program's own call, untouched, runs without this interface.
+// it. An object is used by one thread at a time. Everything that ucudnn plans runs as pieces; the
+// program's own unchanged call does not use this interface.
 #pragma once
 
 #include <memory>

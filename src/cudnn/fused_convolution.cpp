@@ -132,8 +132,8 @@ class Reader {
     return ReadAlignment();
   }
 
-  // Reads the operations behind the convolution. On entry `output` is the index of the
-  // convolution's result; it becomes the index of the last operation's result.
+  // Reads the operations after the convolution. On entry `output` is the index of the convolution's
+  // result; it becomes the index of the last operation's result.
   Status ReadFused(const std::vector<JsonValue>& nodes, int& output) {
     FusedOperations operations(tensors_, output, convolution_.problem.type,
                                convolution_.problem.compute,

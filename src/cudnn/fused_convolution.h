@@ -1,6 +1,6 @@
-// The convolution that a finalized execution plan of the graph API computes, read from its JSON
-// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION), or the reason why ucudnn does not divide the
-// plan. Pure functions.
+// Reads the JSON of a finalized execution plan of the graph API
+// (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION). The result is the convolution that the plan
+// computes, or the reason why ucudnn does not divide the plan. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace ucudnn::cudnn {
 
-// One convolution, alone or, in forward and backward_data, with pointwise operations fused behind
+// One convolution, alone or, in forward and backward_data, with pointwise operations fused after
 // it.
 struct FusedConvolution {
   // x, w and y are the image, filter and final output, or their gradients. `math` is kDefault,
-  // because the engine's name tells its arithmetic. `alignment` is the largest alignment that the
-  // plan declares for a batched tensor.
+  // because the engine's name determines its arithmetic. `alignment` is the largest alignment that
+  // the plan declares for a batched tensor.
   ConvolutionProblem problem;
   // The plan's engine. Its knobs are in ascending order of their numbers; knobs at their default
   // are left out; its text ends in FusedOperations::text.
@@ -41,8 +41,8 @@ struct FusedConvolution {
   bool operator==(const FusedConvolution&) const = default;
 };
 
-// Searches the text of `json` for what makes ReadFusedConvolution refuse it. Returns the reason
-// (static text), or null if the text has to be parsed.
+// Searches the text of `json`, without parsing it, for reasons why ReadFusedConvolution refuses a
+// plan. Returns the reason (static text), or null if the text has to be parsed.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
 // Returns whether `json`, in any schema, contains a convolution.

@@ -1,6 +1,6 @@
-// The tensors that operations fused behind a convolution read, beside the convolution's own three:
-// for example a bias, a scale, a residual, or the image of a ReLU whose gradient is computed. Plain
-// values.
+// The tensors that operations fused after a convolution read, besides x, w and y of the
+// convolution: for example a bias, a scale, a residual, or the image of a ReLU whose gradient is
+// computed. Plain values.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct FusedOperand {
   Strides strides = {};
   size_t span_bytes = 0;  // bytes from the first to the last element that one image reads
 
-  // Returns whether each image reads elements of its own.
+  // Returns whether each image reads its own elements.
   bool is_batched() const { return strides[0] > 0; }
   // Returns whether all images share the elements, and these differ from position to position.
   bool differs_by_place() const {

@@ -157,8 +157,8 @@ Status FusedOperations::Add(const JsonValue& node) {
   if (precision != compute_) return Unfamiliar("pointwise precision");
   UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
   UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-  // The text names the type of the previous result, which this operation reads, unless it is the
-  // type of the accumulation.
+  // The text names the type of the previous result, which this operation reads, only if it differs
+  // from the type of the accumulation.
   const DataType intermediate = tensors_[results_.back()].type;
   if (intermediate != compute_) text_ += std::string(":") + DataTypeName(intermediate);
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));

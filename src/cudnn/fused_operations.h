@@ -1,4 +1,4 @@
-// Reads the operations that plan JSON lists behind a convolution. Each is pointwise, and reads
+// Reads the operations that plan JSON lists after a convolution. Each is pointwise, and reads
 // results of earlier operations and tensors of the program. A tensor of the program is either
 // shared by all images or laid out like the output.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace ucudnn::cudnn {
 
-// Returns `tensor` as an operand. `is_batched` says that each image has elements of its own.
+// Returns `tensor` as an operand. `is_batched` says that each image has its own elements.
 FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
 
 class FusedOperations {

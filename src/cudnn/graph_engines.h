@@ -1,6 +1,6 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
 // operation graph with knob 2 at 1. A plan serves a part of its own graph after its JSON was
-// edited, and after it was compiled anew if its kernels are for one batch (compiled_plan.h).
+// edited, and after it was compiled again if its kernels are for one batch (compiled_plan.h).
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace ucudnn::cudnn {
 
-// What was read of a finalized plan: all that is needed to build the plan again for parts of its
+// The data of a finalized plan that are needed to build the plan again for parts of its
 // convolution.
 struct GraphTemplate {
   std::string json;
@@ -38,8 +38,8 @@ bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 // Returns whether the engine with the notes `other` computes in TF32 while the engine of `own`
 // computes in fp32.
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own);
-// Returns whether `other` computes the same convolution as `own` no less exactly (IsExactAs), and
-// not in TF32 instead of fp32.
+// Returns whether `other` computes the same convolution as `own`, is as exact (IsExactAs), and does
+// not compute in TF32 where `own` computes in fp32 (FallsToTf32).
 bool MayReplace(const GraphTemplate& other, const GraphTemplate& own);
 
 // Reads a finalized plan, whose JSON is `json`. The error says why ucudnn does not divide the plan.
@@ -53,7 +53,7 @@ Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevi
                                       const GraphTemplate& original, const EngineId& engine);
 
 // Builds a finalized plan of `original`, changed by `edit`. Fails if the library refuses the edited
-// JSON, or if a plan that is compiled anew does not have the edited JSON.
+// JSON, or if a plan that is compiled again does not have the edited JSON.
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
                                     const GraphTemplate& original, const PlanEdit& edit);
 
@@ -68,8 +68,8 @@ class GraphEngines : public Engines {
   // Returns each engine that can be built for the part. The stated workspace is enough whether the
   // piece adds or not.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // A piece for a gradient of the filter may add, even if scales.may_add is false, if it takes its
-  // beta from the call (GraphTemplate::callers_beta, and the scales are not plain).
+  // A piece takes its beta from the call if GraphTemplate::callers_beta is true and the scales are
+  // not plain. Such a piece for a gradient of the filter may add even if scales.may_add is false.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

@@ -96,7 +96,7 @@ class LegacyList {
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);
-        // The heuristics stated the workspace for the other math type, so it does not count here.
+        // The heuristics stated the workspace for the other math type, so it is not used here.
         as_asked.workspace_bytes = 0;
         UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> own, ChoiceOf(as_asked));
         if (own && listed) {
@@ -145,8 +145,8 @@ class LegacyList {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
     if (math != part_.math) engine.math = math;
-    // Executing the engine checks the size that WorkspaceBytes returns, which may exceed the size
-    // that the heuristics state.
+    // When the engine runs, cuDNN checks the size that WorkspaceBytes returns, which may exceed the
+    // size that the heuristics state.
     size_t bytes = 0;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,
@@ -160,9 +160,10 @@ class LegacyList {
                                         {}});
   }
 
-  // Returns whether the library lists the algorithm with the same single math type, that of
-  // `types`, for two descriptors: one with the problem's math type and one with the math type of
-  // `listed`. `others` caches the library's answers by math type.
+  // `types` are the math types with which the library lists the algorithm for a descriptor with the
+  // problem's math type. Returns true if there is only one such type, and if the library lists the
+  // algorithm only with this type for a descriptor with the math type of `listed`, too. `others`
+  // caches the library's answers by math type.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

@@ -36,8 +36,7 @@ class LegacyEngines : public Engines {
   cudnnHandle_t handle_;
 };
 
-// Tells the workspace that cuDNN demands for legacy engines of `problem` when they run, at any
-// mini-batch.
+// Finds the workspace that cuDNN requires when legacy engines run `problem`, at any mini-batch.
 class LegacyNeeds {
  public:
   // The caller owns `handle` and keeps it alive; its stream is not used.

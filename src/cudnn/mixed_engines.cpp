@@ -22,8 +22,8 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // If one API fails, the other's engines are the answer: no plan may serve the part, and legacy
-  // engines do not serve uneven paddings.
+  // If one API fails, the other's engines are the answer: perhaps no plan serves the part, or its
+  // paddings are uneven, which legacy engines do not serve.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

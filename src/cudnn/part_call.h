@@ -1,4 +1,4 @@
-// A part of a convolution as a call: the call of the whole convolution with moved pointers. Plain
+// The call of a part of a convolution: the call of the whole convolution with moved pointers. Plain
 // values.
 #pragma once
 

@@ -21,7 +21,7 @@ Status Unfamiliar(const char* what) {
   return Status::Error(std::string("unfamiliar plan: its JSON cannot be edited: ") + what);
 }
 
-// Returns the position behind the first `mark` at or after `from`; npos if there is none.
+// Returns the position after the first `mark` at or after `from`; npos if there is none.
 size_t Behind(std::string_view text, std::string_view mark, size_t from) {
   const size_t at = text.find(mark, from);
   return at == std::string_view::npos ? at : at + mark.size();
@@ -249,10 +249,10 @@ class PlanEditor {
     }
   }
 
-  // Returns the alignment of a fused operand. The elements of a batched operand correspond to those
-  // of the output, so its alignment, counted in elements, is that of the output. An operand with a
-  // value for each channel begins at a multiple of the part's channels if all parts have equally
-  // many channels.
+  // Returns the alignment of a fused operand. The elements of a batched operand correspond to the
+  // elements of the output, so both have the same alignment, counted in elements. An operand with a
+  // value for each channel begins at a multiple of the part's channels if all parts have the same
+  // number of channels.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -316,8 +316,8 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Replaces the number of groups. For a single group the member is removed, because cuDNN writes
-  // none then.
+  // Replaces the number of groups. For a single group the member is removed, as cuDNN writes no
+  // such member.
   Status SetGroups(const FlatObject& node) {
     if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
     constexpr std::string_view kGroups = ",\"groupCount\":";

@@ -21,8 +21,8 @@ struct PlanEdit {
 // Returns `json`, whose content is `convolution`, edited by `edit`; engine and knobs stay the same.
 // A tensor whose extents change may begin wherever edit.problem.alignment allows, so its declared
 // alignment becomes at most that; other tensors keep their alignment. Fused operations read the
-// part of their tensors that belongs to the part of the output. Fails if a tensor has several uses
-// whose parts differ.
+// part of their tensors that belongs to the part of the output. Fails if a tensor is used several
+// times and the uses need different parts of it.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 
@@ -31,7 +31,7 @@ struct EditedPlan {
   FusedConvolution convolution;  // the content of `json`, by ReadFusedConvolution
 };
 
-// Returns `json` with `engine`, which names no fused operations, and everything else unchanged.
+// Returns `json` with `engine`, which names no fused operations, and all other members unchanged.
 // Knobs that `engine` does not name have their default.
 Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
                               const EngineId& engine);

@@ -18,7 +18,7 @@ const JsonValue* Text(const JsonValue& object, const char* name) {
   return member != nullptr && member->is(Kind::kText) ? member : nullptr;
 }
 
-// Returns `name` in small letters, without `prefix` and `suffix` if it has them.
+// Returns `name` in lower case, without `prefix` and `suffix` if it has them.
 std::string Word(std::string_view name, std::string_view prefix, std::string_view suffix) {
   if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   if (name.ends_with(suffix)) name.remove_suffix(suffix.size());

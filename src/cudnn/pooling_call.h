@@ -1,5 +1,5 @@
 // Poolings of the legacy API as forward and backward_data of a convolution in which each channel
-// has a window of its own. Plain values; the functions are thread-safe as far as cuDNN is.
+// has its own window. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>
@@ -21,7 +21,7 @@ struct PoolingKind {
     return mode == CUDNN_POOLING_MAX || mode == CUDNN_POOLING_MAX_DETERMINISTIC;
   }
 };
-const char* PoolingName(const PoolingKind& kind);  // "max pooling", say
+const char* PoolingName(const PoolingKind& kind);  // such as "max pooling"
 
 struct PoolingDescriptors {
   cudnnPoolingDescriptor_t pooling = nullptr;
@@ -37,7 +37,7 @@ struct PoolingOperands {
 };
 
 // Reads `descriptors` as a problem: k = c = groups, and w is the window. Returns null on success,
-// else why ucudnn passes such a call on unchanged (static text). Allocates nothing.
+// otherwise the reason (static text) why ucudnn passes such a call on unchanged. Allocates nothing.
 const char* ReadPooling(const Functions& functions, Operation operation,
                         const PoolingDescriptors& descriptors, ConvolutionProblem& problem,
                         PoolingKind& kind);
@@ -56,8 +56,8 @@ class OwnedPooling {
   OwnedPooling(const OwnedPooling&) = delete;
   OwnedPooling& operator=(const OwnedPooling&) = delete;
 
-  // Creates the descriptors of a problem that ReadPooling made, with its strides. To be called at
-  // most once.
+  // Creates the descriptors of a problem that ReadPooling made, with its strides. May be called
+  // only once.
   Status Create(const ConvolutionProblem& problem, const PoolingKind& kind);
   const PoolingDescriptors& get() const { return descriptors_; }
 

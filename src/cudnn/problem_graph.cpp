@@ -8,8 +8,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The most choices of the heuristics that are tried. Many of them may have engines that do not
-// serve.
+// The most choices of the heuristics that are tried. The number is large because many of them may
+// not serve the problem.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 

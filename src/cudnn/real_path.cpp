@@ -70,7 +70,7 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
 }
 
 // Returns whether `directory` is one of the loader's default directories, which it searches last,
-// behind the directories of LD_LIBRARY_PATH.
+// after the directories of LD_LIBRARY_PATH.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",
@@ -85,7 +85,8 @@ class Search {
  public:
   Search(const void* self, const AcceptReal& accept) : self_(self), accept_(accept) {}
 
-  // Tries one path. Returns true when the search is over; result_.path then is the real library.
+  // Tries one path. Returns true when the search is over; result_.path then is the path of the real
+  // library.
   bool Take(const std::string& path) {
     if (!result_.path.empty()) return true;
     if (!seen_.insert(path).second) return false;

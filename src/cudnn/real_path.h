@@ -1,6 +1,6 @@
 // Finds the real cuDNN 9, which the drop-in of the same name hides: the file that the user names,
-// else the file that the loader would have found without ucudnn. Never finds a drop-in of ucudnn.
-// Thread-safe. Loads nothing unless `accept` does.
+// otherwise the file that the loader would have found without ucudnn. Never finds a drop-in of
+// ucudnn. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ using AcceptReal = std::function<Status(const std::string& path)>;
 // run paths of other objects. `self` is an address inside the drop-in, or null.
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
-// Returns Ok if the file can be the real library: it is a cuDNN 9, it is no drop-in of ucudnn, and
-// its folder has its sub-libraries. Otherwise the error says why not.
+// Returns Ok if the file can be the real library: it is a cuDNN 9, it is not a drop-in of ucudnn,
+// and its folder has its sub-libraries. Otherwise the error says why not.
 Status CheckReal(const std::string& path, const void* self);
 
 // Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at

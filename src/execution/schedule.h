@@ -24,10 +24,10 @@ enum class Outcome {
   // A piece failed after other pieces had changed the output, and a rerun would read the changed
   // output. The status is the error of the piece.
   kFailed,
-  // Either nothing was enqueued, because the workspace is missing or too small, or because the
-  // pieces cannot run and there is no undivided engine; the status is success. Or a piece failed,
-  // and there is no undivided engine; the status is the piece's error, and another attempt may
-  // write the whole output again.
+  // Nothing was enqueued, because the workspace is missing or too small, or because the pieces
+  // cannot run and there is no undivided engine; the status is success. Or a piece failed, there is
+  // no undivided engine, and another attempt may write the whole output again; the status is the
+  // piece's error.
   kNotAttempted,
 };
 
@@ -63,7 +63,7 @@ struct Ingredients {
   const Division& division;             // if it has no runs, `undivided` always runs
   const MicroConfiguration& undivided;  // if its engine is empty, nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
-  cudnn::PieceScales scales = {};  // pieces of a divided gradient of the filter may add in any case
+  cudnn::PieceScales scales = {};  // MakePieces replaces may_add if there are several pieces
   Copier copier = {};              // must be set if tiles have packed copies
 };
 
@@ -128,8 +128,8 @@ class Schedule {
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
   // Returns whether pieces of `call` may read the old content of their output.
   bool MayKeepOutput(const cudnn::ConvolutionCall& call) const;
-  // Ends a call whose piece failed with `status`: runs the undivided engine if that is allowed,
-  // else returns `status`. `untouched` is true if no piece has changed the output.
+  // Ends a call whose piece failed with `status`: runs the undivided engine if a rerun is allowed,
+  // otherwise returns `status`. `untouched` is true if no piece has changed the output.
   cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
                              bool untouched, Outcome& outcome) const;
 

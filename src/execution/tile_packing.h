@@ -1,6 +1,6 @@
 // Packed copies of a tile's tensors, for tiles whose views engines do not accept. The copies are in
-// the workspace, before the engine's own workspace. Immutable and thread-safe as far as the driver
-// is; a call allocates nothing.
+// the workspace, before the engine's own workspace. Immutable; threads that use different handles
+// may share it. A call allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace ucudnn::execution {
 
-// The libraries that copies need: the driver, and cuDNN's functions, which tell a handle's stream.
-// The caller owns both and keeps them alive.
+// The libraries that copies need: the driver, and cuDNN's function for a handle's stream. The
+// caller owns both and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
@@ -23,7 +23,7 @@ struct Copier {
 
 class TilePacking {
  public:
-  TilePacking() = default;  // for tiles that are views
+  TilePacking() = default;  // copies nothing: the engine works on the tile's views
   // Fails if the driver lacks functions that the copies need.
   static Result<TilePacking> Make(const ConvolutionProblem& whole, const TileKind& kind,
                                   const Copier& copier);

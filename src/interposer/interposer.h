@@ -1,7 +1,7 @@
-// The application's calls of cuDNN: the parts that the whole process shares, and the two APIs on
-// top of them. Every function answers as the real one does. If anything fails inside ucudnn, calls
+// The application's calls of cuDNN: the parts that the whole process shares, and the two APIs that
+// use them. Every function answers as the real one does. If something fails inside ucudnn, calls
 // behave as without ucudnn, within the promises that were given. Thread-safe. Functions throw only
-// when memory is out; the C entry points in shim/ catch that.
+// when host memory is out; the C entry points in shim/ catch that.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Notes that a rank sends to the `ucudnn run --ranks` that started it. Any note makes that
-// launcher's exit code 1, and kFailed makes it end the ranks, too; the library itself never ends a
-// process. Thread-safe; never throws, never waits.
+// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started it. Any note makes
+// the launcher's exit code 1, and kFailed makes the launcher end the ranks, too; the library itself
+// never ends a process. Thread-safe; never throws, never waits.
 #pragma once
 
 #include <optional>

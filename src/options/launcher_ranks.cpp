@@ -51,7 +51,7 @@ const char* FirstSet(const VariableLookup& lookup, const std::vector<const char*
   return names.empty() ? nullptr : names.front();
 }
 
-// Returns the number that `text` says; -1 if it is not a whole number of 0 or more.
+// Returns the number in `text`; -1 if it is not a whole number of 0 or more.
 int RankNumber(const std::string& text) {
   int number = -1;
   const char* const end = text.data() + text.size();
@@ -75,8 +75,8 @@ std::string FirstOfNodeList(const std::string& list) {
          rest.substr(0, rest.find_first_of("[,"));
 }
 
-// Returns a port from 20000 to 32000, below the range from which Linux takes ports of outgoing
-// connections (32768 up). It is a hash of `job`, or the next port if the hash gives `not_this`.
+// Returns a port from 20000 to 32000, below the range that Linux uses for outgoing connections
+// (32768 up). It is a hash of `job`, or the next port if the hash gives `not_this`.
 int PortOf(const std::string& job, int not_this) {
   constexpr uint32_t kFirst = 20000, kPorts = 12000;
   uint32_t hash = 2166136261u;  // FNV-1a
@@ -116,7 +116,7 @@ bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int ran
 }
 
 // Describes what is wrong with the launcher's variables; empty if nothing is wrong. `unreadable` is
-// the first rank variable whose value is no number, in the form "RANK='two'"; empty: none.
+// the first rank variable whose value is not a number, in the form "RANK='two'"; empty: none.
 std::string FaultOf(const LauncherRanks& ranks, const std::string& size,
                     const std::string& local_rank, const std::string& unreadable) {
   if (!unreadable.empty()) return unreadable + " is no rank: expected a number from 0";

@@ -1,5 +1,6 @@
-// Finds out which process of a job this one is, from the variables of the launcher that started it:
-// torchrun (and `ucudnn run --ranks`), Open MPI, MPICH and its relatives, SLURM. Pure functions.
+// Finds this process's rank in its job, from the variables of the launcher that started the
+// process: torchrun (and `ucudnn run --ranks`), Open MPI, MPICH and its relatives, SLURM. Pure
+// functions.
 #pragma once
 
 #include <functional>

@@ -20,12 +20,12 @@ namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
 // The engines that may serve a call. With kLegacy, calls of the graph API are forwarded unchanged.
-// With kGraph, legacy calls are divided with graph engines only; undivided they run legacy
+// With kGraph, legacy calls are divided with graph engines only; undivided calls run legacy
 // algorithms.
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
-// How kernels share one workspace budget. kDisjoint: each kernel has a segment of its own. kShared
-// and kConcurrent: kernels that run one after the other, on one lane, share a segment.
+// How kernels share one workspace budget. kDisjoint: each kernel has its own segment. kShared and
+// kConcurrent: kernels that run one after the other, on one lane, share a segment.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
@@ -33,7 +33,7 @@ enum class Solver { kExact, kGlpk };
 struct Tuning {
   bool on = true;
   // If true, a query about a kernel waits until the kernel is measured. If false, the answer is
-  // what the real library's heuristics say, and later plans must fit this promise.
+  // that of the real library's heuristics, and later plans must fit this promise.
   bool before_promising = true;
   // A kernel that the program never asked about is measured after this number of calls.
   long after_calls = 2;
@@ -46,7 +46,7 @@ struct Tuning {
 // Devices of this host that measure in parallel, by the driver's ordinals.
 struct BenchmarkDevices {
   bool all = false;
-  std::vector<int> ordinals;  // if empty: every device if `all`, else the current one
+  std::vector<int> ordinals;  // if empty: every device if `all`, otherwise the current one
 
   bool parallel() const { return all || !ordinals.empty(); }
 };

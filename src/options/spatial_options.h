@@ -31,8 +31,8 @@ struct SpatialOptions {
   int size = -1;
   int local_rank = -1;
   // True if no launcher started this process, so that all ranks of the grid are threads of this
-  // process. The rank of a call is then that of the call's device with the transport `peer`, and
-  // that of its handle with `loopback`.
+  // process. A call's rank is then the rank of its device with the transport `peer`, and the rank
+  // of its handle with `loopback`.
   bool in_process = false;
   // The place where ranks meet, from the user's variable or from the launcher's variables; none:
   // unknown.
@@ -48,8 +48,8 @@ struct SpatialOptions {
   // The reason, in one line, why every convolution, pooling and normalisation of this process is
   // refused; empty: they are not refused.
   std::string refusal;
-  // True if `refusal` says that no launcher tells this process's rank. Processes that this process
-  // starts may be ranks.
+  // True if `refusal` says that no launcher has set this process's rank. Processes that this
+  // process starts may be ranks.
   bool lacks_ranks = false;
 
   LauncherRanks launcher;
@@ -69,7 +69,7 @@ bool IsSecretVariable(std::string_view name);
 
 // Sets the members that follow from the variables: ranks, meeting place, refusal.
 // `leaves_calls_alone` is the value of UCUDNN_MODE ("off", "observe") if this mode changes no call,
-// else null.
+// otherwise null.
 void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial);
 
 }  // namespace ucudnn

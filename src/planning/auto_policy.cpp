@@ -14,18 +14,18 @@
 namespace ucudnn::planning {
 namespace {
 
-// While refining, an expected time counts as longer by this share, because a smaller gain is not
-// worth a measurement.
+// While refining, expected times are raised by this share, because a smaller gain is not worth a
+// measurement.
 constexpr double kDoubt = 0.005;
-// While exploring, an expected time counts as shorter by this share if the nearest measured size is
-// an octave or more away, and by proportionally less if it is nearer (Gap). The true curve may have
-// a valley below the line between measured sizes.
+// While exploring, an expected time is lowered by this share if the nearest measured size is an
+// octave or more away, and by proportionally less if it is nearer (Gap). The true curve may have a
+// valley below the line between measured sizes.
 constexpr double kHope = 0.05;
-// An expected time counts as longer by this share if the parts are not equal, because equal parts
-// need fewer measurements.
+// The expected times of unequal parts are raised by this share, because equal parts need fewer
+// measurements.
 constexpr double kUnequal = 0.001;
-// A mini-batch of more steps than this is divided into at most this many equal parts, or into
-// pieces that are smaller than such parts.
+// LegalSizes divides a mini-batch into at most this many equal parts. If the mini-batch has more
+// steps than this, other sizes are offered only up to the size of the smallest equal part.
 constexpr int kEveryPart = 256;
 // A bound on interpolated workspaces; no real workspace is larger. Rows of a store may hold any
 // number, because other programs may have written them.
@@ -76,9 +76,9 @@ class Engine {
                         Point{micro.time_ms, static_cast<double>(micro.workspace_bytes)});
   }
 
-  // Interpolates time and workspace at `size`, which is not in `measured`, the sizes at which some
-  // engine is known to run. Returns none if this engine runs at neither of the two neighbours of
-  // `size` in `measured`.
+  // Interpolates time and workspace at `size`. `measured` holds the sizes at which some engine is
+  // known to run; `size` is not among them. Returns none if this engine runs at neither of the two
+  // neighbours of `size` in `measured`.
   std::optional<Candidate> Expect(int size, const Sizes& measured) const {
     const auto above = measured.upper_bound(size);
     const Position high = above != measured.end() ? points_.find(*above) : points_.end();
@@ -154,8 +154,8 @@ class Knowledge {
   }
 
   enum class Mood { kDoubtful, kHopeful };
-  // Returns the measured rows, and expected rows at those sizes of `legal` that are not in `asked`.
-  // With kDoubtful, expected times are longer by kDoubt; with kHopeful, they are shorter by up to
+  // Returns the measured rows, and expected rows at the sizes of `legal` that are not in `asked`.
+  // With kDoubtful, expected times are raised by kDoubt; with kHopeful, they are lowered by up to
   // kHope.
   std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
                               Mood mood) const {
@@ -209,8 +209,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that are not in `asked`, but only so many that `asked` and the
-// result have at most `most` elements together.
+// Returns the elements of `sizes` that are not in `asked`, cut off so that `asked` and the result
+// together have at most `most` elements.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),
@@ -235,8 +235,8 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
-  // The number of sizes that policy powerOfTwo has if all of them are multiples of the step, or
-  // that number minus 1.
+  // An estimate of the number of sizes of policy powerOfTwo. If the step is a power of 2, the real
+  // number is the estimate or larger by 1.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;

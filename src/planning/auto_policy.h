@@ -3,16 +3,17 @@
 // same sizes. The other policies are those of mu-cuDNN (section III-D); this policy is new.
 //
 // Time and workspace of every engine are interpolated between the measured sizes. In each round the
-// search finds the fastest division over measured and expected rows, and asks for those of its
-// sizes that were not measured yet, until there are none. First (refining), expected times count as
-// a little longer, because a gain below 0.5 % is not worth a measurement. Then (exploring), they
-// count as a little shorter where the gap between measured sizes is wide, because the true curve
-// may have a valley below the interpolating line.
+// search finds the fastest division over measured and expected rows, and asks for the sizes of this
+// division that were not measured yet; the search is over when there are none. First (refining),
+// expected times are raised a little, because a gain below 0.5 % is not worth a measurement. Then
+// (exploring), they are lowered a little where the gap between measured sizes is wide, because the
+// true curve may have a valley below the interpolating line.
 //
 // The search also asks for the sizes of equal parts whose workspace fits the L2 cache, or half of
 // it, with the engine of the fastest division or of the fastest undivided call: even without a
-// limit such parts may be faster than the undivided call. It asks for at most 1.5 times as many
-// sizes as policy powerOfTwo has, and for at least one new size in each round but the last.
+// limit such parts may be faster than the undivided call. In total the search asks for at most 1.5
+// times as many sizes as policy powerOfTwo has, and for at least one new size in each round but the
+// last.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,7 @@ struct AutoRequest {
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 
-// Returns sizes whose measurements tell, for any policy, whether a kernel can be brought under a
+// Returns sizes whose measurements show, for any policy, whether a kernel can be brought under a
 // limit: n itself, parts of n, and the smallest size of the policy. The sizes are ascending and
 // few, even if the policy has many.
 std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step);

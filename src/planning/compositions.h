@@ -1,6 +1,6 @@
-// Compositions: the fastest ways to make up numbers of images from pieces, which the caller admits
-// one after the other. Workspace Reuse and desirable sets are built on compositions.
-// Thread-compatible.
+// Compositions finds, for every number of images, the fastest way to compose it of pieces. The
+// caller admits the pieces one after the other. Workspace Reuse and desirable sets are built on
+// compositions. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::planning {
 
-// Time of a number of images that no pieces add up to.
+// The time for a number of images that no pieces add up to.
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 // Time (ms) and number of pieces, compared in this order: if two times are equal, the cost with
 // fewer pieces is less.
@@ -36,12 +36,12 @@ class Compositions {
   Cost Of(int images) const;
 
   // Returns the composition whose cost is Of(images): the largest pieces come first, a piece that
-  // is no multiple of the step comes last. REQUIRES: there is a composition.
+  // is not a multiple of the step comes last. REQUIRES: there is a composition.
   Configuration Divide(int images) const;
 
  private:
   // Returns the cost of the fastest composition of `images`. The second value is the size of its
-  // last piece if that size is no multiple of the step, otherwise 0.
+  // last piece if that size is not a multiple of the step, otherwise 0.
   std::pair<Cost, int> Best(int images) const;
 
   const int step_;

@@ -17,9 +17,9 @@ namespace ucudnn::planning {
 // multiple of `step`. Empty if `n` cannot be composed.
 //
 // The result is exact: no member is missing, so its last configuration takes as long as Workspace
-// Reuse's optimum within the limit. Of several configurations with equal time and workspace it has
-// the one with the fewest pieces, then the one whose engine's text sorts first; the order of
-// `measured` does not matter.
+// Reuse's optimum within the limit. If several configurations have equal time and workspace, the
+// result contains the one with the fewest pieces, then the one whose engine's text sorts first; the
+// order of `measured` does not matter.
 std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> measured, int n,
                                         int step, size_t limit_bytes);
 

@@ -30,9 +30,9 @@ class DivisionSolver {
 
   virtual const char* Name() const = 0;
 
-  // Selects one choice for each kernel, so that the total time is the least that `budget_bytes`
-  // allow for all choices together. Fails if no selection fits, if a time is negative or not
-  // finite, or if the sizes exceed what the solver can count.
+  // Selects one choice for each kernel, so that all choices together fit `budget_bytes` and the
+  // total time is least. Fails if no selection fits, if a time is negative or not finite, or if the
+  // sizes exceed what the solver can count.
   virtual Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) = 0;
 };
 

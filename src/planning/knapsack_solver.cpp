@@ -85,7 +85,7 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
 
 // A step from one corner of a kernel's lower convex hull to the next.
 struct Step {
-  Rate rate;      // ticks saved for bytes spent
+  Rate rate;      // ticks saved per byte spent
   size_t kernel;  // kernel that the hull belongs to
   size_t item;    // the item at the end of the step
 };
@@ -118,11 +118,11 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
   return steps;
 }
 
-// The optimum of the linear relaxation, without the step that is only partly taken there because it
-// does not fit whole. `price` is the rate of that step, which would use the `slack` bytes that are
-// left. The relaxation bounds every selection: a choice that differs from its kernel's pick by
-// (bytes, ticks) costs ticks + price * bytes >= 0, so no selection saves more ticks than price *
-// slack compared with the picks.
+// The optimum of the linear relaxation, without its last step, which fits the budget only in part.
+// `price` is the rate of that step, and `slack` the bytes that are left for it. The relaxation
+// bounds every selection: a choice that differs from its kernel's pick by (bytes, ticks) costs
+// ticks + price * bytes >= 0, so no selection saves more ticks than price * slack compared with the
+// picks.
 struct Relaxation {
   std::vector<size_t> pick;  // index of the item that each kernel has
   int64_t slack = 0;
@@ -178,7 +178,7 @@ struct Prospects {
 
 // A selection in which only kernels that were searched already may differ from their picks.
 struct State {
-  int64_t bytes;  // bytes and ticks minus those of the picks
+  int64_t bytes;  // bytes and ticks, relative to the picks
   int64_t ticks;
   size_t made;  // index in made_ of the latest change before `item`; kNone: none
   // The item that replaces the pick of the kernel that is being searched; kNone: the pick stays.
@@ -290,7 +290,7 @@ class Search {
   }
 
   // Returns whether the kernels that are not searched yet can save `ticks` by using `bytes` more.
-  // Negative `ticks`: whether they lose at most -ticks; negative `bytes`: while they give up
+  // If `ticks` is negative, they may lose up to -ticks; if `bytes` is negative, they must give up
   // -bytes.
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;

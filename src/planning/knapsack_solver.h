@@ -10,19 +10,19 @@ namespace ucudnn::planning {
 
 class KnapsackSolver : public DivisionSolver {
  public:
-  // The search stops before it takes more than this number of states, which take some hundred
-  // megabytes and a second. The solver then states how far its selection may be from the optimum.
-  // That happens if all choices save time in nearly the same proportion to their bytes.
+  // The search stops before it takes more than this number of states, which need some hundred
+  // megabytes and about a second. The solver then states how far its selection may be from the
+  // optimum. This happens if all choices save time in nearly the same proportion to their bytes.
   static constexpr size_t kMostStates = size_t{1} << 23;
 
   explicit KnapsackSolver(size_t most_states = kMostStates) : most_states_(most_states) {}
 
   const char* Name() const override { return "exact"; }
 
-  // Times are rounded to units of 2^-30 ms (a picosecond); bytes are exact. Of selections with the
-  // least time, one with the least total workspace is returned. The sum of all kernels' longest
-  // times may be at most 2^31 ms, and the sum of their largest choices within the budget 2^61
-  // bytes.
+  // Times are rounded to units of 2^-30 ms (a picosecond); bytes are exact. If several selections
+  // take the least time, one with the least total workspace is returned. The sum of all kernels'
+  // longest times may be at most 2^31 ms, and the sum of their largest choices within the budget
+  // 2^61 bytes.
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
 
  private:

@@ -13,7 +13,7 @@ namespace ucudnn::planning {
 // the caller sets one math type for all pieces.
 struct MathGroup {
   MathType math;
-  // The engines carry no math type, as in a problem whose own math type is `math`.
+  // The engines name no math type, like the engines of a problem whose own math type is `math`.
   std::vector<Candidate> candidates;
 };
 

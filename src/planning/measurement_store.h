@@ -24,7 +24,7 @@ struct Platform {
 struct Measurement {
   MicroConfiguration micro;
   int samples = 0;  // number of timed runs, of which time_ms is the median
-  // The engine's output was compared once with the undivided one on this platform.
+  // The engine's output was compared once with the undivided engine's output on this platform.
   bool verified = false;
 
   bool operator==(const Measurement&) const = default;
@@ -40,14 +40,14 @@ struct KernelMeasurements {
   bool operator==(const KernelMeasurements&) const = default;
 };
 
-// A promise of less workspace than an execution plan of the graph API needs, or of more. Frameworks
+// A promise of less or of more workspace than an execution plan of the graph API needs. Frameworks
 // keep an engine and its workspace between processes, so such a promise is given once and never
 // grows. Its key is problem, platform, engine and limit.
 struct EnginePromise {
   ConvolutionProblem problem;  // includes the mini-batch
   Platform platform;
   EngineId engine;
-  size_t limit_bytes = 0;      // the ceiling under which it was given
+  size_t limit_bytes = 0;      // the ceiling under which the promise was given
   size_t workspace_bytes = 0;  // at most the ceiling
   // The engine that keeps the promise in one piece; empty: only pieces keep it.
   EngineId undivided;
@@ -86,8 +86,8 @@ class MeasurementStore {
                        const std::vector<int>& complete_sizes) = 0;
 
   // Notes that the output of these engines at these micro-batch sizes was compared with the
-  // undivided one on `platform`. Read returns their measurements as verified from now on, whichever
-  // process made them.
+  // undivided engine's output on `platform`. Read returns their measurements as verified from now
+  // on, whichever process made them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 

@@ -100,12 +100,13 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
 }
 
 // Returns the sizes that a group may get, ascending: the smallest size, and every larger size
-// within the budget that makes one of its kernels faster. Bytes are summed over the group's lanes,
-// times over its kernels.
+// within the budget that makes one of its kernels faster. A choice's bytes are the sum over the
+// group's lanes, its time is the sum over the group's kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
-  // A size on one lane, and the time that it saves compared with the kernel's next smaller size.
+  // A workspace size on one lane, and the time that a kernel saves with it compared with the
+  // kernel's next smaller size.
   std::vector<std::pair<size_t, double>> savings;
   for (const size_t number : group.kernels) {
     const NetworkKernel& kernel = kernels[number];

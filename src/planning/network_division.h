@@ -37,7 +37,7 @@ struct DividedNetwork {
   std::vector<size_t> share_bytes;  // for each kernel, its share on each lane on which it runs
   std::vector<Slot> slots;          // slots of more than 0 bytes
   bool by_kernel = false;           // true if each slot is for one kernel
-  // Kernels that have the same share. Each of `lanes` lanes has a slot of that size.
+  // Kernels that have the same share. Each of the group's `lanes` lanes has a slot of this size.
   struct Group {
     std::vector<size_t> kernels;
     size_t lanes = 0;
@@ -55,12 +55,12 @@ struct DividedNetwork {
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 
-// Returns the division whose slots fit the budget and whose iteration takes the least time.
-// kDisjoint: a slot for each kernel on each lane on which it runs. kShared and kConcurrent: a slot
-// for each lane, large enough for each kernel of the lane, with one size for lanes that have a
-// kernel in common; or the slots of kDisjoint, if these are faster. Besides the solver, this takes
-// time proportional to the number of all choices. Fails if a kernel has no choice or no lane, if
-// there is a shortage, or if the solver fails.
+// Returns the division whose slots fit the budget and whose iteration takes the least time. With
+// kDisjoint, each kernel has a slot on each lane on which it runs. With kShared and kConcurrent,
+// each lane has one slot, large enough for each kernel of the lane, and lanes that have a kernel in
+// common have slots of one size. If the slots of kDisjoint are faster, these are used instead.
+// Besides the solver, this takes time proportional to the number of all choices. Fails if a kernel
+// has no choice or no lane, if there is a shortage, or if the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

@@ -12,8 +12,8 @@ namespace {
 using Candidates = std::vector<const Candidate*>;
 enum class Whose { kAny, kNative };
 
-// Returns the fastest candidate that takes the whole mini-batch within `workspace_bytes`, of the
-// caller's API if `whose` is kNative; null if there is none.
+// Returns the fastest candidate that runs the whole mini-batch within `workspace_bytes`; null if
+// there is none. If `whose` is kNative, the candidate must be of the caller's API.
 const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace_bytes,
                               Whose whose) {
   const Candidate* fastest = nullptr;
@@ -30,7 +30,8 @@ bool Gains(double time_ms, const Candidate* over) {
   return over == nullptr || time_ms < (1 - kHysteresis) * over->micro.time_ms;
 }
 
-// Returns the fastest tiles in every workspace that the request allows, by ascending workspace.
+// Returns the fastest tiles for every workspace size that the request allows and every numeric
+// class, by ascending workspace.
 std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
                                             PromiseRequest request) {
   std::set<size_t> sizes;

@@ -15,8 +15,8 @@ namespace ucudnn::planning {
 // Returns the configurations that Workspace Division may choose from, in ascending order of
 // workspace and descending order of time. The first needs no workspace. Each of the others is
 // undivided, or is a division (of the desirable set or of `tilings`) that is faster by kHysteresis
-// than every undivided engine in as much workspace. Empty if no engine of the caller's API runs
-// undivided without workspace.
+// than every undivided engine that needs no more workspace. Empty if no engine of the caller's API
+// runs undivided without workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});

@@ -12,9 +12,9 @@
 
 namespace ucudnn::planning {
 
-// Opens the library at `path`, which is never closed. `name` is what Name() returns; the caller
-// keeps it alive. The solver may take `most_time`, and then returns the best selection that it has
-// found. The error says why there is no solver.
+// Opens the library at `path`, which is never closed. Name() returns `name`; the caller keeps it
+// alive. After `most_time` the solver returns the best selection that it has found. The error says
+// why there is no solver.
 Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path, const char* name,
                                                          std::chrono::milliseconds most_time);
 

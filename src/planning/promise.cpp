@@ -45,8 +45,8 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
 // Returns the fastest division whose largest piece `may_be_largest` accepts and for which
 // LargestIsLeast holds; none if no such division takes less than `below_ms`. For each numeric class
 // and determinism of the largest piece, solves Workspace Reuse once, with the pieces that may be
-// combined with such a largest piece. Of equally fast divisions the more exact one wins, then the
-// deterministic one.
+// combined with such a largest piece. If divisions are equally fast, the more exact one wins, then
+// the deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
                                           double below_ms, MayBeLargest may_be_largest) {
@@ -172,9 +172,9 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
 
 // Returns the promise of `configuration`, whose largest piece is `largest_candidate`. The promised
 // workspace is the plan's own or, if no undivided engine fits that, the least workspace that an
-// undivided engine fits. A deterministic plan is promised as not deterministic if only such an
-// engine can replace it. Returns none if no undivided engine within the limit is as exact as the
-// plan.
+// undivided engine fits. If only a nondeterministic engine can replace a deterministic plan, the
+// plan is promised as nondeterministic. Returns none if no undivided engine within the limit is as
+// exact as the plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {
@@ -269,8 +269,8 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   if (native == nullptr) return std::nullopt;
   // A division must gain enough over the best undivided engine. If the caller's API lacks that
   // engine, it must itself gain enough over the best engine of the API. Only engines and divisions
-  // that can be promised are considered, so that one that cannot be promised does not hide the next
-  // best.
+  // that can be promised are considered, so that an engine or division that cannot be promised does
+  // not hide the next best one.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;
@@ -371,7 +371,8 @@ std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidat
                                 const PromiseRequest& request) {
   std::vector<MicroConfiguration> usable;
   for (const Candidate* candidate : AllowedCandidates(measured, request)) {
-    // A workspace plan may contain tiles, which are no pieces of whole images.
+    // `measured` may come from a workspace plan and contain tiles, which are not pieces of whole
+    // images.
     const bool images = candidate->micro.tile == TileLengths{};
     if (candidate->micro.engine == engine && images) usable.push_back(candidate->micro);
   }

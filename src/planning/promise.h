@@ -33,8 +33,8 @@ struct Candidate {
 };
 
 // The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
-// kind's own problem. Time and workspace are those of one tile that runs in a row with all other
-// tiles, including the summing of partials.
+// kind's own problem. Time and workspace are those of one tile when all tiles run one after the
+// other, and include the summing of partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -49,9 +49,9 @@ struct Tiling {
 };
 
 // Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided` is
-// an engine of the caller's API that computes it in one piece; it runs where the plan may not,
-// after a fault or inside a capture. Both are at least as exact and as deterministic as `reported`,
-// which has the engine of the plan's largest piece or, if the caller's API lacks that engine, of
+// an engine of the caller's API that computes the kernel in one piece; it replaces the plan after a
+// fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
+// has the engine of the plan's largest piece or, if the caller's API lacks that engine, of
 // `undivided`. Only promises that pieces keep alone (PiecesOf, Alone) have an `undivided` with an
 // empty engine.
 struct Promise {
@@ -82,7 +82,7 @@ struct Promise {
 };
 
 // Returns the bytes of ucudnn's workspace that must be set aside to keep the promise, because
-// nothing can replace pieces that need them: the pieces of the plan, or those of `alone`.
+// nothing can replace the pieces that use these bytes: the pieces of the plan or of `alone`.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
@@ -97,8 +97,8 @@ struct PromiseRequest {
   bool operator==(const PromiseRequest&) const = default;
 };
 
-// Returns a request for `problem` that every engine within `limit_bytes` may serve, if it is
-// deterministic or `deterministic` is false.
+// Returns a request for `problem` that admits every engine within `limit_bytes`; if `deterministic`
+// is true, only deterministic engines.
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
@@ -108,14 +108,14 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides, or uses an engine that the caller's API lacks, only if that was
-// measured to be faster by at least this share than the fastest undivided engine that fits.
+// A running process divides a kernel, or uses an engine that the caller's API lacks, only if this
+// was measured to be faster by at least this share than the fastest undivided engine that fits.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within
 // the limit; then the real need must be promised. A larger limit never makes the promise slower,
-// except by kHysteresis: its time times (1 - kHysteresis) is at most the time under a smaller
-// limit.
+// except by kHysteresis: the time under the larger limit, times (1 - kHysteresis), is at most the
+// time under the smaller limit.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
@@ -148,7 +148,7 @@ std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& configuration);
 
-// Returns the fastest division that the request allows, into one piece or several. Its largest
+// Returns the fastest division that the request allows, into one or several pieces. Its largest
 // piece is the least exact and the least deterministic of its pieces. Does not apply kHysteresis,
 // and does not require an engine that could replace the division.
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,

@@ -22,15 +22,15 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
 
 // Returns, for every workspace, the fastest division into `tiles` that fits it. In a division, each
 // kind of tile runs its fastest engine that fits. `rows` are the measurements of each kind, in the
-// order of tiles->kinds, including all work besides the engine's; the order of a kind's rows does
-// not matter. Divisions are in ascending order of workspace and descending order of time. Empty if
-// a kind has no row. REQUIRES: rows.size() == tiles->kinds.size().
+// order of tiles->kinds, and include all work besides the engine's own; the order of a kind's rows
+// does not matter. Divisions are in ascending order of workspace and descending order of time.
+// Empty if a kind has no row. REQUIRES: rows.size() == tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 
 // Returns the divisions that no other division beats in both time and workspace, in ascending order
-// of workspace and descending order of time; no workspace and no time occurs twice. Of divisions
-// with equal time and workspace it returns the one with the fewest pieces, then the first one.
+// of workspace and descending order of time; no workspace and no time occurs twice. If divisions
+// have equal time and workspace, the one with the fewest pieces is returned, then the first one.
 std::vector<Division> Desirable(std::vector<Division> divisions);
 
 }  // namespace ucudnn::planning

@@ -24,19 +24,20 @@ struct DividedWorkspace {
   std::vector<size_t> chosen;  // for each kernel, an index into its desirable set
   size_t total_bytes = 0;      // ReservedBytes of the chosen configurations
   bool optimal = true;         // proven to be the fastest within the budget
-  double gap_ms = 0;           // no division is faster than this one by more
+  double gap_ms = 0;           // the most by which another division may be faster
 };
 
-// Returns the bytes that kernels with these workspaces reserve together: their sum if each has a
-// segment of its own (kDisjoint), the largest if they share one segment.
+// Returns the bytes that kernels with these workspaces reserve together: their sum if each has its
+// own segment (kDisjoint), the largest if they share one segment.
 size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision division);
 
-// A budget is less than the kernels' smallest workspaces need.
+// Says by how much a budget falls short of the kernels' smallest workspaces.
 struct Shortage {
   size_t missing_bytes = 0;
   std::vector<size_t> kernels;  // kernels that need workspace, the largest need first
 };
 
+// Returns none if the budget suffices.
 std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> kernels,
                                      size_t budget_bytes, WorkspaceDivision division);
 

@@ -61,9 +61,9 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem and removes the others. The order_after of the kept entry
-// lists a problem only if every entry of its own problem says that it comes after every entry of
-// the listed problem.
+// Keeps the first entry of each problem and removes the others. The order_after of a kept entry
+// lists a problem only if, according to the file, all entries of the kept entry's problem come
+// after all entries of the listed problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();
@@ -219,7 +219,7 @@ Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
 
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path) {
   std::error_code error;
-  // Only a regular file is read: opening or reading a pipe or a device may block for ever.
+  // Only a regular file is read: opening or reading a pipe or a device may block forever.
   if (!std::filesystem::is_regular_file(path, error)) {
     return Status::Error(path + ": " + (error ? error.message() : "is no regular file"));
   }

@@ -45,8 +45,8 @@ struct WorkspacePlanKernel {
 // A part of ucudnn's own workspace that several kernels share.
 struct WorkspacePlanSegment {
   size_t bytes = 0;  // the largest workspace of its kernels
-  // True if each kernel of the segment comes after every other one and after itself, so that all
-  // lanes may use the same bytes.
+  // True if each kernel of the segment comes after every other kernel of the segment and after
+  // itself, so that all lanes may use the same bytes.
   bool ordered = false;
   // The largest number of lanes among its kernels; 1 for an ordered segment.
   size_t copies = 1;

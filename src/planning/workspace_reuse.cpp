@@ -83,7 +83,7 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
   Compositions others(n, step);
   AdmitUpTo(size - 1, n, step, fastest, others);
   // If the largest piece is as fast as the fastest engine of its size, the largest piece is
-  // repeated, so that the division does not get a further engine.
+  // repeated, so that the division does not need another engine.
   others.Admit(largest->time_ms <= fastest[size]->time_ms ? *largest : *fastest[size]);
   Configuration configuration = others.Divide(n - size);
   std::vector<Run>& runs = configuration.runs;

@@ -11,7 +11,7 @@
 namespace ucudnn::planning {
 
 // Returns the configuration of `n` images with at most `limit_bytes` of workspace that takes the
-// least total time (ms); of equally fast ones, one with the fewest pieces. `measured` holds
+// least total time (ms); if several are equally fast, one with the fewest pieces. `measured` holds
 // micro-configurations in any order, of any sizes, and of any number of engines for a size. Every
 // micro-batch but the last is a multiple of `step`. Returns none if `n` cannot be composed. The
 // result is exact: no pruning loses the optimum.

@@ -37,8 +37,8 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// Returns the name of the group's rank number `rank`, counted within the job. `first` is the job's
-// rank that is number 0 of the group.
+// Returns the name, within the job, of the group's rank number `rank`. `first` is the job's rank
+// that is number 0 of the group.
 std::string RankName(size_t rank, int first) {
   return "rank " + std::to_string(static_cast<size_t>(first) + rank);
 }
@@ -123,8 +123,8 @@ std::string NameOf(const CallForm& form) {
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
-  // Leaves out members that depend on the rank's own extents. Strides are left out, too, because
-  // they follow from the extents or concern only this rank.
+  // Omits members that depend on the rank's own extents. Omits strides, too, because they follow
+  // from the extents or concern only this rank.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
@@ -256,7 +256,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
                                  std::optional<SpatialOnes> declared) {
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // An axis that the problem lacks is skipped here. For a 2-D pooling on a grid that cuts d,
+    // Skips axes that the problem does not have. For a 2-D pooling on a grid that cuts d,
     // Stripes::Make then fails.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;

@@ -1,6 +1,6 @@
 // The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
-// each rank computes from them. Every rank computes the same function of the same texts, so all
-// ranks act alike. Pure functions over plain values.
+// each rank computes from them. All ranks compute the same function of the same texts, so they all
+// get the same verdict. Pure functions over plain values.
 #pragma once
 
 #include <array>
@@ -31,82 +31,84 @@ struct OwnWindow {
   bool operator==(const OwnWindow&) const = default;
 };
 
-// The properties of a kernel that one rank sends to the others, so that all ranks can agree on it.
+// The properties of a kernel that one rank sends to the others, so that all ranks can agree on the
+// kernel.
 struct Claim {
-  // The version of ucudnn, the grid, and all options that ranks must share, as text.
+  // As text: the version of ucudnn, the grid, and all options that ranks must share.
   std::string options;
   std::string kernel;           // as returned by KernelText
   Spatial extents = {1, 1, 1};  // extents of the rank's own x, whatever the operation is
   OwnWindow window;             // set for a pooling
   uint64_t sequence = 0;        // number of the call, from 1
   uint64_t input_hash = 0;      // hash of the exchanged tensor's bits; 0: not computed
-  // The ExtentsHash of each set of extents for which the rank has made the kernel already.
+  // The ExtentsHash of each set of extents for which the rank has already made the kernel.
   std::vector<uint64_t> prepared;
   // The reason why a trial run of the rank's own call failed; empty if it succeeded.
   std::string not_ready;
 };
 
 std::string EncodeClaim(const Claim& claim);
-// Fails if `text` is from another release, or is no claim.
+// Fails if `text` is not a claim, or is a claim of another release.
 Result<Claim> DecodeClaim(std::string_view text);
 
 // Returns the name of the operation that the call computes, followed by ": "; empty for a
 // convolution.
 std::string NameOf(const CallForm& form);
 
-// Formats everything that all ranks must have in common: the problem without the extents of x along
+// Formats everything that must be equal on all ranks: the problem without the extents of x along
 // the axes that `grid` cuts, and without values that follow from these extents.
 std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
                        const SpatialGrid& grid);
 
 // Returns the FNV-1a hash.
 uint64_t HashOf(std::string_view bytes);
-// Returns a hash of all ranks' extents of x and all ranks' windows.
+// Returns a hash of all ranks' extents of x and windows.
 uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
 // The properties of a kernel on which the ranks have agreed.
 struct Agreed {
   std::vector<Spatial> extents;    // extents of each rank's x, by its number in the group
   std::vector<OwnWindow> windows;  // each rank's window, by its number in the group
-  // The reason why all ranks refuse the kernel, after which they go on with other kernels; empty if
-  // they do not refuse it.
+  // The reason why all ranks refuse the kernel; empty if they do not. After a refusal they continue
+  // with other kernels.
   std::string refusal;
   bool is_prepared = false;  // all ranks have made the kernel for these extents already
   // All ranks' inputs have the same bits, so they may be copies instead of stripes.
   bool equal_inputs = false;
 };
 
-// Returns what follows from the ranks' claims, which are in the order of numbers in the group.
-// Fails if the ranks do not make the same call, so that they cannot go on together; the error names
-// a rank and the values that differ. `first` is the rank of the job that is number 0 of the group.
+// Returns the agreement that follows from the ranks' claims, in the order of their numbers in the
+// group. Fails if the ranks do not make the same call, so that they cannot continue together; the
+// error names a rank and the values that differ. `first` is the rank of the job that is number 0 of
+// the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // Decodes gathered claims and calls Agree.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
-// Encodes the text that each rank sends after the claims: its numbers, or, if `own` is an error,
-// the reason why its part of the kernel cannot be made.
+// Encodes the text that each rank sends after the claims: its numbers or, if `own` is an error, the
+// reason why its part of the kernel cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// Decodes `count` numbers of each rank. If some ranks have sent a reason instead of numbers, fails
-// with the reason of the first of these ranks.
+// Decodes `count` numbers of each rank. If ranks have sent a reason instead, fails with the reason
+// of the first of them.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
-// Returns whether `grid` cuts the axis and every rank's extent along it is 1. Such tensors may be
-// stripes or copies.
+// Returns whether `grid` cuts the axis and every rank's extent along it is 1. The tensors may then
+// be stripes or copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
-// Returns the cut axes along which all ranks have copies instead of stripes, judging by `extents`,
-// the extents of each rank. `declared` says whether the user means stripes or copies where all
-// extents are 1. If it is none, such an axis counts as stripes, but only if copies would give the
-// same result; otherwise the function fails.
+// Returns the cut axes along which all ranks have copies instead of stripes. `extents` are each
+// rank's extents. `declared` says whether tensors whose extent is 1 on all ranks are stripes or
+// copies. If it is none, they count as stripes if copies would give the same result; otherwise the
+// function fails.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// The cut axes that a pooling treats specially.
+// The cut axes that a pooling treats in a special way.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
   // True if every rank's window covers its whole stripe and the results are copies: the image is

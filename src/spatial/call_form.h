@@ -1,4 +1,4 @@
-// The properties of a call, besides its convolution, on which splitting depends. Plain values.
+// The properties of a call, besides its convolution, that decide how it is split. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,17 @@
 
 namespace ucudnn::spatial {
 
-// The operation that a split call computes. The kinds other than kConvolution are described in the
-// form of a convolution.
+// The operation that a split call computes. All kinds are described in the form of a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
   kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones
-  kRows,          // computes nothing: the result is the stripe with the neighbours' rows
+  kRows,          // computes nothing: the result is the stripe together with the neighbours' rows
   kPooling,       // forward and backward_data with one window for each channel
-  kNorm,          // batch normalisation in training; its gradient counts as backward_data
+  kNorm,          // batch normalisation in training; its gradient is described as backward_data
 };
 
-// Returns whether the call computes gradients of parameters, which ranks sum: of filters, biases,
-// or a norm's scale and bias.
+// Returns whether the call computes gradients of parameters, which are summed over ranks: of
+// filters, biases, or a norm's scale and bias.
 inline bool HasParameterGradient(Operation operation, SplitWork work) {
   return operation == Operation::kBackwardFilter ||
          (work == SplitWork::kNorm && operation == Operation::kBackwardData);
@@ -33,11 +32,12 @@ struct CallForm {
   bool is_fused = false;
   bool is_identity = false;    // the fused activation is the identity
   bool hides_nan = false;      // a fused operation or a maximum may turn NaN into a number
-  bool reads_result = false;   // the call reads its old output: beta is not 0, or z is y
+  bool reads_result = false;   // the call reads the old content of its output: beta is not 0, or z
+                               // is y
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
-  bool recomputes = false;     // a norm's gradient that is given no saved statistics
-  // A hash of the operations fused behind a plan's convolution and of its alpha; for a norm, of its
-  // epsilon.
+  bool recomputes = false;     // a norm's gradient that gets no saved statistics and computes them
+  // A hash of the operations fused behind a plan's convolution and of the plan's alpha; for a norm,
+  // a hash of its epsilon.
   uint64_t operations = 0;
   cudnn::PoolingKind pooling;  // set for kPooling
 

@@ -72,7 +72,7 @@ size_t CallRecords::MostAhead(int ranks) {
 std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& theirs) const {
   const Made& own = own_[theirs.sequence % most_ahead()];
   const CallRecord& mine = own.record;
-  // `both` is a lambda, so that no text is made for equal records.
+  // A lambda, so that no text is made for equal records.
   const auto both = [&] {
     return CallOf(first_ + rank_, mine.sequence) + " and of rank " + std::to_string(first_ + rank) +
            " differ: ";

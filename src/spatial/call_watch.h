@@ -1,9 +1,9 @@
-// Watches whether the other ranks of a group and this rank's device make progress in a series of
-// calls: either the calls that hosts make, or the calls that devices begin. Each series has its own
+// Watches whether the other ranks of a group and this rank's device make progress in one series of
+// calls: the calls that hosts make, or the calls that devices begin. Each series has its own
 // numbers and its own records, which all ranks post and compare.
 //
-// Thread-safe, except for the Look functions and the functions that return what the last look saw:
-// only one thread may call these.
+// Thread-safe, except for the Look functions and the functions that return the result of the last
+// look: only one thread may call these.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace ucudnn::spatial {
 
 class CallWatch {
  public:
-  // A rank, and the last call of that rank that this rank knows of.
+  // A rank, and the last of its calls that this rank knows.
   struct Slowest {
     int rank = 0;
     uint64_t last = 0;
@@ -39,23 +39,23 @@ class CallWatch {
   uint64_t waiting() const { return waiting_.load(); }
   void set_waiting(uint64_t call) { waiting_.store(call); }
 
-  // Notes that another rank has ended after `calls` calls.
+  // Records that another rank has ended after `calls` calls.
   void HearLeave(int rank, uint64_t calls) { left_[static_cast<size_t>(rank)].calls.store(calls); }
-  // Returns a rank that ended before the call in which this rank waits, with that rank's last call;
-  // none if there is none. HearLeave and set_waiting write different words and may run at once: the
-  // thread that writes second sees the other's write when it calls this function.
+  // Returns a rank that ended before making the call in which this rank waits, and that rank's last
+  // call; none if there is no such rank. HearLeave and set_waiting may run at the same time on two
+  // threads: the thread that writes second sees both values when it calls this function.
   std::optional<Slowest> LeftBehind() const;
   // Returns the rank with the fewest calls among this rank and the ranks that have not ended.
   Slowest SlowestPresent() const;
 
   // Judges whether the other ranks make progress towards the call in which this rank waits.
   Patience::Verdict LookAtRanks(Patience::Clock::time_point now);
-  // The slowest rank and the awaited call, as the last LookAtRanks saw them.
+  // The slowest rank and the awaited call, as of the last LookAtRanks.
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
-  // Judges whether the device makes progress, which it must do once all ranks have made the awaited
-  // call. `moves` says that it has advanced since the last look.
+  // Judges whether the device makes progress. The device must do so once all ranks have made the
+  // awaited call. `moves` says that the device has advanced since the last look.
   Patience::Verdict LookAtDevice(bool moves, Patience::Clock::time_point now) {
     return device_wait_.Look(!all_came() || moves, now);
   }

@@ -47,7 +47,7 @@ Result<ExchangeResources*> CaptureMemory::Take(const cuda::Capture& capture, CUs
     held->hold = cuda::CaptureHold(outside.driver, capture);
     UCUDNN_RETURN_IF_ERROR(held->device.EnterCapture(origin));
     if (former != nullptr) {
-      // The exchanges on the new stream wait for those on the former stream, so that the capture's
+      // Exchanges on the new stream wait for exchanges on the former stream, so that the capture's
       // exchanges keep the order of its calls.
       UCUDNN_RETURN_IF_ERROR(former->device.entered.Record(former->device.stream.get()));
       UCUDNN_RETURN_IF_ERROR(former->device.entered.HoldBack(held->device.stream.get()));

@@ -1,8 +1,8 @@
 // The device resources of split calls inside CUDA graph captures. A graph may run at any time while
-// it exists, beside any other call, so each capture has a stream, events and a buffer of its own
-// until none of its graphs can run any more. Then a later capture reuses these resources, or they
-// are freed when the limit leaves no room for a larger buffer. Not thread-safe: a rank makes one
-// call at a time.
+// it exists, at the same time as any other call. So each capture has a stream, events and a buffer
+// of its own until none of its graphs can run any more. Then a later capture reuses these
+// resources, or they are freed if the limit leaves no room for a larger buffer. Not thread-safe: a
+// rank makes one call at a time.
 #pragma once
 
 #include <list>
@@ -16,9 +16,9 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // The memory that a call needs, and the limits on it.
+  // The memory that a call needs, and its limits.
   struct Need {
-    // The kernel of the call, which is kept as long as a graph of the capture may launch its parts.
+    // The call's kernel, which must exist as long as a graph of the capture may launch its parts.
     std::shared_ptr<const void> kernel;
     size_t bytes = 0;        // size of the buffer
     size_t most_bytes = 0;   // the limit for all memory that the rank owns on the device
@@ -26,11 +26,12 @@ class CaptureMemory {
   };
 
   // Returns the resources for a call on `origin`, which is in `capture`. If the buffer of the
-  // capture's earlier calls is too small, those calls keep it, and this call gets resources of its
-  // own, whose work follows theirs. `outside` are the resources of calls that are not captured.
+  // capture's earlier calls is too small, those calls keep it, and this call gets other resources,
+  // whose work follows the work of the earlier calls. `outside` has the resources of calls that are
+  // not captured.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
-  size_t bytes() const;  // of all buffers
+  size_t bytes() const;  // sum over all buffers
 
  private:
   struct Held {
@@ -40,7 +41,8 @@ class CaptureMemory {
     std::set<std::shared_ptr<const void>> kernels;
     ExchangeResources device;
   };
-  // Returns free resources with a buffer of at least `bytes`, or makes new ones within the limit.
+  // Returns free resources with a buffer of at least `bytes`; if there are none, makes some within
+  // the limit.
   Result<Held*> FreeOrNew(size_t bytes, const Need& need, const ExchangeResources& outside);
 
   std::list<Held> held_;  // in the order in which they were made

@@ -1,6 +1,6 @@
-// Arithmetic on one number for each channel, in device memory, by cuDNN's own functions. Numbers
-// are packed; they are fp64 if the tensors are, else fp32. A call allocates nothing and enqueues
-// one kernel on the handle's stream. Not thread-safe.
+// Arithmetic on vectors that have one number for each channel, in device memory, by cuDNN's own
+// functions. Numbers are packed; they are fp64 if the tensors are fp64, otherwise fp32. A call
+// allocates nothing and enqueues one kernel on the handle's stream. Not thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -22,12 +22,12 @@ class ChannelNumbers {
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  // Returns the bytes of all channels' numbers, rounded up so that the next object in memory is
-  // aligned for any kernel of cuDNN.
+  // Returns the bytes of one vector, rounded up so that the next object in memory is aligned for
+  // any kernel of cuDNN.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;
-  // Computes to = alpha from + beta to. If beta is 0, here and below, `to` is not read.
+  // Computes to = alpha from + beta to. If beta is 0, `to` is not read, here and below.
   Status Add(cudnnHandle_t handle, double alpha, CUdeviceptr from, double beta,
              CUdeviceptr to) const;
   // Computes to = a_scale a + b_scale b. `to` may be `a`.

@@ -135,7 +135,7 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& ste
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
                                          const ConvolutionProblem& problem, Places& places,
                                          Step& step) {
-  // Prefers engines whose workspace is no larger than the received rows.
+  // Prefers engines that need no more workspace than the received rows take.
   EngineDemand demand = context.demand;
   demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -161,8 +161,8 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   step.is_added = true;
   Places places(received_end_);
 
-  // The convolution reads the received rows in place or, if the term reads only some of them or
-  // they are not aligned, a packed copy.
+  // The convolution reads the received rows in place. If the term reads only some of them, or they
+  // are not aligned, the convolution reads a packed copy.
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);
@@ -254,7 +254,7 @@ void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& 
         .push_back({Source::kFused, operand, BoxCopy(extents, strides, packed, element),
                     first * static_cast<int64_t>(element), place});
   };
-  // The operand 0 is z of cudnnConvolutionBiasActivationForward.
+  // Operand 0 is z of cudnnConvolutionBiasActivationForward.
   if (context.demand.fused_plan == nullptr) return add(0, problem_.type);
   const std::vector<cudnn::FusedOperand>& operands =
       context.demand.fused_plan->convolution.operands;

@@ -1,6 +1,6 @@
-// The plan of a slice of a split convolution, or of a call in the form of one. Received rows become
-// part of the result in one of three ways (Correction): small convolutions add what the rows
-// contribute, small convolutions compute results at the cuts anew from own and received rows
+// The plan for a slice of a split convolution, or of a call that is described as one. Received rows
+// become part of the result in one of three ways (Correction): small convolutions add the rows'
+// contribution, small convolutions compute results at the cuts anew from own and received rows
 // together, or the rows are copied.
 #pragma once
 
@@ -16,12 +16,12 @@ namespace ucudnn::spatial {
 // How received rows become part of the result.
 enum class Correction {
   kAdded,       // the rows' contribution is added to the result of the caller's own call
-  kRecomputed,  // results that depend on the rows are computed anew and overwritten
+  kRecomputed,  // results that depend on the rows are computed again and overwritten
   kPlaced,      // the rows are copied into the result
 };
 
 // Returns kPlaced for calls that only receive rows, and kAdded for filter gradients, which are
-// summed in at least 32 bits. For all other calls, returns kAdded if the call is linear and its
+// summed in at least 32 bits. For any other call, returns kAdded if the call is linear and its
 // tensors have 32 or 64 bits, otherwise kRecomputed.
 Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
 
@@ -36,8 +36,8 @@ class ConvolutionSlice : public SlicePlan {
 
  private:
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
-  // Elements of an operand that are copied to place `to` in packed form: into the buffer before a
-  // small convolution, or into the kept memory before the caller's own call.
+  // A copy of elements of an operand, in packed form, to place `to`: in the buffer before a small
+  // convolution, or in the kept memory before the caller's own call.
   struct Fetch {
     Source source = Source::kReceived;
     size_t operand = 0;  // index of the fused operand, for kFused
@@ -59,15 +59,16 @@ class ConvolutionSlice : public SlicePlan {
     std::vector<Fused> fused;
     bool keeps_fused = false;      // fused operands are in the kept memory
     std::vector<Fetch> kept;       // the copies that Keep makes
-    std::optional<size_t> filter;  // place of the packed taps; none: the caller's whole filter
+    std::optional<size_t> filter;  // place of the packed taps; none: the caller's whole filter is
+                                   // used
     // Place of the result's box, in the buffer or in the kept memory. None if the result is the
     // whole filter gradient in the caller's memory.
     std::optional<size_t> result;
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // offset of the box in bytes within the caller's result
     size_t result_count = 0;
-    // Places of the arrival numbers of the messages that the step reads, which are added to its
-    // result.
+    // Places of the arrival numbers of the messages that the step reads. The numbers are added to
+    // the step's result.
     std::vector<size_t> arrivals;
     bool is_kept = false;   // `result` is a place in the kept memory
     bool is_added = false;  // the step adds to the old result
@@ -92,7 +93,7 @@ class ConvolutionSlice : public SlicePlan {
   // needs.
   void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
                   Step& step);
-  // The private functions from here on, and the public functions that run a plan, are in
+  // The private functions from here on, and the public functions that run a plan, are defined in
   // convolution_slice_run.cpp.
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;

@@ -1,4 +1,4 @@
-// Runs the plan of a convolution's slice for each call.
+// The functions of ConvolutionSlice that run the plan of a slice, once for each call.
 #include "cuda/resources.h"
 #include "spatial/convolution_slice.h"
 #include "spatial/scales.h"
@@ -132,7 +132,7 @@ Status ConvolutionSlice::RunStep(const Step& step, const SliceCall& slice) const
 }
 
 // Adds the contribution of a term to the sum of a 16-bit gradient. The contribution is computed as
-// a partial gradient, which is 0 for the taps that the term lacks.
+// a partial gradient, in which the taps that the term lacks are 0.
 Status ConvolutionSlice::RunSummed(const Step& step, const SliceCall& slice,
                                    cudnn::ConvolutionCall& call) const {
   const cuda::Driver& driver = *driver_;

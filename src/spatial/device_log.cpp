@@ -47,8 +47,8 @@ Status DeviceLog::End(Point* point, CUstream stream) {
                             "counting a call on the device");
 }
 
-// The driver calls this on one of its threads. If memory runs out there, the entry is lost; the
-// other ranks then miss this rank's record, and all ranks fail.
+// Runs on a thread of the driver. If host memory is out, the entry is lost; the other ranks then
+// miss this rank's record, and all ranks fail.
 void DeviceLog::RunBegin(void* argument) {
   const Point& point = *static_cast<Point*>(argument);
   DeviceLog& log = *point.log;
@@ -70,7 +70,7 @@ void DeviceLog::RunEnd(void* argument) {
   try {
     log.free_.push_back(&point);
   } catch (...) {
-    // If memory runs out, the point is lost and not used again.
+    // Out of host memory: the point is lost and not used again.
   }
 }
 

@@ -1,6 +1,6 @@
 // A log of the split calls that the device begins and ends. Launching a graph makes no call of
-// cuDNN, so each captured call has a host function before and one behind it, which write the log.
-// Once a rank has captured a split call, its uncaptured split calls are logged, too, so that the
+// cuDNN, so each captured call has one host function before it and one behind it, which write the
+// log. Once a rank has captured a split call, its uncaptured split calls are logged, too. So the
 // log has all calls in one order, which ranks compare.
 //
 // Thread-safe. Never destroyed, because a graph may be launched as long as it exists.
@@ -20,7 +20,7 @@ namespace ucudnn::spatial {
 
 // A split call that the device runs.
 struct DeviceCall {
-  uint64_t call = 0;    // number of the call when it was made or captured
+  uint64_t call = 0;    // the number that the call got when it was made or captured
   uint64_t kernel = 0;  // hash of the properties that all ranks share
   int log_number = 0;   // number of the kernel in the KernelLog
   uint64_t exchanged_bytes = 0;
@@ -43,19 +43,19 @@ class DeviceLog {
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 
-  // Removes and returns the oldest call that has begun; none if there is none.
+  // Removes and returns the oldest call in the log that has begun; none: there is no such call.
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;
-  // Stops keeping calls that begin, because NextBegun will not be called any more.
+  // Stops logging calls that begin, because NextBegun will not be called any more.
   void Close();
 
  private:
   explicit DeviceLog(const cuda::Driver& driver) : driver_(driver) {}
   static void CUDA_CB RunBegin(void* point);
   static void CUDA_CB RunEnd(void* point);
-  // Returns a point for a call that is not captured. The point of a captured call belongs to its
-  // graph.
+  // Returns a point for a call that is not captured. (The point of a captured call belongs to its
+  // graph.)
   Point* Take(const DeviceCall& call);
 
   const cuda::Driver& driver_;

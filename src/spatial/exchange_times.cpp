@@ -6,7 +6,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Room for 8 spans in each of a step's calls; most calls have three to six.
+// On average 8 spans for each of a step's calls; most calls have three to six.
 constexpr size_t kMostStepSpans = 8 * ExchangeTimes::kMostCalls;
 
 void AddTo(KernelTimes& times, Span span, double ms) {

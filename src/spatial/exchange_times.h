@@ -1,10 +1,10 @@
 // Times of a rank's split calls on the device, for the report: how long exchanges take, and how
 // long the caller's stream waits for them. Exists only if a report is written.
 //
-// A step begins with each call of one kernel, at first the kernel that was called first. A step has
-// at most kMostCalls calls: the next call begins a step whatever its kernel, and from then on steps
-// begin with calls of that call's kernel. Every kPeriod-th step is timed, from the second one on,
-// if all earlier timed calls have ended on the device by then. The first call of each kernel is
+// A step begins with each call of one kernel, the first kernel: initially the kernel that was
+// called first. A step has at most kMostCalls calls: then the next call begins a step, and its
+// kernel becomes the first kernel. From the second step on, every kPeriod-th step is timed, if all
+// calls that were timed before have ended on the device by then. The first call of each kernel is
 // never timed. All ranks make the same calls, so they time the same steps, except steps that one of
 // them leaves out.
 //
@@ -29,19 +29,19 @@ class ExchangeTimes {
  public:
   static constexpr uint64_t kPeriod = 64;     // steps from one timed step to the next
   static constexpr size_t kMostCalls = 1024;  // most calls in a step
-  // Most timed calls whose end the device has not reached.
+  // The most timed calls whose end the device has not reached.
   static constexpr size_t kMostPending = 512;
-  // Most spans of a timed call; a call with more is dropped.
+  // The most spans of a timed call; a call with more spans is not counted.
   static constexpr size_t kMostSpans = 40;
   static constexpr size_t kEvents = 4096;
 
   explicit ExchangeTimes(const cuda::Driver& driver) : driver_(driver) {}
 
-  // Begins a call of the kernel with number `kernel` on `stream`; `is_first` says that it is that
-  // kernel's first call. Returns whether the call is timed; then End must follow.
+  // Begins a call of the kernel with number `kernel` on `stream`; `is_first` says that this is the
+  // kernel's first call. Returns whether the call is timed; if so, End must follow.
   bool Begin(int kernel, bool is_first, CUstream stream);
   void End();
-  // Adds the times that are known by now to `figures`.
+  // Adds the times that are known so far to `figures`.
   void Read(RankFigures& figures);
 
  private:
@@ -53,7 +53,7 @@ class ExchangeTimes {
   struct PendingCall {
     int kernel = 0;
     size_t count = 0;
-    // True if the call is dropped, because an event could not be recorded, or no event was left.
+    // True if the call is not counted, because an event could not be recorded or no event was left.
     bool is_lost = false;
     std::array<PendingSpan, kMostSpans> spans;
   };
@@ -81,13 +81,13 @@ class ExchangeTimes {
   mutable Mutex mutex_;
   bool is_created_ UCUDNN_GUARDED_BY(mutex_) = false;
   CUcontext context_ UCUDNN_GUARDED_BY(mutex_) = nullptr;
-  // kEvents events that calls use in turn, followed by one for the beginning of the timed step.
+  // kEvents events that calls use in turn, then one event for the beginning of the timed step.
   std::deque<cuda::Event> events_ UCUDNN_GUARDED_BY(mutex_);
   size_t next_event_ UCUDNN_GUARDED_BY(mutex_) = 0, free_events_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // True while a call is open; its slot in pending_ follows those of the pending calls.
+  // True while a call is open. Its slot in pending_ is the one after the pending calls.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   // The kernel whose calls begin a step.
@@ -95,14 +95,14 @@ class ExchangeTimes {
   uint64_t step_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step so far
   bool is_timed_ UCUDNN_GUARDED_BY(mutex_) = false;
-  bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // all calls of `timed_` were made
+  bool is_over_ UCUDNN_GUARDED_BY(mutex_) = false;  // the last call of the step `timed_` was made
   // `timed_` is the step that is being timed, `whole_` the latest step that was timed completely.
   StepTimes timed_ UCUDNN_GUARDED_BY(mutex_), whole_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<KernelTimes> times_ UCUDNN_GUARDED_BY(mutex_);  // by kernel
 };
 
-// Times the work that is enqueued on `stream` during its lifetime, as a span of the open call.
-// `times` is null if the call is not timed.
+// Times the work that is enqueued on `stream` during the lifetime of this object, as a span of the
+// open call. `times` is null if the call is not timed.
 class SpanScope {
  public:
   SpanScope(ExchangeTimes* times, Span span, CUstream stream) : times_(times), stream_(stream) {

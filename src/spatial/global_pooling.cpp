@@ -91,7 +91,8 @@ void GlobalPooling::PlanPlaces() {
 }
 
 Status GlobalPooling::PoolStripe(const KernelCall& call, CUdeviceptr buffer) const {
-  // With this factor, the averages of the stripes add up to the average over all positions.
+  // Each stripe's average is scaled by the stripe's share of the image, so that the scaled averages
+  // add up to the average over all positions.
   const Factor alpha(form_.pooling.is_maximum() ? 1 : ranks_.shares[ranks_.own]);
   cudnn::ConvolutionCall own = call.call;
   own.operation = Operation::kForward;

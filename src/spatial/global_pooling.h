@@ -1,7 +1,7 @@
 // A pooling whose window covers the whole image. Each rank pools its stripe, the ranks exchange the
-// results, and each rank pools the grid of all results, so all ranks have the same result. An
-// average is weighted by the extents of the stripes. The gradient of an average needs no exchange.
-// The gradient of a maximum is given to the first rank that has the maximum.
+// results, and each rank pools the grid of all results. So all ranks get the same result. Averages
+// are weighted by the extents of the stripes. The gradient of an average needs no exchange. The
+// gradient of a maximum goes to the first rank that has the maximum.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class GlobalPooling : public SplitKernel {
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
   Status TryAll(const KernelCall& call, ExchangeResources& device) const;
-  // Finish and FinishGradient do what remains after the exchange of the stripes' results.
+  // Finish and FinishGradient do what is left to do after the stripes' results were exchanged.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;
 
@@ -56,8 +56,8 @@ class GlobalPooling : public SplitKernel {
   BoxCopy own_;                        // copies this rank's part of the grid's gradient
   std::optional<SlotExchange> slots_;  // none: nothing is exchanged
   // The buffer holds, in this order: a slot for each rank, with its stripe's result and its arrival
-  // number; the grid; the grid's result; and, for a gradient, the gradients of the grid's result,
-  // of the grid, and of this rank's part.
+  // number; the grid; the grid's result; and, for a gradient, the gradient of the grid's result,
+  // the gradient of the grid, and the gradient of this rank's part.
   size_t arrival_ = 0, count_ = 0;
   size_t grid_place_ = 0, result_place_ = 0, dy_place_ = 0, gradient_place_ = 0, part_place_ = 0;
 };

@@ -1,7 +1,7 @@
-// Records who sums the gradients of parameters over the ranks of a group: the ranks or the program.
-// The program may choose, for all ranks of its process at once, until a rank begins to agree on a
-// gradient, and again if the ranks refuse that gradient. Thread-safe; no call waits for another
-// rank's call.
+// Records who sums the gradients of parameters over the ranks of a group: ucudnn or the program.
+// The program may choose, for all ranks of its process together, until a rank begins to agree on a
+// gradient. If the ranks refuse that gradient, the program may choose again. Thread-safe; no call
+// waits for another rank's call.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace ucudnn::spatial {
 
 class GradientSums {
  public:
-  // `sums` is true if the ranks sum, and false if the program does. If it is none, the ranks sum
-  // gradients of the legacy API and refuse gradients of the graph API.
+  // `sums` is true if ucudnn sums, and false if the program does. If it is none, ucudnn sums
+  // gradients of the legacy API and refuses gradients of the graph API.
   explicit GradientSums(std::optional<bool> sums) : sums_(sums) {}
 
   Status Set(bool sums) {
@@ -34,7 +34,7 @@ class GradientSums {
     ++agreeing_;
     return sums_;
   }
-  // `runs` says that the gradient was not refused. After an End with `runs`, the value never
+  // `runs` says that the gradient was not refused. Once End was called with `runs`, the value never
   // changes.
   void End(bool runs) {
     MutexLock lock(mutex_);

@@ -1,6 +1,6 @@
 // The stripes of one problem over the ranks of a group. Along some cut axes all ranks may hold
-// copies of the whole instead: there nothing is exchanged, and only the first copy counts in a sum
-// over ranks. Plain values and pure functions.
+// copies of the whole instead of stripes. Nothing is exchanged along these axes, and only the first
+// copy counts in a sum over ranks. Plain values and pure functions.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace ucudnn::spatial {
 
-// The ranks whose stripes a window over the whole image covers. They differ from this rank only
-// along the axes that the window covers.
+// The ranks whose stripes are covered by a window over the whole image. Their cells differ from
+// this rank's cell only along the axes that the window covers.
 struct PooledRanks {
   std::array<bool, kMaxSpatial> axes = {};
   Spatial parts = {1, 1, 1};   // the grid's parts along `axes`, 1 along all other axes
@@ -33,14 +33,14 @@ struct GroupStripes {
   Stripes stripes;         // along the axes that hold stripes
   std::vector<int> ranks;  // number in the group of the rank that holds each cell of `stripes`
   std::vector<Spatial> extents;   // extents of x on each of `ranks`
-  bool cuts = false;              // some axis is cut into the stripes of several ranks
+  bool cuts = false;              // some axis is cut into stripes of several ranks
   bool counts = true;             // this rank holds the first copy
   Layout layout = Layout::kNchw;  // layout of packed tensors, the same on all ranks
-  // Set if a window covers the image; `stripes` is not cut along its axes.
+  // Set if a window covers the whole image; `stripes` is not cut along the window's axes.
   std::optional<PooledRanks> pooled;
 
-  // `extents` are the extents of each rank's x, by its number in the group. Fails on all ranks
-  // alike if the convolution cannot be split in this way.
+  // `extents` are the extents of each rank's x, by its number in the group. If the convolution
+  // cannot be split in this way, fails with the same error on all ranks.
   static Result<GroupStripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid,
                                    int rank, std::span<const Spatial> extents,
                                    const std::array<bool, kMaxSpatial>& copied);

@@ -16,15 +16,14 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// Returns the bytes of the buffer that hold a gradient if it is not computed in the caller's
-// memory.
+// Returns the bytes of the buffer for a gradient that is not computed in the caller's memory.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
 }
 
-// Returns the bytes of a gradient that are summed over ranks.
+// Returns how many bytes of a gradient are summed over ranks.
 size_t SummedBytes(const ConvolutionProblem& problem) {
   return SumsPartials(problem) ? AccumulatorBytes(problem) : cudnn::FilterBytes(problem);
 }
@@ -60,7 +59,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
-  // The memory for a slice grows with its number of images, so the number is halved until it fits.
+  // A slice needs more memory the more images it has, so the number of images is halved until the
+  // slices fit.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
@@ -87,8 +87,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
   kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
-  // If the program sums gradients, or the ranks sum stripes' gradients, only the first copy counts.
-  // Otherwise each copy keeps its own gradient.
+  // If the program sums gradients, or the stripes' gradients are summed over ranks, only the first
+  // copy counts. Otherwise each copy keeps its own gradient.
   kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice.images;
   if (form.is_replicated) {
@@ -256,8 +256,8 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
                               transport::Channel& channel) {
   if (form_.is_replicated) return {call.local.Run(call.call), Status::Ok()};
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
-  // The rows of the first slices are exchanged before the rank's own call. If that call fails, the
-  // other ranks still get all rows.
+  // The rows of the first slices are exchanged before the rank's own call. Even if that call fails,
+  // the other ranks get all rows.
   const int64_t at_once = std::min<int64_t>(problem_.n, static_cast<int64_t>(rooms_) * slice_);
   Status sent;
   for (int64_t image = 0; image < at_once && sent.ok() && !call.has_rows; image += slice_) {

@@ -1,7 +1,7 @@
-// A split convolution, or a split pooling of windows. The ranks exchange rows at the cuts, one
-// slice of images after the other; the first slices are exchanged while the rank's own call runs.
-// Gradients of filters are then summed over ranks, unless the program sums them. A call that is
-// declared replicated exchanges and sums nothing.
+// A split convolution, or a split pooling with windows smaller than the image. The ranks exchange
+// rows at the cuts, one slice of images after the other; the first slices are exchanged while the
+// rank's own call runs. Gradients of filters are then summed over ranks, unless the program sums
+// them. A call that is declared replicated exchanges and sums nothing.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ namespace ucudnn::spatial {
 
 class HaloKernel : public SplitKernel {
  public:
-  // Does what SplitKernel::MakeFitting does, for this kind of kernel.
+  // Implements SplitKernel::MakeFitting for this kind of kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
-  // The number of images in one exchange, and the plan for a slice of that many images; null if the
+  // The number of images in one exchange, and the plan for a slice of so many images; null if the
   // plan is not made yet.
   struct Slice {
     int images = 1;
@@ -50,20 +50,20 @@ class HaloKernel : public SplitKernel {
   // Returns the rank's own call. A gradient that must not be computed in the caller's memory is
   // computed in the buffer, with beta = 0.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // Returns the arguments of the slice that begins at image `image`; `sliced` is the call with its
-  // pointers at that image.
+  // Returns the arguments of the slice that begins at image `image`. The pointers of `sliced` point
+  // to that image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // RoomOf returns the number of the room that the slice from image `image` on uses, and PlanAt
-  // returns that slice's plan.
+  // RoomOf returns the number of the room for the slice that begins at `image`; PlanAt returns that
+  // slice's plan.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                  ExchangeResources& device);
-  // Runs the rank's own call. A 16-bit gradient is then added to the sum.
+  // Runs the rank's own call. Then adds a 16-bit gradient to the sum.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);
-  // Corrects all slices. Exchanges the rows of the slices whose exchange is not enqueued yet.
+  // Corrects all slices. Exchanges the rows of slices whose exchange is not enqueued yet.
   Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                     ExchangeResources& device, transport::Channel& channel);
   Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
@@ -72,20 +72,20 @@ class HaloKernel : public SplitKernel {
   Status FinishGradient(const KernelCall& call, ExchangeResources& device,
                         transport::Channel& channel);
   bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
-  // Ensures that the next call, on any stream, overwrites the buffer only after this call no longer
-  // uses the buffer.
+  // Ensures that the next call, on any stream, does not overwrite the buffer while this call uses
+  // it.
   Status Leave(const KernelCall& call, ExchangeResources& device) const;
 
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
-  // The number of rooms in the buffer, each of which holds one slice, and the bytes of a room. With
-  // two rooms, the rows of the next slice are exchanged while results are corrected with the rows
-  // of the present slice.
+  // The number of rooms in the buffer, and the bytes of a room. Each room holds one slice. With two
+  // rooms, the rows of the next slice are exchanged while the present slice's results are
+  // corrected.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool counts_ = true;                      // this rank's gradient counts in a sum over ranks
   std::unique_ptr<cudnn::PartialSum> sum_;  // set for 16-bit gradients
-  // Places in the buffer, behind the rooms: first the kept results, then the gradient, if it is
+  // Places in the buffer, behind the rooms: first the kept results, then the gradient if it is
   // computed in the buffer.
   size_t kept_place_ = 0, gradient_place_ = 0, gradient_bytes_ = 0;
 };

@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns kNhwc if the stride of channels is 1 and that of positions is not.
+// Returns kNhwc if the stride of channels is 1 and the stride of positions is greater.
 Layout LayoutOf(const ConvolutionProblem& problem) {
   const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
   return is_nhwc ? Layout::kNhwc : Layout::kNchw;
@@ -25,8 +25,8 @@ std::string NameOf(const SplitCall& call) {
   return NameOf(form) + Describe(call.problem);
 }
 
-// Returns whether the inputs of all ranks may be equal without being copies. For example, the
-// gradient of a global average is the same at all positions of a channel, and so on all ranks.
+// Returns whether the inputs of all ranks may be equal although they are not copies. For example,
+// the gradient of a global average is the same at all positions of a channel, and so on all ranks.
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;
@@ -68,8 +68,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  // The driver's pool behind `plain` is never created, so `scratch` is freed with cuMemFree, which
-  // waits for the device.
+  // `plain` has no memory pool of the driver, so `scratch` is freed with cuMemFree, which waits for
+  // the device.
   const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {
@@ -177,7 +177,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// All ranks of the group agree at the same call, and get the same verdict.
+// All ranks of the group come to agree at the same call, and get the same verdict.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);
@@ -187,7 +187,7 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathered_kernel_.store(HashOf(TextOf(turn)), std::memory_order_release);
   gathering_.store(turn.sequence, std::memory_order_release);
-  // HearPost compares records that arrive from now on; this call compares the records that have
+  // HearPost compares records that arrive from now on; this line compares the records that have
   // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
   // The channel is opened before ClaimOf runs the rank's own call, because the channel takes
@@ -215,8 +215,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // A kernel that this rank has made before is used again only if all ranks still have it, because
-  // making a kernel gathers on all ranks.
+  // Making a kernel gathers on all ranks, so a kernel that this rank has made before is used again
+  // only if all ranks still have it.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -371,8 +371,8 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // A call may take more memory than this rank has planned for, if another rank has asked for
-  // smaller slices than this rank.
+  // Another rank may have asked for smaller slices than this rank has planned for. In smaller
+  // slices a call may take more memory.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
@@ -393,7 +393,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   for (const auto& rank : sizes->value()) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  // Open and Reserve gather, and end in the same way on all ranks.
+  // Open and Reserve gather, and end on all ranks in the same way.
   if (const Status opened = device_.Open(settings_.timeout); !opened.ok()) {
     failure_.Fail(failure_.OfChannel(opened));
     return nullptr;

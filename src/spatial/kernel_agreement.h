@@ -1,5 +1,6 @@
-// The kernels of a rank. At a kernel's first execution all ranks of the group agree on it: each
-// makes a claim, all compute the same verdict (agreement.h), and each makes and keeps its part.
+// The kernels of a rank. At a kernel's first execution all ranks of the group agree on the kernel:
+// each makes a claim, all compute the same verdict (agreement.h), and each makes and keeps its
+// part.
 //
 // Not thread-safe, except for HearPost: a rank makes one call at a time. REQUIRES, except for
 // HearPost: the context of the call is current.
@@ -32,7 +33,7 @@ class KernelAgreement {
     LocalCall& local;
     uint64_t sequence = 0;
     CallForm form;
-    // The first bytes of the buffer, which hold what the previous call received for this one.
+    // How many bytes at the beginning of the buffer the previous call has received for this call.
     size_t kept_bytes = 0;
   };
   struct Found {
@@ -45,11 +46,10 @@ class KernelAgreement {
                   RankFailure& failure, const CallRecords& records, KernelLog& log);
 
   // Returns the kernel of the call, on which all ranks have agreed. Until a gradient has run, the
-  // program may change who sums gradients; then the ranks agree again on gradients that were
-  // refused.
+  // program may change who sums gradients; ranks then agree again on gradients that were refused.
   Found KernelOf(const Turn& turn);
-  // Returns the kernels on which the ranks agreed before for calls of this problem and form. Valid
-  // until the next KernelOf.
+  // Returns the kernels on which the ranks have already agreed for calls of this problem and form.
+  // Valid until the next KernelOf.
   std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallForm& form) {
     return kernels_.Find(KernelKey::Of(problem, form));
   }
@@ -57,28 +57,28 @@ class KernelAgreement {
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
   // To be called on the transport's thread when a record of another rank has arrived. Fails the job
-  // if this rank gathers claims for the call in the record, and the other rank does not.
+  // if this rank gathers claims for the call in the record while the other rank gathers none.
   void HearPost(int rank, const CallRecord& theirs);
 
  private:
   Found FindOrAgree(const Turn& turn);
-  // Opens the channel if there is none yet: at the ranks' first kernel, which is the same call on
-  // all ranks. If a rank lacks what a channel needs, no channel is opened, and that rank's claim
+  // Opens the channel if it is not open: at the ranks' first kernel, which is the same call on all
+  // ranks. If a rank lacks what a channel needs, no rank opens a channel, and that rank's claim
   // says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
-  // Runs the rank's own call so that it changes nothing that the program reads: on scratch memory
-  // if the call reads its old output. Fails if the call cannot run.
+  // Runs the rank's own call without changing memory that the program reads: the result goes to
+  // scratch memory if the call reads its old output. Fails if the call cannot run.
   Status Try(const Turn& turn);
-  // Returns a hash of the tensor whose rows are exchanged; 0 if the tensor cannot be read or has
-  // one value throughout. Of a large tensor only pieces, spread over all of it, are hashed.
+  // Returns a hash of the tensor whose rows are exchanged; 0 if the tensor cannot be read or all
+  // its elements are equal. Of a large tensor only pieces, spread over all of it, are hashed.
   uint64_t InputHash(const SplitCall& call) const;
   // Returns a text of all properties of the call that ranks must share.
   std::string TextOf(const Turn& turn) const;
   Claim ClaimOf(const Turn& turn, std::span<const AgreedKernel> made);
   std::unique_ptr<SplitKernel> MakeKernel(const Turn& turn, const Agreed& agreed);
-  // Returns the version of an agreed kernel for the layout of the call's tensors. For a new layout
-  // this rank alone makes a new version. Returns null if that fails, which is an error on all
-  // ranks.
+  // Returns the version of an agreed kernel for the layout of the call's tensors. For a new layout,
+  // makes a version on this rank alone. If that fails, all ranks get an error, and null is
+  // returned.
   SplitKernel* ForTensorsOf(const Turn& turn, AgreedKernel& agreed);
   Result<std::unique_ptr<SplitKernel>> MakeForTensorsOf(const Turn& turn,
                                                         const SplitKernel& agreed);
@@ -86,18 +86,17 @@ class KernelAgreement {
   // error. Returns none if the ranks can no longer agree.
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
       std::span<const uint64_t> mine, const Status& own, const std::string& doing);
-  // Returns false if all ranks have extent 1 along a cut axis, because such tensors may well be
-  // copies.
+  // Returns false if all ranks have extent 1 along a cut axis, because such tensors may be copies.
   bool HoldsStripes(const Agreed& agreed) const;
-  // StripesOf and PooledStripesOf return the stripes of the call as agreed. They fail in the same
-  // way on all ranks.
+  // StripesOf and PooledStripesOf return the call's stripes as agreed. They fail on all ranks in
+  // the same way.
   Result<GroupStripes> StripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                  std::span<const OwnWindow> windows) const;
   Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const Turn& turn) const;
-  // Fails the job because the call's kernel is new on this rank, but `rank` has agreed on it
-  // before.
+  // Fails the job, because the call's kernel is new on this rank but `rank` has already agreed on
+  // it.
   void FailNotNew(int rank, const CallRecord& theirs);
 
   const SplitSettings& settings_;
@@ -108,7 +107,7 @@ class KernelAgreement {
   RankFailure& failure_;
   const CallRecords& records_;
   KernelLog& log_;
-  // Number of the call for whose claims this rank waits; 0: none.
+  // The number of the call for which this rank gathers claims; 0: it gathers none.
   std::atomic<uint64_t> gathering_ = 0;
   // The extents of x in the call `gathering_`.
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};

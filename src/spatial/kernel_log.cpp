@@ -26,7 +26,7 @@ const char* KindOf(const SplitCall& call) {
 }
 
 // Adds to `need` the elements that the gradient of a maximum pooling reads besides dy: x under all
-// windows over the rank's elements.
+// windows that contain the rank's elements.
 HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
   const SpatialBox own = OwnedByPooling(stripes, stripes.cell).elements;
   const SpatialBox read = ReadByPooling(stripes, stripes.cell).elements;
@@ -64,8 +64,8 @@ KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel, std::strin
   const Stripes& stripes = group->stripes;
   facts.need = HaloNeedOf(stripes);
   if (group->pooled || call.work == SplitWork::kNorm) {
-    // Each rank sends each of its numbers to every other rank exactly once, so the least bytes are
-    // equal to the bytes sent and received.
+    // Each rank sends each of its numbers to every other rank exactly once, so the bytes sent and
+    // received are the least possible.
     facts.least_sent_bytes = facts.sent_bytes;
     facts.least_received_bytes = facts.received_bytes;
     return facts;

@@ -1,7 +1,7 @@
-// Counts the calls of each kernel that a rank has agreed on, for the report. A kernel keeps its
-// number even if the rank forgets the kernel and agrees on it again. Thread-safe: the rank's calls
-// and the thread of RankWatch count while another thread reads for the report. Counting allocates
-// nothing.
+// Counts the calls of each kernel on which a rank has agreed, for the report. A kernel keeps its
+// number even if the rank forgets the kernel and agrees on it again. Thread-safe: the thread that
+// makes the rank's calls and the thread of RankWatch count, while another thread reads for the
+// report. Counting allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,9 @@ namespace ucudnn::spatial {
 
 class SplitKernel;
 
-// Returns what the report says about the kernel of `call`. `common` names the properties that all
-// ranks share. `group` holds the stripes that the ranks agreed on, or why there are none.
+// Returns the report's facts about the kernel of `call`. `common` is a text of the properties that
+// all ranks share. `group` has the stripes on which the ranks agreed, or the reason why there are
+// none.
 KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel, std::string common,
                     const Result<GroupStripes>& group);
 
@@ -30,7 +31,7 @@ class KernelLog {
 
   // Returns the number of the kernel; kUnlisted if kMost other kernels have numbers.
   int Add(KernelFacts facts);
-  // Counts a call of the kernel with number `number`. Returns how many calls it had before.
+  // Counts a call of the kernel with number `number`. Returns the number of calls before this one.
   uint64_t Count(int number, bool is_paired);
   // Returns all figures except the times.
   RankFigures Read() const;
@@ -40,7 +41,7 @@ class KernelLog {
  private:
   mutable Mutex mutex_;
   std::vector<KernelFigures> kernels_ UCUDNN_GUARDED_BY(mutex_);
-  // The numbers of the kernels, by their KernelFacts::common.
+  // The numbers of the kernels, by KernelFacts::common.
   std::unordered_multimap<std::string, int> numbers_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t unlisted_calls_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };

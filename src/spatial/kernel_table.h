@@ -1,6 +1,7 @@
-// The kernels on which a rank agreed with the others, by the properties that all ranks share. The
-// table is bounded: the oldest agreement is forgotten first, on all ranks at the same time, because
-// they agree at the same calls. Not thread-safe: a rank makes one call at a time.
+// The kernels on which a rank has agreed with the others, by the properties that all ranks share.
+// The table is bounded: the oldest agreement is forgotten first. All ranks forget the same
+// agreements, because they agree at the same calls. Not thread-safe: a rank makes one call at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 namespace ucudnn::spatial {
 
 // The key of a kernel: the rank's own problem and the form of the call. The layout of the tensors
-// is left out, because it may change on one rank alone.
+// is not part of it, because the layout may change on one rank alone.
 struct KernelKey {
   ConvolutionProblem problem;  // with packed strides and no alignment
   CallForm form;
@@ -31,7 +32,7 @@ struct KernelKeyHash {
   }
 };
 
-// A kernel as all ranks agreed on it for the extents of each rank, in one version for each layout
+// A kernel on which all ranks agreed for the extents of each rank, in one version for each layout
 // that this rank's tensors have had.
 class AgreedKernel {
  public:
@@ -40,12 +41,12 @@ class AgreedKernel {
   }
 
   uint64_t number() const { return number_; }
-  // Returns the version that was agreed on. All versions have the same refusal, extents and
-  // messages.
+  // Returns the version that was made at the agreement. All versions have the same refusal, extents
+  // and messages.
   SplitKernel& first() const { return *made_.front(); }
-  // Returns the version for tensors of these strides; null if there is none.
+  // Returns the version for tensors with the strides of `problem`; null if there is none.
   SplitKernel* For(const ConvolutionProblem& problem) const;
-  // Adds a version. If there are too many, removes the oldest one but the first.
+  // Adds a version. If there are too many, removes the oldest of them, but never first().
   SplitKernel* Add(std::unique_ptr<SplitKernel> kernel);
 
  private:
@@ -56,20 +57,21 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // One kernel for each set of extents of all ranks. There is more than one kernel only if ranks
-  // agree at every call.
+  // One kernel for each combination of all ranks' extents. There are several only if ranks agree at
+  // every call.
   using Kernels = std::vector<AgreedKernel>;
 
-  // Returns the kernels with this key; empty if nothing was agreed on. Valid until the next Add.
+  // Returns the kernels with this key; empty if ranks have not agreed on any. Valid until the next
+  // Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
-  // Adds a kernel. It replaces the kernel with the same extents and windows.
+  // Adds a kernel. Replaces the kernel with the same extents and windows, if there is one.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
   // Forgets all kernels that compute gradients of parameters, so that ranks agree on them again.
   void ForgetGradients();
   size_t size() const { return order_.size(); }
 
-  static constexpr size_t kMost = 4096;       // most kernels in all
-  static constexpr size_t kMostExtents = 64;  // most sets of extents of one key
+  static constexpr size_t kMost = 4096;       // the most kernels in the table
+  static constexpr size_t kMostExtents = 64;  // the most kernels for one key
 
  private:
   void Forget(const KernelKey& key, uint64_t number);

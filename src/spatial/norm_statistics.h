@@ -8,13 +8,14 @@
 // - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
 //     mean = sum w_r m_r,  variance = sum w_r ((c_r - 1) / c_r u_r + (m_r - mean)^2)
 //   (Chan, Golub and LeVeque, 1983), and inference with these numbers gives y. Means are taken
-//   relative to the first slice's mean, so that a common part of all means adds no rounding; a
-//   channel whose mean is infinite becomes NaN.
+//   relative to the first slice's mean, so that a common offset of all means adds no rounding
+//   error; a channel whose mean is infinite becomes NaN.
 // - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
-//   dscale_r and dbias_r, which add up to dscale and dbias of the whole tensor, and a dx to which
+//   dscale_r and dbias_r, which add up to dscale and dbias of the whole tensor. It also gives a dx,
+//   to which
 //     scale inverse ((dbias_r / c_r - dbias / c) + normal (dscale_r / c_r - dscale / c)),
-//   with normal = (x - mean) inverse, must be added. For each channel this is a scale and a bias of
-//   x, so inference adds it. A 16-bit dx is rounded once more than an undivided one.
+//   with normal = (x - mean) inverse, must be added. For each channel this is a linear function of
+//   x, so inference adds it. A 16-bit dx is rounded once more than in an undivided call.
 //
 // A call consists of RunOwn; the exchange, in which each rank sends its message to all others; and
 // Finish. For a gradient without saved statistics, RunOwnStatistics, an exchange and
@@ -22,7 +23,7 @@
 // of them.
 //
 // The caller provides the scratch memory, aligned for any kernel of cuDNN. Its content before a
-// call does not matter, but it must not be changed from a call's first part to its last. Its
+// call does not matter, but nobody else may change it between a call's first part and its last. Its
 // layout:
 //   message of slice 0 | ... | message of the last slice | this rank's own numbers
 #pragma once
@@ -46,8 +47,8 @@ struct NormSlices {
   int channels = 1;
   std::vector<int64_t> counts;  // elements of each channel in each slice; at least 1
   size_t own = 0;               // index of this rank's slice
-  // The dscale and dbias that a gradient writes: the sums over all slices, this rank's part of the
-  // sums, or zeros. dx is always that of the whole tensor.
+  // The dscale and dbias that a gradient writes: the sums over all slices, this rank's part of
+  // these sums, or zeros. dx is always the whole tensor's.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
@@ -59,8 +60,8 @@ class NormStatistics {
 
   size_t scratch_bytes() const { return Place(kNumbers); }
   // The size of a message, and the place of a slice's message in the scratch memory, in bytes.
-  // RunOwn and RunOwnStatistics write this rank's message; messages of other ranks are received at
-  // their places. Finish overwrites messages.
+  // RunOwn and RunOwnStatistics write this rank's message; the messages of other ranks must be
+  // received at their places. Finish overwrites messages.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
@@ -118,7 +119,7 @@ class NormStatistics {
   Status WriteRunning(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   // Computes kScaleSum and kBiasSum, and the caller's dscale and dbias.
   Status WriteSums(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
-  // Computes kScaleChange and kBiasChange, the correction of dx as a linear function of x - mean.
+  // Computes kScaleChange and kBiasChange: the correction of dx as a linear function of x - mean.
   Status WriteChanges(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr MeanOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   CUdeviceptr InverseOf(const cudnn::NormGradient& call, CUdeviceptr scratch) const;

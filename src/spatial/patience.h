@@ -1,4 +1,4 @@
-// A wait that is reported once, and given up after a timeout. Thread-compatible.
+// Measures a wait: says when to warn, once, and when to give up. Thread-compatible.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ class Patience {
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
   enum Verdict { kWait, kWarn, kGiveUp };
-  // Returns what the waiting thread should do at time `now`. `moved` is true if the awaited thing
-  // has advanced since the last Look, or nothing was awaited; the wait then begins anew.
+  // Returns what the waiting thread should do at time `now`. `moved` is true if the awaited event
+  // has come nearer since the last Look, or if nothing is awaited; the wait then begins anew.
   Verdict Look(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;

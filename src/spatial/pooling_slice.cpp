@@ -146,7 +146,7 @@ Status PoolingSlice::PlanStep(const Stripes& stripes, std::span<const PooledMess
   const auto bytes = [&](const SpatialBox& whole) {
     return static_cast<size_t>(Elements(ExtentsOf(problem_.n, problem_.c, whole))) * element;
   };
-  // The gradient of an average does not depend on the image, so the image's place may hold any
+  // The gradient of an average does not depend on the image, so the image's place may contain any
   // values.
   if (reads_image()) {
     step.x = Assemble(Exchange::kImage, stripes, receives, box, places, step);

@@ -1,5 +1,5 @@
-// The plan of a slice of a split pooling. Windows at the cuts are pooled anew, from own and
-// received rows together, and these results overwrite those of the rank's own call.
+// The plan for a slice of a split pooling. Windows at the cuts are pooled again, from own and
+// received rows together, and the results overwrite the results of the rank's own call.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class PoolingSlice : public SlicePlan {
     std::vector<Fetch> fetches;
     Assembled x, dy;     // dy is for a gradient
     size_t y = 0;        // for a gradient of maxima: place of the y that is pooled from x
-    size_t result = 0;   // place of y, or of dx
+    size_t result = 0;   // place of y, or of dx for a gradient
     size_t count = 0;    // elements of the result; the caller may need only some of them
     size_t wanted = 0;   // place of the first element that the caller needs
     BoxCopy store;       // copies the needed elements to the caller's result

@@ -20,7 +20,7 @@ namespace ucudnn::spatial {
 
 class RankDevice {
  public:
-  // Opens the rank's channel. Called with the context of the rank's first call current.
+  // Opens the rank's channel. It is called with the context of the rank's first call current.
   using OpenChannel =
       std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
 
@@ -28,14 +28,14 @@ class RankDevice {
   RankDevice(const cudnn::Functions& functions, const cuda::Driver& driver, transport::Ranks& ranks,
              RankFailure& failure, OpenChannel open);
 
-  // Makes the resources unless they exist.
+  // Makes the resources if they do not exist.
   Status Prepare();
-  // Opens the channel unless it is open. Gathers among the ranks of the group, and ends in the same
-  // way on all of them. REQUIRES: Prepare has succeeded.
+  // Opens the channel if it is not open. Gathers among the ranks of the group, and ends on all of
+  // them in the same way. REQUIRES: Prepare has succeeded.
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }
-  // Returns whether the current context is another one than the context of the resources.
+  // Returns whether the current context differs from the context of the resources.
   bool IsAnother() const;
 
   const cudnn::Functions& functions() const { return functions_; }
@@ -44,15 +44,15 @@ class RankDevice {
   ExchangeResources& resources() { return *resources_; }
   transport::Channel& channel() const { return *channel_; }
 
-  // Makes the buffer large enough for `made`, and tries the kernel. Restores the buffer's first
-  // `kept_bytes` afterwards, because the other ranks will not send them again.
+  // Makes the buffer large enough for `made`, and tries the kernel. Afterwards restores the first
+  // `kept_bytes` of the buffer, because the other ranks will not send them again.
   Status GrowAndTry(SplitKernel& made, const KernelCall& call, size_t kept_bytes);
-  // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. All memory
-  // that the rank owns must stay within `most_bytes`.
+  // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. Fails if the
+  // memory that the rank owns would exceed `most_bytes`.
   Result<ExchangeResources*> TakeForCapture(const cuda::Capture& capture, CUstream origin,
                                             SplitKernel& kernel, size_t most_bytes);
   size_t captured_bytes() const { return captures_.bytes(); }
-  // Updates owned_bytes(), the memory for exchanges, sums and captures. REQUIRES: is_open().
+  // Updates owned_bytes(), the device memory for exchanges, sums and captures. REQUIRES: is_open().
   void CountOwned();
   size_t owned_bytes() const { return owned_bytes_; }
 

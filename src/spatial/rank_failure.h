@@ -1,6 +1,6 @@
 // Makes the split calls of all ranks fail together: every rank reports the first failure of any
-// rank in the same words, and all later calls are errors. Lines name ranks by their numbers in the
-// job. Thread-safe.
+// rank in the same words, and all later calls are errors. Messages name ranks by their numbers in
+// the job. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,15 @@ class RankFailure {
   void FailAt(uint64_t call, const std::string& what) {
     Fail(OwnName() + ", call " + std::to_string(call) + ": " + what);
   }
-  // Makes this rank's later calls fail. Fail or Hear provides the line afterwards.
+  // Makes this rank's later calls fail. A later Fail or Hear provides the line.
   void FailWithoutLine() { has_failed_.store(true, std::memory_order_release); }
   // Tells the user the line of the job's failure, and the number of this rank's last call, which is
   // taken from `records`. Called once, on the transport's thread.
   void Hear(std::string_view line, const CallRecords& records);
   // Returns whether Hear has written the line.
   bool is_told() const { return is_told_.load(std::memory_order_acquire); }
-  // Waits, for a limited time, until is_told(), so that a process that ends because of the error
-  // does not end before the line is written.
+  // Waits, for a limited time, until is_told(). So a process that ends because of the error does
+  // not end before the line is written.
   void AwaitTold() const;
 
   // Sets the rank's channel, which is aborted if the job fails. `channel` must outlive all calls of
@@ -51,8 +51,8 @@ class RankFailure {
     return "rank " + std::to_string(RankOfJob(group_rank));
   }
   std::string OwnName() const { return "rank " + std::to_string(ranks_.membership().rank); }
-  // Returns a channel's message. If the ranks in it are numbers within the group that differ from
-  // those of the job, a note says so.
+  // Returns a channel's message. If it names ranks by numbers within the group, and these differ
+  // from the numbers in the job, a note says so.
   std::string OfChannel(const Status& status) const;
 
  private:

@@ -52,7 +52,8 @@ void RankWatch::WatchOrFail() {
   try {
     failure_.Fail(failure_.OwnName() + ": out of memory in the thread that watches the others");
   } catch (...) {
-    // There is not even memory for the line. The other ranks will miss this rank's next record.
+    // There is no memory even for the line. The other ranks will notice that this rank's next
+    // record is missing.
   }
 }
 
@@ -70,7 +71,8 @@ void RankWatch::Watch() {
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     if (!exchanged.ok()) {
       failure_.FailWithoutLine();
-      // The rank that aborted an exchange tells why, so this rank waits a little for that line.
+      // The rank that aborted an exchange sends a line with the reason, so this rank waits briefly
+      // for it.
       for (int look = 0; look < kLooksForCause && !ends_ && !failure_.is_told(); ++look) {
         ending_.WaitUntil(mutex_, Clock::now() + kLook);
       }
@@ -155,7 +157,7 @@ bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen_.finished = call;
   const DeviceLog* const log = device_log();
-  // The device may run graphs before the exchange, so the calls in those graphs count as progress.
+  // Before the exchange the device may run graphs, so the calls in those graphs count as progress.
   const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
   const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
                      counted != seen_.counted;

@@ -1,8 +1,8 @@
-// The thread with which a rank watches its calls. The thread finds exchanges that failed after
-// their calls had returned. It looks whether the other ranks and this rank's device make progress
-// with the calls that this rank has made and, once the rank has captured a call, with the calls
-// that devices begin (device_log.h); it posts this device's records of the latter. It warns of a
-// long wait once, and after the timeout makes all ranks' calls fail. Thread-safe.
+// The thread with which a rank watches its calls. It finds exchanges that failed after their calls
+// had returned. It checks whether the other ranks and this rank's device make progress with the
+// calls that this rank has made. Once the rank has captured a call, it also checks the calls that
+// devices begin (device_log.h), and posts the records of those that this device begins. It warns of
+// a long wait once, and after the timeout makes all ranks' calls fail. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,18 @@ class RankWatch {
   RankWatch(transport::Ranks& ranks, RankFailure& failure, const Patience& patience,
             std::function<void(const DeviceCall&)> count);
   void Start();
-  // Ends the thread. Called once, after Start. Afterwards the thread does not use the channel of
-  // `failure` any more.
+  // Ends the thread, which from then on does not use the channel of `failure`. Called once, after
+  // Start.
   void End();
 
   CallWatch& calls() { return calls_; }
   const CallWatch& calls() const { return calls_; }
   // The watch over the calls that devices have begun since CountOnDevice.
   CallWatch& begun() { return begun_; }
-  // Notes that all calls up to `call` are enqueued.
+  // Records that all calls up to number `call` are enqueued.
   void NoteEnqueued(uint64_t call) { enqueued_.store(call, std::memory_order_release); }
   // Fails the job if a rank of the group has left before this rank's last call that needs other
-  // ranks. Returns whether it did so.
+  // ranks. Returns whether it has failed the job.
   bool FailIfLeftBehind();
 
   // Returns null before CountOnDevice.
@@ -47,7 +47,7 @@ class RankWatch {
   void CountOnDevice(const cuda::Driver& driver);
   uint64_t calls_begun() const;  // calls that the device has begun; 0 if they are not logged
   // Posts the records of the calls that the device has begun, after a limited wait for the end of
-  // the call in which the device is. Called when the rank ends.
+  // the call that the device is running. Called when the rank ends.
   void FinishBegun();
 
  private:
@@ -55,17 +55,17 @@ class RankWatch {
   void Watch();
   void WatchCalls(transport::Channel* channel);
   void WatchBegun();
-  // Fails the job if a rank has left before a call in which this device waits. Waits for
-  // transport::kLeavingTime first, because the device of that rank may still begin calls.
+  // Fails the job if a rank has left before a call in which this device waits. First waits for
+  // transport::kLeavingTime, because that rank's device may still begin calls.
   void WatchLeft(bool is_running);
-  // Warns, or gives up with a message that results are suspect from `call` on.
+  // Warns, or gives up with a message that results may be wrong from call number `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
   // Returns whether the device has finished the exchanges of all calls up to `call`, or has made
-  // progress with them since the last look. A rank's own work before an exchange may take long; in
-  // the meantime other exchanges count as progress.
+  // progress with them since the last look. A rank's own work before an exchange may take long;
+  // meanwhile, other exchanges count as progress.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
-  // Posts the records of the calls that the device has begun, but gets no further ahead of the
-  // slowest other rank than most_ahead() permits.
+  // Posts the records of the calls that the device has begun, but only until this rank is as far
+  // ahead of the slowest other rank as most_ahead() permits.
   void PostAllBegun();
   void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
 
@@ -77,7 +77,7 @@ class RankWatch {
   std::atomic<DeviceLog*> device_log_ = nullptr;
   Mutex begun_mutex_;
 
-  // The device's state at the thread's last look; only the thread uses it.
+  // The device's state when the thread last looked; only the thread uses it.
   struct OnDevice {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached
@@ -85,7 +85,7 @@ class RankWatch {
     // Calls that the device has begun plus those that it has ended (DeviceLog).
     uint64_t counted = 0;
   } seen_;
-  uint64_t moved_ = 0;  // begun plus ended calls at the last WatchBegun
+  uint64_t moved_ = 0;  // calls begun plus calls ended, at the last WatchBegun
   std::optional<Patience::Clock::time_point> left_behind_;
 
   Mutex mutex_;

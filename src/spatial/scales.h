@@ -1,4 +1,4 @@
-// Scales as cuDNN reads them, and alignment and addresses of places in device memory.
+// Scales in the form that cuDNN reads, and the alignment and addresses of places in device memory.
 #pragma once
 
 #include <cuda.h>
@@ -10,8 +10,7 @@
 
 namespace ucudnn::spatial {
 
-// Objects in a rank's buffer begin at multiples of this number of bytes, so that any engine accepts
-// them.
+// The alignment in bytes of objects in a rank's buffer, so that every engine accepts them.
 inline constexpr size_t kPlaceAlignment = 256;
 inline size_t Aligned(size_t bytes) {
   return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
@@ -23,8 +22,8 @@ inline void* ToPointer(CUdeviceptr address) { return reinterpret_cast<void*>(add
 using cudnn::OneOf;
 using cudnn::ZeroOf;
 
-// A factor in host memory, kept as float and as double, because cuDNN reads it as a double for fp64
-// tensors and as a float for all others.
+// A factor in host memory, kept as float and as double, because cuDNN reads a double for fp64
+// tensors and a float for all others.
 class Factor {
  public:
   explicit Factor(double value) : narrow_(static_cast<float>(value)), wide_(value) {}

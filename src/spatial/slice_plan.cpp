@@ -93,7 +93,7 @@ CUdeviceptr SlicePlan::TensorOf(Exchange tensor, const cudnn::ConvolutionCall& c
   return ToDevice(call.pooling != nullptr ? call.pooling->x : call.x);
 }
 
-// -0 consists of zero bytes and a last byte of 0x80, in every type.
+// In every type, -0 consists of zero bytes and a last byte of 0x80.
 Status WriteArrival(const cuda::Driver& driver, DataType type, CUdeviceptr number,
                     CUstream stream) {
   const size_t last = ElementBytes(type) - 1;

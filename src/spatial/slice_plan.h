@@ -1,7 +1,7 @@
 // The plan by which one rank of a split kernel exchanges and corrects one slice of images, besides
-// its own call: which rows the rank packs, sends and receives, and how received rows become part of
-// the result. Made with its kernel; running it allocates nothing. Not thread-safe: a rank makes one
-// call at a time.
+// the rank's own call: which rows the rank packs, sends and receives, and how received rows become
+// part of the result. Made with its kernel; running it allocates nothing. Not thread-safe: a rank
+// makes one call at a time.
 //
 // All memory is in one buffer of the rank. This class lays out the part for a slice:
 //   received rows | rows to send, and later the operands of small calls
@@ -40,7 +40,7 @@ using cuda::PackedStrides;
 struct PlanContext {
   const cudnn::Functions& functions;
   const cuda::Driver& driver;
-  cudnnHandle_t handle;  // to ask about engines; its stream is not used
+  cudnnHandle_t handle;  // for questions about engines; its stream is not used
   EngineDemand demand;
 };
 
@@ -50,7 +50,7 @@ struct SliceCall {
   CUdeviceptr buffer = 0;
   CUdeviceptr kept = 0;       // place of this slice's kept results
   CUstream stream = nullptr;  // the caller's stream
-  // Sums gradients of 16-bit filters in its workspace `sums`; null for other calls.
+  // Sums 16-bit gradients of filters, in its workspace `sums`; null for other calls.
   const cudnn::PartialSum* sum = nullptr;
   void* sums = nullptr;
   TensorAdd& add;
@@ -58,8 +58,8 @@ struct SliceCall {
 
 class SlicePlan {
  public:
-  // Makes the kind of plan that the form needs. group.stripes.local.n is the number of the slice's
-  // images.
+  // Makes a plan of the class that the form needs. group.stripes.local.n is the number of the
+  // slice's images.
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
                                                  const GroupStripes& group, const CallForm& form);
   virtual ~SlicePlan() = default;
@@ -73,32 +73,32 @@ class SlicePlan {
   // exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
-  // Received rows are the buffer's bytes before this place.
+  // Returns the end of the received rows, which are at the beginning of the buffer.
   size_t received_end() const { return received_end_; }
 
-  // Sends and Receives return the messages to exchange, with addresses in the buffer at `buffer`.
-  // Valid until the next call.
+  // Return the messages to exchange, with addresses in the buffer at `buffer`. Valid until the next
+  // call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
-  // Enqueues on `stream`: packs the rows to send, and fills the received rows with NaN. If a fused
-  // operation may hide NaN, a message ends with an arrival number. The sender writes -0, which
-  // changes no number to which it is added. If the message never arrives, the receiver's arrival
-  // number stays NaN and makes all results NaN that depend on the message.
+  // Enqueues on `stream`: packs the rows to send, and fills the place of the received rows with
+  // NaN. If a fused operation may hide NaN, each message ends with an arrival number. The sender
+  // writes -0, which changes no number to which it is added. If the message never arrives, the
+  // receiver's arrival number stays NaN, and makes all results NaN that depend on the message.
   Status Pack(const SliceCall& slice, CUstream stream) const;
-  // Keeps the old results that a correction reads and the caller's own call overwrites. To be
+  // Keeps the old results that a correction reads and that the caller's own call overwrites. To be
   // called before that call.
   virtual Status Keep(const SliceCall& slice) const = 0;
-  // Makes every small call once, on a buffer of zeros, and writes its result into the buffer, or
+  // Runs every small call once, on a buffer of zeros, and writes its result into the buffer, or
   // adds 0 to the gradient. Fails if the library refuses one of the calls.
   virtual Status Try(const SliceCall& slice) const = 0;
   // Corrects the result on the caller's stream, after the exchange and the caller's own call.
-  // Gradients of filters are added to `call.w`, or in 16 bits to the sum.
+  // Gradients of filters are added to `call.w`; 16-bit ones are added to the sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // The tensor of a call from which rows are exchanged.
-  enum class Exchange { kImage, kOutput };  // x of the forward call; y or dy
+  // The tensor of a call whose rows are exchanged.
+  enum class Exchange { kImage, kOutput };  // kImage: x of the forward call; kOutput: y or dy
   // One box of a message.
   struct Block {
     Exchange tensor = Exchange::kImage;
@@ -112,12 +112,12 @@ class SlicePlan {
     size_t place = 0, bytes = 0;
     std::optional<size_t> arrival;  // place of the message's arrival number
   };
-  // A box of one of the tensors, counted from the first element of the rank's own stripe.
+  // A box of one of the tensors. Positions count from the first element of the rank's own stripe.
   struct OwnBox {
     Exchange tensor = Exchange::kImage;
     SpatialBox box;
   };
-  class Places;  // hands out places of the buffer, one behind the other
+  class Places;  // hands out places in the buffer, one behind the other
 
   SlicePlan(const PlanContext& context, const GroupStripes& group, const CallForm& form)
       : problem_(group.stripes.local),
@@ -126,10 +126,10 @@ class SlicePlan {
         functions_(&context.functions),
         driver_(&context.driver) {}
   // Plans a message: its boxes, packed one behind the other, and then the arrival number if one is
-  // needed. The message begins at `end`, which is moved to the message's end.
+  // needed. The message begins at `end`; `end` is moved to the message's end.
   Packet MakePacket(int peer, std::span<const OwnBox> boxes, size_t& end) const;
-  // Takes over the planned messages. Received rows end at place `received_end`, and rows to send at
-  // place `end`.
+  // Takes over the planned messages. The received rows end at place `received_end`, and the rows to
+  // send end at place `end`.
   void TakePackets(std::vector<Packet> receives, std::vector<Packet> sends, size_t received_end,
                    size_t end);
   const Strides& StridesOf(Exchange tensor) const {

@@ -20,13 +20,13 @@ class SlotExchange {
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
-  // Returns the bytes that this rank receives, which are as many as it sends.
+  // Returns the bytes that this rank receives. It sends equally many.
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
   // Enqueues the exchange: sends the message that the caller's stream has written to this rank's
   // slot, and makes that stream wait until the messages of all other ranks are in their slots. A
-  // message that never arrives is NaN. If `has_own` is false, because this rank could not make its
-  // message, this rank sends NaN.
+  // message that never arrives is NaN. `has_own` is false if this rank could not make its message;
+  // this rank then sends NaN.
   Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 

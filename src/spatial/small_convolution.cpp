@@ -26,7 +26,7 @@ class LegacyConvolution : public SmallConvolution {
 
  private:
   // Takes the algorithm of `entry` if it meets the demand with at most `most_bytes` of workspace.
-  // Returns whether it does.
+  // Returns whether it was taken.
   bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
              const EngineDemand& demand, size_t most_bytes);
   Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);
@@ -60,7 +60,7 @@ Status LegacyConvolution::ChooseEngine(cudnnHandle_t handle, const EngineDemand&
       cudnn::RankAlgorithms(functions_, problem_.operation, handle, descriptors_.get(), ranking);
   UCUDNN_RETURN_IF_ERROR(cudnn::CudnnStatus(functions_, ranked, "ranking algorithms"));
   // Entries with the descriptor's math type come first. The library may list algorithms under other
-  // math types, too, but runs all of them in the descriptor's.
+  // math types, too, but runs all of them with the descriptor's math type.
   const auto math = static_cast<cudnnMathType_t>(problem_.math);
   std::stable_partition(ranking.begin(), ranking.end(),
                         [&](const auto& entry) { return entry.math == math; });
@@ -92,7 +92,7 @@ cudnnStatus_t LegacyConvolution::Run(const cudnn::ConvolutionCall& call) const {
   return cudnn::Convolve(functions_, mine);
 }
 
-// A plan with fused operations, built for other extents.
+// A plan with fused operations that is built again for other extents.
 class PlanConvolution : public SmallConvolution {
  public:
   explicit PlanConvolution(const ConvolutionProblem& problem) : SmallConvolution(problem) {}

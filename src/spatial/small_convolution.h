@@ -1,7 +1,7 @@
-// A small convolution besides the caller's own: it computes what a halo contributes to rows at a
-// cut, or computes such rows anew. Its tensors are packed, so every engine of cuDNN's legacy API
-// accepts them. Immutable once made; ucudnn allocates nothing in a call. Thread-safe as far as
-// cuDNN is.
+// A small convolution besides the caller's own: it computes the contribution of a halo to rows at a
+// cut, or computes such rows again. Its tensors are packed, so every engine of cuDNN's legacy API
+// accepts them. Immutable once made; ucudnn allocates nothing in a call. Thread-safe if the calls
+// use different handles.
 #pragma once
 
 #include <memory>
@@ -17,21 +17,22 @@ namespace ucudnn::spatial {
 struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
-  size_t preferred_workspace_bytes = 0;  // engines that need no more come first
-  // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves it with
-  // any activation, and is the only algorithm that serves the identity.
+  size_t preferred_workspace_bytes = 0;  // engines that need no more than this are preferred
+  // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves that
+  // call with any activation, and is the only algorithm that serves the identity.
   bool is_fused = false;
   bool is_identity = false;
   // An execution plan with operations fused behind its convolution, which is built again for other
-  // extents; null: none.
+  // extents; null: there is no such plan.
   const cudnn::GraphTemplate* fused_plan = nullptr;
 };
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. In the legacy API, the engine is the first in the library's
-  // ranking that sums directly, computes in the problem's math type and meets `demand`. For a fused
-  // plan it is the plan's own engine, or one that is as exact. Fails if no engine serves.
+  // `problem` has packed tensors. For the legacy API, the engine is the first in the library's
+  // ranking that computes sums directly, computes in the problem's math type and meets `demand`.
+  // For a fused plan, the engine is the plan's own, or one that is at least as exact. Fails if no
+  // engine serves.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,

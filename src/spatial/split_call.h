@@ -23,27 +23,28 @@ struct SplitSettings {
   SpatialGrid grid;
   std::string shared_options;  // ucudnn's version and the options that ranks must share, as text
   bool agrees_each_time = false;
-  GradientSums* sums = nullptr;  // outlives the calls; shared with the process's other ranks
+  GradientSums* sums = nullptr;  // must outlive the calls; shared by all ranks of the process
   std::optional<SpatialOnes>
       // Meaning of extents of 1 on every rank; none: a call is refused if the meaning matters.
       ones;
   // Returns the limit of memory for exchanges in bytes. Called at each agreement.
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
-  bool waits_for_records = false;  // each call waits until all ranks have posted its record
+  bool waits_for_records = false;  // each call first waits until all ranks have posted its record
   bool times_exchanges = false;    // the report contains the times of exchanges
   std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported to the user
   std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all ranks
 };
 
-// The program's declarations about its calls, which are the same on all ranks.
+// The program's declarations about its calls, which must be the same on all ranks.
 struct Declared {
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
-  // This call and the next are the data gradient and the filter gradient of one convolution and
-  // read the same dy: the second call uses the rows that the first one received.
+  // kFirst and kSecond: this call is the first or the second of a pair, the data gradient and the
+  // filter gradient of one convolution. Both read the same dy: the second call uses the rows that
+  // the first one received.
   enum class Pair : uint8_t { kNone, kFirst, kSecond };
   Pair pair = Pair::kNone;
-  // True if the caller's stream does not wait for sums of gradients before SplitCalls::Await.
+  // True if the caller's stream waits for sums of gradients only in SplitCalls::Await.
   bool is_deferred = false;
 };
 
@@ -54,14 +55,14 @@ struct SplitCall {
   CUcontext context = nullptr;  // of the stream; null: the current context
   CUstream stream = nullptr;
   bool is_captured = false;
-  // The plan of the graph API that the call executes; null for a call of the legacy API.
+  // The execution plan of the graph API that the call runs; null for a call of the legacy API.
   const cudnn::GraphTemplate* plan = nullptr;
   // The kind of work, which decides what `problem` and `call` contain:
-  //  - kBiasGradient: the problem has one input channel, and the call has no image.
-  //  - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
-  //    problem has a filter of 2 pad + 1 taps for each channel.
-  //  - kPooling: the problem is from ReadPooling; `pooling` is its kind.
-  //  - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
+  // - kBiasGradient: the problem has one input channel, and the call has no image.
+  // - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
+  //   problem has a filter of 2 pad + 1 taps for each channel.
+  // - kPooling: the problem is from ReadPooling; `pooling` is the kind of pooling.
+  // - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
   SplitWork work = SplitWork::kConvolution;
   cudnn::PoolingKind pooling;
   Declared declared;
@@ -70,11 +71,9 @@ struct SplitCall {
 // Returns the extents of y in a kRows call: x with pad rows on both sides along each axis.
 Spatial WithRowsBeside(const ConvolutionProblem& problem);
 
-// Returns a text of the operations that are fused behind a plan's convolution; empty if there are
-// none.
+// Returns a text of the operations fused behind a plan's convolution; empty if there are none.
 std::string_view FusionOf(const SplitCall& call);
 
-// Returns the form of the call.
 CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call);
 
 }  // namespace ucudnn::spatial

@@ -53,8 +53,8 @@ struct Farewell {
   }
 };
 
-// Returns a text that says how the ranks of a group ended differently, or none if they did not. An
-// entry of `ended` is none if that rank sent no Farewell; `first` is the job's rank that is number
+// Returns a text that says how the ranks of a group ended differently; none if they did not. An
+// entry of `ended` is none if that rank sent no Farewell. `first` is the job's rank that is number
 // 0 of the group.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
@@ -168,7 +168,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
-  // Another thread may hold mutex_ in Await, for as long as enqueuing takes.
+  // Another thread may hold mutex_ in Await while it enqueues.
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
@@ -185,7 +185,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
       {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
-  // An agreement may have overwritten the rows in the buffer.
+  // An agreement may have overwritten the received rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   const CallKind kind = agreed_now                    ? CallKind::kAgreed
                         : refused                     ? CallKind::kRefused
@@ -194,8 +194,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);
-    // The trial may have left the rank's own result in the output, which would look like a correct
-    // one.
+    // The trial run may have left the rank's own result in the output, which would look like a
+    // correct result.
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -244,7 +244,7 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   const cuda::Event& deferred = device_.resources().deferred;
   const cuda::ContextScope scope(driver_, context);
   if (!cuda::IsCapturing(driver_, stream)) return deferred.HoldBack(stream);
-  // Captured calls never defer sums, so only sums outside of the capture can be pending.
+  // Captured calls never defer sums, so any pending sum is outside of the capture.
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (!deferred.Pending()) return Status::Ok();
   return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
@@ -257,7 +257,7 @@ SplitFigures SplitCalls::figures() const {
 void SplitCalls::Fail(const std::string& why) { failure_.Fail(failure_.OwnName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
-  // In a forked child, another thread's lock may be held for ever.
+  // In a forked child, a lock that another thread held at the fork stays locked for ever.
   if (getpid() != process_) return std::nullopt;
   if (failure_.has_failed()) failure_.AwaitTold();
   watch_.FinishBegun();
@@ -279,9 +279,9 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  // A number is given to one thread only, while a std::thread::id may be used again, on one rank
-  // but not on another. A thread that calls for several ranks gets a new number at each change of
-  // rank.
+  // Each number is given to one thread only. A std::thread::id may be reused, and may be reused on
+  // one rank but not on another. A thread that calls for several ranks gets a new number at each
+  // change of rank.
   thread_local uint64_t numbered_by = 0;
   thread_local int number = 0;
   if (numbered_by != identity_) {
@@ -303,7 +303,7 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
-  // If a call was refused without an agreement, its extents are not compared.
+  // The extents of a call that was refused without an agreement are not compared.
   const bool is_unread = extents == nullptr && posting.kind == CallKind::kRefused;
   record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);

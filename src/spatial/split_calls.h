@@ -1,15 +1,14 @@
-// The split convolutions of one rank. A rank is a process, or a thread of a process. It holds a
+// The split convolutions of one rank. A rank is a process, or a thread of a process. It has a
 // stripe of each image and calls cuDNN for this stripe. Ranks agree on each kernel, exchange the
 // rows that the others need, and make each rank's result a part of the whole result (Spatially
-// Parallel Convolutions, section 2). A call that cannot be split exactly is an error on all ranks:
-// the result of the rank's own call alone is never returned, unless the call is declared
-// replicated.
+// Parallel Convolutions, section 2). A call that cannot be split exactly is an error on all ranks.
+// The result of a rank's own call alone is never returned, unless the call is declared replicated.
 //
 // A rank makes one split call at a time, on any thread, handle and stream. Exchanges run on one
-// stream of ucudnn's in the order of the calls. Each exchange waits for the work that the caller's
-// stream had before the call, and the caller's stream waits for the exchange. Work only ever waits
-// for earlier work, so streams cannot wait for each other. A call on a stream that captures a CUDA
-// graph is captured with its exchange, which then has a stream of its own (split_capture.cpp).
+// stream of ucudnn's in the order of the calls. Each exchange waits for the work that was on the
+// caller's stream before the call, and the caller's stream waits for the exchange. Work only ever
+// waits for earlier work, so streams cannot wait for each other. A call on a stream that captures a
+// CUDA graph is captured with its exchange, which then has a stream of its own (split_capture.cpp).
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +33,7 @@
 
 namespace ucudnn::spatial {
 
-// The totals of a rank up to now.
+// The totals of a rank so far.
 struct SplitFigures {
   uint64_t calls = 0;
   uint64_t exchanged_bytes = 0;  // received and sent, without sums of gradients
@@ -45,7 +44,7 @@ class SplitCalls {
  public:
   using OpenChannel = RankDevice::OpenChannel;
 
-  // The caller owns the tables of functions and keeps them alive.
+  // The caller owns `functions` and `driver`, and keeps them alive.
   SplitCalls(SplitSettings settings, const cudnn::Functions& functions, const cuda::Driver& driver,
              std::unique_ptr<transport::Ranks> ranks, OpenChannel open);
   ~SplitCalls();
@@ -57,16 +56,16 @@ class SplitCalls {
   Status Await(CUcontext context, CUstream stream);
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
   void Forget(cudnnHandle_t handle);
-  // Counts a call that every rank refuses without an agreement, because the call cannot be read.
-  // Ranks compare only that such a call took place.
+  // Counts a call that every rank refuses without an agreement, because its arguments cannot be
+  // read. Ranks compare only that such a call took place.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
   // Makes all later calls of all ranks fail, because of `why` on this rank.
   void Fail(const std::string& why);
   SplitFigures figures() const;
-  // Returns the figures of each kernel and of the latest timed step, as far as they are known now.
+  // Returns the figures of each kernel and of the latest timed step, as far as they are known.
   RankFigures kernel_figures() const;
-  // Ends the rank's calls. Waits, for a limited time, for the other ranks of the group. Returns a
-  // line if the ranks did not make equally many calls, else none.
+  // Ends the rank's calls. Waits, for a limited time, for the other ranks of the group. If the
+  // ranks did not make equally many calls, returns a line that says so; otherwise none.
   std::optional<std::string> Leave();
 
  private:
@@ -74,12 +73,12 @@ class SplitCalls {
   // split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Returns why no rank can capture a call whose kernels are `agreed`; empty if ranks can. The
-  // reason does not depend on a single kernel.
+  // answer is the same on all ranks and for all agreed kernels.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // BeginOnDevice and EndOnDevice log the beginning and the end of a call, if calls are logged on
-  // the device. BeginOnDevice returns null if they are not.
+  // Log the beginning and the end of a call, if calls are logged on the device. BeginOnDevice
+  // returns null if they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
                                           bool is_captured, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
@@ -90,7 +89,7 @@ class SplitCalls {
   KernelOutcome RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                            bool has_rows) UCUDNN_REQUIRES(mutex_);
 
-  // Returns the status of a call that was made. If its result is not exact, makes all ranks fail.
+  // Returns the status of a finished call. If its result is not exact, makes all ranks fail.
   cudnnStatus_t Conclude(const SplitCall& call, const KernelOutcome& outcome)
       UCUDNN_REQUIRES(mutex_);
   // Returns whether the previous call has received the rows that this call needs.
@@ -100,14 +99,14 @@ class SplitCalls {
     bool has_rows = false, is_captured = false;
   };
   // Posts the record of a call. `extents` are the extents of x that each rank must have in its
-  // record; null: all ranks have this rank's extents. If the call is refused and its kernel is not
-  // known, ranks compare only the number and the kind of the call.
+  // record; null: all ranks have this rank's extents. If the call is refused and its kernel is
+  // unknown, ranks compare only the number and the kind of the call.
   void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
             const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
   void AwaitRecords(uint64_t most_ahead);
-  // With SplitSettings::waits_for_records, waits for all ranks' records of the call. Returns false
-  // if they differ or the job has failed.
+  // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
+  // false if they differ or the job has failed.
   bool AwaitIfChecked();
   void FailTwoThreads();
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // number of the calling thread
@@ -119,13 +118,13 @@ class SplitCalls {
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
   // Fills the result with NaN and returns an error. Once the ranks have failed, every call ends
-  // with this.
+  // this way.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
 
   const SplitSettings settings_;
-  const pid_t process_;      // a forked child, whose process id differs, is no rank
-  const uint64_t identity_;  // unique among all objects of this class in the process's life
+  const pid_t process_;      // a forked child, whose process id differs, is not a rank
+  const uint64_t identity_;  // distinguishes all objects of this class that the process ever makes
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -135,16 +134,17 @@ class SplitCalls {
   const std::unique_ptr<ExchangeTimes> times_;  // null: no call is timed
   RankWatch watch_;
 
-  Mutex in_call_;  // held during a call; if a second thread makes a call meanwhile, all ranks fail
+  Mutex in_call_;  // held during a call; a second thread that makes a call meanwhile makes all
+                   // ranks fail
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The last call that was declared as the first of a pair. The rows that it received stay in the
   // buffer until the next call.
   struct ReceivedGradient {
-    uint64_t sequence = 0;  // 0: there is none
+    uint64_t sequence = 0;  // 0: there is no such call
     const void* dy = nullptr;
     ConvolutionProblem problem;
-    bool hides_nan = false;  // its messages have an arrival number
+    bool hides_nan = false;  // its messages have arrival numbers
     size_t bytes = 0;        // received bytes at the beginning of the buffer
   };
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);

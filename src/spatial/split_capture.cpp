@@ -26,8 +26,8 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
   const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, device_.channel());
-  // The capture's streams must be joined even if the call failed, because otherwise the whole
-  // capture fails.
+  // Even if the call failed, the capture's streams must be joined; otherwise the whole capture
+  // fails.
   const CUstream exchanges = device.stream.get();
   Status joined = Status::Ok();
   if (cuda::IsCapturing(driver_, exchanges)) {
@@ -78,8 +78,8 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   return Conclude(call, Capture(call, local, *kernel, *capture));
 }
 
-// Logs the beginning of a call. This happens on the stream of exchanges, so the log has the calls
-// in the same order on all ranks, whatever streams the program uses.
+// Logs the beginning of a call on the stream of exchanges. So the log has the calls in the same
+// order on all ranks, whatever streams the program uses.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel, bool is_captured,
                                                     ExchangeResources& device) {
@@ -99,8 +99,8 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   return point;
 }
 
-// Logs the end of a call on the caller's stream, after the beginning of the call has been logged.
-// Later work on that stream, such as a launch of a graph, follows both entries.
+// Logs the end of a call on the caller's stream, after the beginning of the call was logged. Later
+// work on that stream, such as a launch of a graph, follows both entries.
 Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();

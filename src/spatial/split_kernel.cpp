@@ -63,19 +63,18 @@ Status ExchangeResources::Create(CUcontext current) {
 
 Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
-  // The resources of a capture have no pool, so the buffer is allocated without following any
-  // stream.
+  // The resources of a capture have no pool, so the allocation is not ordered on any stream.
   return buffer.Reserve(bytes);
 }
 
-// The first wait for `read` must be a wait within the capture, even though nothing has read the
-// buffer yet.
+// The first wait for `read` must be a wait within the capture, although nothing has read the buffer
+// yet.
 Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(origin); }
 
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
-  // The stream of exchanges waits for the last reader of the buffer, so this waits for all work
-  // that uses it.
+  // The stream of exchanges waits for the last reader of the buffer. So synchronising with that
+  // stream waits for all work that uses the buffer.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
   Status grown = buffer.Grow(bytes);
   const Status waited = stream.Synchronize();

@@ -1,5 +1,5 @@
-// One split kernel of one rank, as all ranks agreed on it: either the reason of its refusal, or
-// everything that its calls need. Made at the agreement, and by this rank alone for each further
+// One split kernel of one rank, on which all ranks have agreed: either the reason of its refusal,
+// or everything that its calls need. Made at the agreement, and by this rank alone for each further
 // layout of its tensors. Running it outside captures allocates nothing. Not thread-safe: a rank
 // makes one call at a time. Each kind of kernel is a class (halo_kernel.h, global_pooling.h,
 // split_norm.h).
@@ -30,14 +30,14 @@ struct ExchangeResources {
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
   // Makes resources for the calls of one capture. A graph is not ordered with work outside of it,
-  // so a capture has its own stream, events and buffer; only the channel is shared. There is no
-  // handle, and the buffer has `bytes` bytes from the beginning.
+  // so a capture has its own stream, events and buffer; only the channel is shared. These resources
+  // have no handle, and their buffer of `bytes` bytes never grows.
   Status CreateForCapture(CUcontext context, size_t bytes);
-  // Called before the first call of each capture. `origin` is a stream in the capture.
+  // To be called before the first call of each capture. `origin` is a stream in the capture.
   Status EnterCapture(CUstream origin);
   // Makes the buffer at least `bytes` large, after waiting for the work that uses it. Fails if
-  // there is not enough memory; the buffer then keeps its size, or is gone, and in that case no
-  // kernel can run any more.
+  // there is not enough memory. The buffer then keeps its size or, in the worst case, is empty, and
+  // no kernel can run any more.
   Status Grow(size_t bytes);
 
   const cuda::Driver& driver;
@@ -46,29 +46,28 @@ struct ExchangeResources {
   cuda::Stream stream;  // of exchanges and sums, in the order of the rank's calls
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
-  // Events, recorded behind the work that the caller's stream had before a call (entered); behind a
-  // sum of gradients (summed); behind the last reader of the buffer (read); behind the last sum for
-  // which no stream waited (deferred).
+  // Events that are recorded behind the work that was on the caller's stream before a call
+  // (`entered`), behind a sum of gradients (`summed`), behind the last reader of the buffer
+  // (`read`), and behind the last sum for which no stream waited (`deferred`).
   cuda::Event entered, summed, read, deferred;
   // Recorded behind the host function that logs a call's beginning (device_log.h).
   cuda::Event counted;
   // Recorded behind the last exchange into each room of the buffer.
   std::array<cuda::Event, 2> exchanged;
-  cudnnHandle_t handle = nullptr;  // owned, and on the stream of exchanges
+  cudnnHandle_t handle = nullptr;  // owned; on the stream of exchanges
   TensorAdd add;
 
  private:
   Status CreateStreams(CUcontext context);
 };
 
-// The rank's own call, which runs as it would without splitting: in micro-batches like any other
+// The rank's own call. It runs as it would without splitting: in micro-batches, like any other
 // call.
 class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Does the same as Run while ranks agree on a kernel, but without effects that must occur only
-  // once.
+  // Like Run, while ranks agree on a kernel, but without effects that must occur only once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -82,10 +81,12 @@ struct KernelCall {
   ExchangeTimes* times = nullptr;  // null: the call is not timed
 };
 
-// The status of the library's calls, and whether the ranks together computed the right result.
+// The status of the library's calls, and whether the ranks together computed the correct result.
 struct KernelOutcome {
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of the rank's own call, or of the correction
-  // Why the ranks' results are not the parts of the whole convolution's result; Ok if they are.
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // status of the rank's own call, or of the
+                                                // correction
+  // The reason why the ranks' results are not parts of the whole convolution's result; Ok if they
+  // are.
   Status exact;
 };
 
@@ -94,18 +95,18 @@ struct KernelOutcome {
 class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
  public:
   virtual ~SplitKernel() = default;
-  // Returns a kernel whose calls are an error on all ranks.
+  // Returns a kernel that is refused: its calls are an error on all ranks.
   static std::unique_ptr<SplitKernel> Refused(std::vector<Spatial> extents, std::string why);
   // Makes the kernel for the form and the group. Each exchange has as many images as fit: all
-  // memory that a call needs (the buffer, and what the channel needs to sum gradients) is at most
-  // `most_bytes`. Fails if not even one image fits, or if a part of the kernel cannot be made; the
-  // ranks then agree to refuse the kernel.
+  // memory that a call needs (the buffer, and the channel's memory for summing gradients) is at
+  // most `most_bytes`. Fails if not even one image fits, or if a part of the kernel cannot be made;
+  // the ranks then agree to refuse the kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,
                                                           size_t most_bytes);
   // Makes the same kernel with `slice_images` images in each exchange. The ranks have agreed on
-  // this number: the smallest one that MakeFitting chose on any rank.
+  // this number: the smallest that MakeFitting chose on any rank.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients, int slice_images,
@@ -120,7 +121,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   void set_extents(std::vector<Spatial> extents) {
     extents_ = std::make_shared<const std::vector<Spatial>>(std::move(extents));
   }
-  // The windows of all ranks, as agreed.
+  // Returns the windows of all ranks, as agreed.
   const std::vector<OwnWindow>& windows() const { return windows_; }
   void set_windows(std::vector<OwnWindow> windows) { windows_ = std::move(windows); }
   uint64_t common_hash() const { return common_hash_; }
@@ -143,13 +144,14 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   virtual int slice_images() const { return problem_.n; }  // images in one exchange
   virtual size_t largest_message_bytes() const { return 0; }
   virtual size_t reduced_bytes() const { return 0; }
-  // Returns whether the buffer has all received rows of dy when a call ends; the same on all ranks.
+  // Returns whether the buffer has all received rows of dy when a call ends. The answer is the same
+  // on all ranks.
   virtual bool exchanges_gradient_at_once() const { return false; }
   // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Makes once all library calls that do not change the program's memory, except the rank's own
-  // call. Fails if the library refuses one of them.
+  // Runs each library call that does not change the program's memory once, except the rank's own
+  // call. Fails if the library refuses one of these calls.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;
@@ -161,7 +163,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
         driver_(&context.driver),
         problem_(group.stripes.local),
         form_(form) {}
-  // Makes the next call, on any stream, wait for this one before it overwrites the buffer.
+  // Makes the next call, on any stream, wait for this call before it overwrites the buffer.
   static Status LeaveBehind(const KernelCall& call, ExchangeResources& device);
 
   const cudnn::Functions* functions_ = nullptr;

@@ -8,7 +8,7 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
-  // If the ranks sum gradients, each copy keeps its own gradient, because copies are not summed. If
+  // If ucudnn sums gradients, each copy keeps its own gradient, because copies are not summed. If
   // the program sums over ranks, only the first copy may count.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
@@ -50,7 +50,7 @@ Status SplitNorm::Finish(const KernelCall& call, CUdeviceptr buffer) const {
                       : statistics_->Finish(*call.call.gradient, buffer);
 }
 
-// Makes no trial if it would write memory that the call itself reads later.
+// Makes no trial run if it would write memory that the call itself reads later.
 Status SplitNorm::Try(const KernelCall& call, ExchangeResources& device) {
   if (statistics_ == nullptr || (!is_forward() && (form_.reads_result || form_.recomputes))) {
     return Status::Ok();

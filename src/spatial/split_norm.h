@@ -37,8 +37,8 @@ class SplitNorm : public SplitKernel {
 
   std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part of the image
   std::optional<SlotExchange> slots_;
-  // False: this copy adds 0 to the gradients of scale and bias, because the program will sum them
-  // over ranks.
+  // False: this copy contributes 0 to the gradients of scale and bias, because the program will sum
+  // them over ranks.
   bool counts_ = true;
 };
 

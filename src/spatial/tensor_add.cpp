@@ -9,7 +9,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-constexpr size_t kMostAtOnce = size_t{1} << 30;  // elements in one call, because extents are ints
+constexpr size_t kMostAtOnce = size_t{1} << 30;  // elements in one call; extents are ints
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Wakes a thread that waits in poll or in Wait. Thread-safe. An alarm that is raised before a wait
-// ends that wait at once. If several threads wait, an alarm may wake only one of them, so each must
-// wait in short turns.
+// Wakes a thread that waits in poll or in Wait. Thread-safe. If the alarm was raised before a wait
+// begins, the wait ends immediately. If several threads wait, an alarm may wake only one of them,
+// so each must wait in short turns.
 #pragma once
 
 #include <poll.h>
@@ -29,7 +29,7 @@ class Alarm {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof count);
   }
-  // Returns when the alarm is raised, when `most` is over, or when a signal arrives.
+  // Returns when the alarm is raised, when `most` has passed, or when a signal arrives.
   void Wait(Milliseconds most) const {
     pollfd wait = {.fd = event_.get(), .events = POLLIN};
     poll(&wait, 1, static_cast<int>(most.count()));

@@ -11,7 +11,7 @@ struct Boards {
   std::map<std::string, std::weak_ptr<Board>> by_key UCUDNN_GUARDED_BY(mutex);
 };
 
-// Leaked on purpose: threads may still exchange data while the process exits.
+// Never destroyed: threads may still exchange data while the process exits.
 Boards& TheBoards() {
   static Boards* const boards = new Boards;
   return *boards;
@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // An abort is tested before `flag`, because no exchange may begin after an abort. Leaving is
-    // tested after `flag`, because a flag that a rank set before it left still counts.
+    // First an abort is checked, because no exchange may begin after an abort. Leaving is checked
+    // after `flag`, because a flag that a rank set before it left is still valid.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {
@@ -137,7 +137,7 @@ void Board::SaySettled(int sender, int receiver) {
 bool Board::TakenAfterAbort(int sender, int receiver, Deadline deadline) {
   MutexLock lock(mutex_);
   Lane& lane = LaneOf(sender, receiver);
-  lane.settling = true;  // keeps the receiver from destroying its events meanwhile
+  lane.settling = true;  // prevents the receiver from destroying its events meanwhile
   while (lane.copying && changed_.WaitUntil(mutex_, deadline)) {
   }
   const bool taken = lane.taken && members_[receiver].ready != nullptr;
@@ -150,8 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort a sender waits for `taken` only while it is settling, so another message that
-    // was taken needs no event.
+    // After an abort a sender waits for `taken` only while it is settling, so any other message
+    // that was taken needs no event.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;

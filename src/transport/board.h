@@ -1,5 +1,5 @@
-// A board on which ranks that are threads of one process hand device buffers to each other. It has
-// a lane for each ordered pair of ranks, which holds one message at a time. Thread-safe.
+// A board over which ranks that are threads of one process pass device buffers to each other. It
+// has a lane for each ordered pair of ranks, which holds one message at a time. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -41,13 +41,13 @@ class Board {
   CUcontext ContextOf(int rank) const;
 
   // Returns the event that the rank's stream records before each LayOut. The rank's messages are
-  // ready once it is reached.
+  // ready once the stream has reached the event.
   cuda::Event& ReadyOf(int rank) { return *members_[rank].ready; }
   // Returns the event that the receiver's stream records behind its copy of the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
   // Called by the sender: puts a message on its lane. REQUIRES: the receiver has taken the previous
-  // one.
+  // message.
   void LayOut(int sender, int receiver, const Parcel& parcel);
   // Called by the receiver: waits for the message.
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
@@ -59,10 +59,10 @@ class Board {
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
   // Replaces AwaitTaken after an abort. Returns true if the receiver's stream copies or has copied
-  // the message; then the sender must also make its stream wait for TakenOf, and call SaySettled.
+  // the message; the sender must then make its stream wait for TakenOf, too, and call SaySettled.
   bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
-  // Ends all waits, also future ones. Only the first abort's `rank` is kept, for messages.
+  // Ends all waits, now and in the future. Error messages name the `rank` of the first abort only.
   void Abort(int rank);
   // Ends all waits for the rank, and destroys its events once no other rank needs them. If they are
   // still needed at the deadline, they are kept until the board is destroyed. The rank's context
@@ -74,7 +74,7 @@ class Board {
  private:
   struct Lane {
     Parcel parcel;
-    bool laid_out = false, taken = false;  // both false: the lane has no message
+    bool laid_out = false, taken = false;  // both false: the lane is empty
     bool copying = false;                  // the receiver is between Await and SayTaken
     bool settling = false;                 // the sender is between AwaitTaken and SaySettled
   };
@@ -88,7 +88,7 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
-  // Returns whether another rank uses an event of `rank`, or will still use one.
+  // Returns whether another rank uses an event of `rank`, or will use one.
   bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
   // Waits until `flag` is true. Fails if the board is aborted, `other` has left, or the deadline
@@ -100,7 +100,7 @@ class Board {
   mutable Mutex mutex_;
   Condition changed_;
   std::vector<Lane> lanes_ UCUDNN_GUARDED_BY(mutex_);
-  // Each rank writes its own member while it enters; `context` and `left` are written under the
+  // Each rank writes its own member when it enters; `context` and `left` are written under the
   // mutex.
   std::vector<Member> members_;
   std::optional<int> aborted_by_ UCUDNN_GUARDED_BY(mutex_);

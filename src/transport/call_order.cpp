@@ -5,7 +5,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// The gap between marks doubles after every 4 pending marks, so 32 marks cover 4 * (1 + 2 + ... +
+// The gap between marks doubles after every 4 pending marks. So 32 marks cover 4 * (1 + 2 + ... +
 // 128) = 1020 calls: about as many as a device's queue holds.
 constexpr size_t kMarks = 32, kMarksOfOneGap = 4;
 

@@ -1,9 +1,11 @@
 // Makes the work that a channel enqueues run in the order of its calls, whatever stream each call
-// names, and tells how far the device has come. A captured call follows the captured call before it
-// if both belong to one capture, and no other call, because a capture must not wait for an event
-// that was recorded outside of the capture, nor may work outside wait for an event of the capture.
-// Uncaptured calls follow each other as if there were no captured ones. Done and Progress tell only
-// of uncaptured calls, since launches of graphs are no calls.
+// names, and reports how many calls the device has finished.
+//
+// Uncaptured calls follow each other as if there were no captured calls. A captured call follows
+// the previous captured call if both are in the same capture, and no other call: a capture must not
+// wait for an event that was recorded outside of the capture, and work outside must not wait for an
+// event of the capture. Done and Progress report only uncaptured calls, because launches of graphs
+// make no calls.
 //
 // Thread-compatible, except that any thread may call Done and Progress, which do not invalidate
 // other threads' captures. The channel's context must be current.
@@ -30,7 +32,7 @@ class CallOrder {
   // To be called behind the last work of a call, even if the call has failed.
   Status End(CUstream stream);
 
-  // Returns whether the latest call that began is captured.
+  // Returns whether the call that began last is captured.
   bool is_captured() const { return is_captured_; }
 
   // Returns whether all enqueued work of uncaptured calls is done, or can never be done.
@@ -38,7 +40,7 @@ class CallOrder {
   DeviceProgress Progress();
 
  private:
-  // Returns how many calls End lets pass between two marks.
+  // Returns how many calls are between two marks at present.
   size_t Gap() const UCUDNN_REQUIRES(mutex_);
   void TakeReached() UCUDNN_REQUIRES(mutex_);
 
@@ -55,14 +57,14 @@ class CallOrder {
   // its capture.
   cuda::Event last_captured_;
   CUstream captured_stream_ = nullptr;
-  cuuint64_t capture_ = 0;  // 0: none
+  cuuint64_t capture_ = 0;  // 0: no call was captured yet
 
-  // True if the latest call that began is captured.
+  // True if the call that began last is captured.
   bool is_captured_ = false;
   cuuint64_t begun_capture_ = 0;
 
-  // Events behind some of the uncaptured calls, as a ring: the device may not have reached the
-  // `pending_` marks from `oldest_` on.
+  // Events (marks) behind some of the uncaptured calls, as a ring. The device may not have reached
+  // the `pending_` marks from index `oldest_` on.
   Mutex mutex_;
   std::deque<cuda::Event> marks_ UCUDNN_GUARDED_BY(mutex_);
   size_t oldest_ UCUDNN_GUARDED_BY(mutex_) = 0, pending_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -1,29 +1,29 @@
 // The data plane of one rank: it exchanges device buffers with the other ranks of its group, and
-// sums over them, whatever the buffers hold. Ranks are numbers within the group.
+// sums over these ranks. It does not interpret the buffers. Ranks are numbers within the group.
 //
 // One thread at a time calls Exchange, AllReduce and Reserve, in the same order and with matching
-// arguments on all ranks. Exchange and AllReduce only enqueue. If they have to wait on the host
-// (peer.h, loopback.h), the timeout given at opening bounds that wait, and Abort ends it; only
-// Abort ends a call of NCCL that waits. Any thread may call Check, Progress and Abort at any time.
-// Every function makes the channel's context current for itself.
+// arguments on all ranks. Exchange and AllReduce only enqueue. Over some transports they may have
+// to wait on the host (peer.h, loopback.h); such a wait is bounded by the timeout given at opening,
+// and Abort ends it. A call of NCCL that waits is ended by Abort only. Any thread may call Check,
+// Progress and Abort at any time. Every function makes the channel's context current for itself.
 //
 // An Exchange or AllReduce that fails aborts the channel, and all later ones fail. After an abort
 // no stream waits for ever because of this channel, and a buffer that was to be received holds the
 // peer's data, its earlier content, NaN (bytes of 0xff), or a mixture of these. So a caller that
-// fills it with NaN before an exchange sees whether the exchange took place. Later work on the
-// stream may rewrite the sent data, also after a failure.
+// fills the buffer with NaN before an exchange sees whether the exchange took place. Later work on
+// the stream may rewrite the sent data, even after a failure.
 //
 // Exchange and AllReduce may be called on a stream that is captured into a CUDA graph, on all ranks
 // or on none (CanBeCaptured). The exchange then takes place each time the graph is launched, with
-// what the buffers hold at that time, without a call of the channel. For captured calls:
+// the buffers' content at that time, without a call of the channel. For captured calls:
 // - Calls of one capture follow each other in the order in which they were made, as uncaptured
-//   calls do. The program must order everything else: its streams let launches of graphs and
-//   uncaptured calls run one after the other, in the same order on all ranks.
+//   calls do. The program must order everything else: its streams must run launches of graphs and
+//   uncaptured calls one after the other, in the same order on all ranks.
 // - They use device and host memory of their own, so Reserve need not wait for them, and graphs
 //   that were captured before a Reserve remain valid.
 // - Progress and Reserve do not see launches. Check reports an error in a launch.
-// - After an abort their graphs still end when they are launched, with the same content of received
-//   buffers as above, until the channel is closed and for kLeavingTime after that.
+// - If graphs are launched after an abort, they still end, and received buffers have the content
+//   described above. This holds until the channel is closed, and for kLeavingTime after that.
 // - Before a program closes the channel, it waits for the graphs that it launched; afterwards it
 //   launches none of them.
 #pragma once
@@ -52,19 +52,19 @@ enum class Element { kFloat32, kFloat64 };
 
 inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
 
-// A reduction is done in pieces of at most this many bytes, for which a channel has device memory.
+// A reduction is done in pieces of at most this many bytes; a channel has device memory for one
+// piece.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
-// Returns the device memory in bytes that Reserve allocates for reductions of up to `bytes`, apart
-// from alignment.
+// Returns the bytes of device memory, without alignment, that Reserve allocates for reductions of
+// up to `bytes`.
 inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
 
-// How far the device has come with the calls that a channel has enqueued.
+// How many of a channel's enqueued calls the device has finished.
 struct DeviceProgress {
   bool is_pending = false;  // the device has not reached the end of the last call
-  // How many calls' ends the device has reached. With many calls enqueued the number may be too
-  // small.
+  // How many calls the device has finished. The number may be too small if many calls are enqueued.
   uint64_t reached = 0;
 };
 
@@ -83,51 +83,51 @@ class Channel {
 
   // Returns Ok, or an error that says why calls cannot be captured; calls in a capture then fail.
   // The result is the same on all ranks, so that all can refuse before anything is enqueued. Any
-  // thread may call this.
+  // thread may call this function.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
-  // Prepares for messages and reductions of up to these numbers of bytes; sizes never shrink.
+  // Prepares for messages and reductions of up to these numbers of bytes; the room never shrinks.
   // Gathers, allocates, and waits for the work of earlier uncaptured calls. All ranks call it with
   // the same numbers. If it fails, it fails on all ranks and leaves the channel unchanged.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
   // Returns the bytes of device memory that the channel owns. The first captured reduction
-  // allocates memory for captured reductions. A later one that needs more allocates further memory,
-  // and the earlier memory is kept.
+  // allocates memory for captured reductions. If a later one needs more, further memory is
+  // allocated, and the earlier memory is kept.
   virtual size_t device_bytes() const = 0;
 
   // Returns an error that occurred after a call had returned, on this rank or, if this rank can see
   // it, on another rank; Ok if there was none.
   virtual Status Check() = 0;
 
-  // Returns the device's progress with uncaptured calls. A lack of progress is no error of the
-  // channel: earlier work on a stream, here or on another rank, may take its time.
+  // Returns the device's progress with uncaptured calls. A lack of progress is not an error of the
+  // channel: earlier work on a stream, on this or another rank, may take long.
   virtual DeviceProgress Progress() = 0;
 
-  // Gives up: the channel no longer makes a stream or a thread wait, nor does a graph that is
-  // launched before the channel is closed. Further calls have no effect.
+  // Gives up: from now on neither the channel, nor a graph that is launched before the channel is
+  // closed, makes a stream or a thread wait. Further calls have no effect.
   virtual void Abort() = 0;
 };
 
 // Enqueues to[i] += from[i] on `stream`. This folder has no kernels, so the user of a channel
-// provides its only arithmetic.
+// provides this addition, the only arithmetic that a channel needs.
 using AddInto = std::function<Status(CUdeviceptr to, CUdeviceptr from, size_t count,
                                      Element element, CUstream stream)>;
 
 struct ChannelSetup {
-  // Must have all functions for exchanges (MissingForExchange).
+  // Must have all functions of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS (MissingForExchange() is null).
   const cuda::Driver* driver = nullptr;
   CUcontext context = nullptr;
   int rank = 0, size = 1;
   Gatherer* gatherer = nullptr;               // must outlive the channel
-  std::chrono::milliseconds timeout{600000};  // for each wait for other ranks
-  // Returns whether the job has failed. Waits call it now and then while there is no channel yet
+  std::chrono::milliseconds timeout{600000};  // limit of each wait for other ranks
+  // Returns whether the job has failed. Waits call it repeatedly as long as there is no channel yet
   // that could be aborted. May be empty.
   std::function<bool()> given_up;
   AddInto add;
 };
 
-// How long the closing of a channel gives its streams, graphs and other ranks to finish.
+// How long a channel that closes waits for its streams, its graphs and other ranks to finish.
 inline constexpr std::chrono::milliseconds kLeavingTime{2000};
 
 // Fails unless Exchange accepts these messages. The error names rank, peer and size.

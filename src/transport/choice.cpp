@@ -37,7 +37,7 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   return std::nullopt;
 }
 
-// For each property that decides, the first two ranks that have it, to be named in messages.
+// For each property that the choice depends on, the first two ranks that have it, for messages.
 struct Pairs {
   explicit Pairs(std::span<const RankFacts> ranks) {
     const auto same_process = [](const RankFacts& a, const RankFacts& b) {
@@ -77,7 +77,7 @@ Status CheckPeer(const Pairs& pairs) {
 }
 
 // Ranks with one context must not use loopback: freeing memory waits for all streams of the
-// context, and so for another rank's streams, which may be waiting for words in shared memory
+// context, including another rank's streams, which may be waiting for words in shared memory
 // (lanes.h).
 Status CheckLoopback(const Pairs& pairs) {
   if (pairs.on_hosts) {
@@ -146,8 +146,8 @@ Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted) {
   RankFacts facts;
   facts.host = boot + " " + TargetOf("/proc/self/ns/pid");
   facts.process = std::to_string(getpid());
-  // The boot id of the host is added because devices of the CPU stand-in have the same UUIDs on all
-  // machines.
+  // The boot id of the host is included because devices of the CPU stand-in have the same UUIDs on
+  // all machines.
   facts.device = boot + " " + Hex(uuid.bytes, sizeof uuid.bytes);
   facts.wanted = wanted;
   return facts;

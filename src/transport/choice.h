@@ -1,5 +1,5 @@
-// Chooses the transport for a group's exchanges. Every rank decides alike, from the facts that all
-// ranks have sent. Pure functions, except OwnFacts.
+// Chooses the transport for a group's exchanges. Every rank makes the same choice, because each
+// uses the facts that all ranks have sent. Pure functions, except OwnFacts.
 #pragma once
 
 #include <span>
@@ -13,12 +13,12 @@
 
 namespace ucudnn::transport {
 
-// The facts that a rank sends to the others about itself. Equal texts mean the same host, process
-// or device.
+// The facts that a rank sends to the others about itself. Two ranks with equal texts in a member
+// have the same host, process or device.
 struct RankFacts {
   std::string host;     // the machine, or container, in which processes can share memory
   std::string process;  // unique within the host
-  std::string device;   // the GPU; equal also in different containers
+  std::string device;   // identifies the GPU, even across containers
   Transport wanted = Transport::kAuto;
 
   std::string Text() const;
@@ -31,10 +31,10 @@ Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
 struct Choice {
   // Never kAuto. If ranks of one process ask for loopback, they exchange by peer copies.
   Transport transport = Transport::kNccl;
-  std::string note;  // what the user should know about the choice; may be empty
+  std::string note;  // a remark about the choice for the user; may be empty
 };
 
-// Chooses from facts in the order of group ranks. A refusal names the ranks and the values that
+// Chooses from facts in the order of group ranks. An error names the ranks and the values that
 // cause it.
 Result<Choice> ChooseTransport(std::span<const RankFacts> ranks);
 

@@ -22,7 +22,7 @@ static_assert(sizeof(FrameHeader) == kFrameHeader);
 
 // Bytes that are reserved at first, so that small frames cause no further allocation.
 constexpr size_t kFirstRoom = 1 << 16;
-constexpr size_t kReadAtOnce = 1 << 18;  // after so many bytes other connections have their turn
+constexpr size_t kReadAtOnce = 1 << 18;  // after so many bytes, other connections have their turn
 
 }  // namespace
 
@@ -52,8 +52,8 @@ void Connection::Flush() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) {
-      // Sending failed. The other side's last frames may still be unread, so the connection is not
-      // broken yet: Receive finds its end.
+      // Sending failed. But the other side's last frames may still be unread, so the connection
+      // does not count as broken until Receive finds its end.
       sent_ = out_.size();
       break;
     }
@@ -87,7 +87,7 @@ bool Connection::Receive() {
     }
     arrived_ += static_cast<size_t>(got);
     received += static_cast<size_t>(got);
-    // With this many bytes, TakeFrame can take the next frame or refuse it.
+    // So many bytes suffice for TakeFrame to take the next frame or refuse it.
     if (arrived_ > largest_body_ + kFrameHeader) break;
   }
   return received > 0;

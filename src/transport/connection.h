@@ -1,7 +1,7 @@
-// Frames over a socket: the messages between the ranks of a job. Nothing blocks, and nothing raises
-// SIGPIPE. Thread-compatible: one thread serves a connection. A frame is a header of three 32-bit
-// little-endian numbers (bytes of the body, kind, rank that sent it), then the body. Sizes that
-// arrive are checked against a bound before memory is allocated for them.
+// Frames over a socket: the messages between the ranks of a job. No function blocks, and none
+// raises SIGPIPE. Thread-compatible: one thread serves a connection. A frame is a header of three
+// 32-bit little-endian numbers (bytes of the body, kind, rank that sent it), then the body. A
+// received size is checked against a bound before memory is allocated for it.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace ucudnn::transport {
 
 enum class FrameKind : uint32_t {
   kHello = 0x55435230,  // a rank's greeting (hello.h)
-  kProbe,               // a greeting from a program that only asks whether this job meets here
+  kProbe,               // a greeting that only asks whether the job with its token meets here
   kAccepted,            // to a rank: its greeting is right, and other ranks are still missing
-  kOtherToken,          // to a stranger: the token is not this job's
-  kStart,               // to all: every rank is here; the body lists the group of each
+  kOtherToken,          // to a stranger: its token is not this job's token
+  kStart,               // to all: every rank has come; the body lists the group of each
   kHeartbeat,
   kDoing,   // the rank's present action, for warnings in its group; counts as a heartbeat
   kPost,    // to the group: a record
@@ -47,13 +47,13 @@ bool CutFrame(std::string_view& bytes, Frame& frame);
 
 class Connection {
  public:
-  // Refuses to receive bodies of more than `largest_body` bytes.
+  // Bodies of more than `largest_body` bytes count as malformed when they arrive.
   Connection(Descriptor socket, size_t largest_body);
 
   // Queues a frame for Flush. A broken connection drops it.
   void Queue(const Frame& frame);
   void Flush();
-  // Reads data that has arrived, up to a bound. Returns whether there was any; the connection may
+  // Reads data that has arrived, up to a bound. Returns whether there was any. The connection may
   // be broken afterwards.
   bool Receive();
 
@@ -66,11 +66,11 @@ class Connection {
   size_t queued() const { return out_.size() - sent_; }
   // Returns whether the other side has closed the connection, or the connection has failed.
   bool broken() const { return broken_; }
-  // Returns why the connection is broken: "its connection was closed", say.
+  // Returns why the connection is broken, for example "its connection was closed".
   const std::string& why_broken() const { return why_broken_; }
   int descriptor() const { return socket_.get(); }
   short events() const;
-  // Ends the connection for the other side, even if a forked child still holds the socket.
+  // Ends the connection for both sides, even if a forked child still holds the socket.
   void Shutdown();
 
  private:
@@ -80,7 +80,8 @@ class Connection {
   size_t largest_body_;
   std::vector<char> out_, in_;
   size_t sent_ = 0;                 // bytes of out_ that were sent
-  size_t taken_ = 0, arrived_ = 0;  // bytes of in_: taken as frames, and arrived in all
+  size_t taken_ = 0, arrived_ = 0;  // bytes of in_ that were taken as frames, and bytes that have
+                                    // arrived
   bool broken_ = false;
   std::string why_broken_;
 };

@@ -22,8 +22,8 @@ Status NoAddress(const Meeting& meeting, int error) {
                        std::strerror(error) + hint);
 }
 
-// Returns the addresses of the meeting's host. Retries for times.unreachable, because a name that
-// cannot be resolved yet may be known soon.
+// Returns the addresses of the meeting's host. Retries for times.unreachable, because the name of a
+// host may become known only after the job has started.
 Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   const Clock::time_point deadline = Clock::now() + meeting.times.unreachable;
   for (;;) {
@@ -60,8 +60,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // If this job has a second rank 0, both ranks learn of it from this greeting. The rank 0 of
-    // another job has another token, so it ignores the greeting.
+    // If this job has a second rank 0, this greeting tells both of them. The rank 0 of another job
+    // has another token, so it ignores the greeting.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }
@@ -69,8 +69,8 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   return std::move(listening.socket);
 }
 
-// Listens at a free port and writes the address to the meeting's file. Chooses a random token if
-// `token` is empty.
+// Listens at a free port and writes the address to the meeting's file. If `token` is empty, sets it
+// to a random one.
 Result<Descriptor> ListenByFile(const Meeting& meeting, std::string& token) {
   const std::string& path = meeting.place.path;
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<MeetingFile> old, ReadMeetingFile(path));

@@ -64,7 +64,7 @@ Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
   return HearAnswer(std::move(connection), Clock::now() + meeting.times.handshake);
 }
 
-// The addresses at which rank 0 may listen now, and the token to send.
+// The addresses at which rank 0 may be listening, and the token to send.
 struct Doors {
   std::vector<SocketAddress> addresses;
   std::string token;
@@ -74,7 +74,7 @@ struct Doors {
 std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   std::vector<SocketAddress> addresses;
   if (file.hosts.front() == HostName()) addresses.push_back(LoopbackAddress(file.port));
-  // hosts.front() is the host's name; it comes last, because resolving it takes time.
+  // The name of the host, hosts.front(), comes last, because resolving it takes time.
   for (size_t i = 1; i <= file.hosts.size(); ++i) {
     const std::string& host = file.hosts[i % file.hosts.size()];
     if (i == file.hosts.size() && !addresses.empty()) break;
@@ -85,8 +85,8 @@ std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   return addresses;
 }
 
-// Finds the addresses to ask. An error is final; Doors without addresses may be followed by a
-// further attempt.
+// Finds the addresses to ask. An error is final; if Doors has no addresses, the caller may try
+// again.
 Result<Doors> FindDoors(const Meeting& meeting) {
   Doors doors;
   doors.token = meeting.token;
@@ -119,7 +119,7 @@ Result<Doors> FindDoors(const Meeting& meeting) {
         "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
   doors.addresses = found.value();
-  // Without a token rank 0 listens only on the loopback interface, even if the host's name has
+  // Without a token, rank 0 listens only on the loopback interface, even if the host's name has
   // another address.
   const bool four = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
     return address.storage.ss_family == AF_INET;
@@ -128,8 +128,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   return doors;
 }
 
-// Asks at every address and returns the answer that says most about the job (the least
-// Answer::Kind).
+// Asks at every address. Returns the answer with the least Answer::Kind, which says most about the
+// job.
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {
@@ -177,7 +177,7 @@ Result<std::unique_ptr<Connection>> Enter(const Meeting& meeting) {
       answer.text =
           "the job there has another token: it is another job, or "
           "UCUDNN_RENDEZVOUS_TOKEN is not the same on all ranks";
-      // A dead job may have left the file, which rank 0 of this job may still replace.
+      // The file may be from a job that has ended; rank 0 of this job may still replace it.
       if (!meeting.place.in_file()) return refused(answer.text);
     }
     if (answer.kind == Answer::kNobody || meeting.place.in_file()) reached = now;

@@ -1,6 +1,6 @@
-// How a rank other than 0 enters the job: it finds rank 0, connects, and greets it. Rank 0 asks in
-// the same way who meets at its place. Blocks, within the times of the meeting and those of the
-// resolver. Thread-safe.
+// How a rank other than 0 enters the job: it finds rank 0, connects, and greets it. Rank 0 uses the
+// same functions to ask who meets at its place. Functions block, but no longer than the times of
+// the meeting and of the resolver allow. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct Answer {
     kAccepted,
     kRefused,      // `text` is the line of the job's failure
     kOtherToken,   // the listening process belongs to another job
-    kNoHub,        // the listening process is no rank 0, or does not answer
-    kNobody,       // nobody listens at the address (yet)
+    kNoHub,        // the listening process is not a rank 0, or does not answer
+    kNobody,       // nobody listens at the address, or not yet
     kUnreachable,  // `text` says why
   };
   Kind kind = kNobody;
@@ -28,8 +28,8 @@ struct Answer {
   std::unique_ptr<Connection> connection;  // set if accepted
 };
 
-// Connects to `address` and sends the greeting of `meeting`'s rank with `token`. Connecting and
-// waiting for the answer may take times.handshake each.
+// Connects to `address` and sends the greeting of `meeting`'s rank with `token`. Connecting may
+// take times.handshake, and so may the wait for the answer.
 Answer AskOnce(const SocketAddress& address, const Meeting& meeting, const std::string& token);
 
 // Returns whether the job that wrote `file` still admits ranks.

@@ -1,6 +1,5 @@
-// The interface through which the ranks of a group exchange texts. They open a channel and make
-// room in it by such texts. Channels use nothing else of the control plane, so tests can replace
-// it.
+// The interface by which the ranks of a group exchange texts: to open a channel, and to make room
+// in it. Channels use nothing else of the control plane, so tests can replace it.
 #pragma once
 
 #include <string>
@@ -15,14 +14,14 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Waits until all ranks of the group have called it, and returns the `mine` (any bytes) of every
-  // rank, by group rank. All ranks of the group make their calls in the same order; `doing` says in
-  // messages what the call is for. Fails if a rank is gone or does not come in time.
+  // Waits until all ranks of the group have called it. Returns the `mine` (any bytes) of every
+  // rank, by group rank. All ranks of the group must make their calls in the same order. `doing` is
+  // the purpose of the call, for messages. Fails if a rank is gone or does not come in time.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,
                                                   std::string_view doing) = 0;
 };
 
-// Gathers `mine` from each of `size` ranks. Fails also if the number of answers is not `size`.
+// Gathers `mine` from each of `size` ranks. Fails, too, if the number of answers is not `size`.
 Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::string_view mine,
                                            std::string_view doing);
 

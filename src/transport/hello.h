@@ -1,6 +1,6 @@
-// A rank's greeting to rank 0. Behind a fixed text it has the token, so that nothing more is read
-// of a stranger's data; then the rank and the version; then the values on which the ranks must
-// agree. Pure functions.
+// A rank's greeting to rank 0. It has a fixed text, then the token, so that nothing more is read of
+// a stranger's data; then the rank and the version; then the values on which the ranks must agree.
+// Pure functions.
 #pragma once
 
 #include <optional>
@@ -23,16 +23,16 @@ struct Hello {
 std::string PackHello(const Meeting& meeting, const std::string& token);
 
 enum class Greeting { kRight, kOtherToken, kNone };
-// Returns kNone if `body` does not begin like a greeting, otherwise whether the greeting has the
-// right token `token`. The duration of the comparison does not depend on where the tokens differ.
+// Returns kNone if `body` does not begin like a greeting; otherwise whether the greeting has
+// `token`. The duration of the comparison does not depend on where the tokens differ.
 Greeting CompareToken(std::string_view body, std::string_view token);
 
-// Reads the rest of a greeting with the right token. If its version is not `version`, reads only
-// rank and version. Returns none if the greeting is malformed.
+// Reads the rest of a greeting that has the right token. If its version differs from `version`,
+// reads only rank and version. Returns none if the greeting is malformed.
 std::optional<Hello> UnpackHello(std::string_view body, const std::string& version);
 
 // Fails if `hello` does not belong to the job of `meeting`, which must be the meeting of rank 0.
-// The error contains both ranks' values.
+// The error contains the differing values of both ranks.
 Status CompareHello(const Hello& hello, const Meeting& meeting);
 
 std::string ThisProcess();

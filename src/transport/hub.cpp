@@ -87,7 +87,7 @@ bool Hub::Finished() const {
 }
 
 void Hub::Watch(std::vector<pollfd>& wait) {
-  // The strangers' descriptors come last, because serving them makes some of them members.
+  // The strangers' descriptors come last, because serving a stranger may add a member.
   int slot = 0;
   const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {
@@ -96,7 +96,7 @@ void Hub::Watch(std::vector<pollfd>& wait) {
     short events = member.connection->events();
     if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
-      // Rank 0 does not read from this member now, so the member's silence means nothing.
+      // Rank 0 does not read from this member for now, so its silence means nothing.
       member.heard = Clock::now();
     }
     if (events == 0) continue;
@@ -145,7 +145,7 @@ void Hub::Admit(Arrival arrival) {
   Refuse(*arrival.connection);
   const int rank = arrival.hello ? arrival.hello->membership.rank : -1;
   if (rank > 0 && rank < meeting_.membership.size) {
-    // The refusal is the rank's answer, so the rank is not missing any more.
+    // The refusal is an answer to the rank, so the rank is not missing any more.
     members_[static_cast<size_t>(rank)].came = true;
   }
   strangers_.SeeOff(std::move(arrival.connection));
@@ -210,8 +210,8 @@ void Hub::TellWhoIsMissing() {
 
 void Hub::TellOfOtherTokens(Clock::time_point now) {
   const Strangers::OtherTokens& others = strangers_.other_tokens();
-  // The user is told only times.handshake after the first connection with another token, because
-  // ranks may still be sending their greetings until then.
+  // Before times.handshake has passed since the first connection with another token, ranks may
+  // still be sending their greetings, so the user is not told yet.
   if (told_other_tokens_ || others.count == 0) return;
   if (now - others.first <= meeting_.times.handshake) return;
   told_other_tokens_ = true;
@@ -314,15 +314,15 @@ void Hub::Route(int from, const Frame& frame) {
   }
   const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
   if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
-  // Rank 0's kDoing frames go to all groups: if rank 0 dies, and the hub with it, all ranks can
-  // name its last action.
+  // Rank 0's kDoing frames go to all groups, so that all ranks can name its last action if rank 0,
+  // and the hub with it, dies.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {
     const int rank = static_cast<int>(&member - members_.data());
     bool listens = member.place.group == sender.place.group;
-    // A rank that has left still gets frames while it reads them. A full queue to it does not stop
-    // the other ranks.
+    // A rank that has left still gets frames as long as it reads them. Frames for it are dropped
+    // once its queue is full, so that it does not stop the other ranks.
     if (member.left && member.connection != nullptr) {
       listens = listens && member.connection->queued() < kMostQueuedToMember;
     }

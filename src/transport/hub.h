@@ -1,5 +1,5 @@
 // Rank 0's part of a job's connections: it admits the ranks, passes their messages on to each
-// other, and finds out which ranks are dead. One thread at a time uses it; any thread may call
+// other, and finds out which ranks are dead. One thread at a time uses it, but any thread may call
 // others_acted(). Strangers (connections with a wrong token, garbage, or no complete greeting in
 // time) are dropped and never disturb the job.
 #pragma once
@@ -30,8 +30,8 @@ class Hub final : public Link {
   bool Takes() const override;
   void Send(FrameKind kind, std::string_view body) override;
   void Flush() override;
-  // Returns true when all messages are sent and the other ranks have closed their connections. So
-  // rank 0 closes last, and no rank misses another's messages.
+  // Returns true once all messages are sent and the other ranks have closed their connections. So
+  // rank 0 closes last, and no rank misses another rank's messages.
   bool Finished() const override;
   void Watch(std::vector<pollfd>& wait) override;
   void Serve(std::span<const pollfd> ready) override;
@@ -39,8 +39,8 @@ class Hub final : public Link {
 
   // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty when all have come.
   std::string Missing() const;
-  // Returns the time of the last post, gather or leave by a rank that is not in rank 0's group. Any
-  // thread may call it.
+  // Returns when a rank outside of rank 0's group last sent a frame other than kHeartbeat and
+  // kDoing. Any thread may call it.
   Clock::time_point others_acted() const { return others_acted_; }
   // Returns whether every rank has come and was told of the failure.
   bool AllTold() const;
@@ -53,7 +53,8 @@ class Hub final : public Link {
     std::string doing;
     Clock::time_point heard;
     bool came = false, left = false;
-    int slot = -1;  // index of its connection in the list to which Watch appended
+    int slot = -1;  // index of its connection in the list to which Watch appended; -1: not in the
+                    // list
   };
 
   Hub(const Meeting& meeting, Door door);
@@ -62,18 +63,19 @@ class Hub final : public Link {
   void AdmitMember(const Hello& hello, std::unique_ptr<Connection> connection);
   void Refuse(Connection& connection) const;
   void Start();
-  // Checks that the groups in the ranks' greetings fit together.
+  // Checks that the groups in the ranks' greetings are consistent.
   Status CheckGroups() const;
   void TellWhoIsMissing();
-  // Tells the user that ranks are missing and that a connection had another token. It most likely
-  // is from a missing rank, but any program may have opened it, so the job goes on waiting.
+  // Tells the user that ranks are missing and that a connection had another token. The connection
+  // probably came from a missing rank. But any program may have opened it, so the job continues to
+  // wait.
   void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void RouteToOne(const Member& sender, std::string_view body);
   void Deliver(int to, const Frame& frame);
-  // Returns whether other ranks of the group of `from` are so far behind that no more frames are
-  // taken from `from`.
+  // Returns whether other ranks in the group of `from` are so far behind that no more frames are
+  // accepted from `from`.
   bool GroupIsBehind(int from) const;
   bool SomebodyIsBehind() const;
   void Fail(const std::string& line);

@@ -1,6 +1,7 @@
-// The words that ranks of a loopback channel share besides the data, with a lane for each ordered
-// pair of ranks. A lane has slots, and a slot has two words. Both are 0 at first and again behind
-// each whole message, so that a graph that contains a message can be launched any number of times:
+// The words in shared memory by which the ranks of a loopback channel synchronise, besides the
+// data. There is a lane for each ordered pair of ranks. A lane has slots, and a slot has two words.
+// Both words are 0 before and after each message, so that a graph that contains a message can be
+// launched any number of times:
 //
 //   the sender's stream      waits for busy == 0, writes busy = 1, copies the message into the
 //   slot, writes bytes = SizeWord(its size)
@@ -12,18 +13,18 @@
 // slots in turn, counted by each host as it enqueues them. Captured messages all use the last slot,
 // because no host knows in which order graphs are launched.
 //
-// An abort sets `aborted` and then, again and again, "raises" all words: sets them to values that
-// let streams pass. From then on words mean nothing. The order of these writes ensures three
-// things:
+// An abort sets `aborted` and then, again and again, "raises" all words: it sets them to values
+// that let streams pass. From then on the words carry no information. The order of these writes
+// ensures three things:
 // - A receiver that passes because a word was raised takes no message: it reads `bytes` and then
 //   `aborted`. If `bytes` was raised, `aborted` had been set before.
 // - A sender that passes because a word was raised may rewrite a slot from which the receiver is
 //   copying. So the receiver reads `aborted` again after the copy, by an addition that cannot be
 //   ordered before its reads of the slot. If the slot was rewritten, words had been raised before,
 //   so `aborted` is set.
-// - Streams of ranks that do not know of the abort yet write 1 and 0 after words were raised. The
-//   next raising lets the streams pass that wait because of this. Each rank that knows of the abort
-//   raises words until its own streams can wait no more.
+// - As long as a rank does not know of the abort, its streams write 1 and 0 to words that were
+//   raised. Streams that wait because of these writes pass at the next raising. Each rank that
+//   knows of the abort raises words until its own streams can wait no more.
 #pragma once
 
 #include <atomic>
@@ -38,12 +39,12 @@ inline constexpr uint32_t kSlots = kSlotsInTurn + 1;
 inline constexpr size_t kCacheLine = 64;
 
 // Returns the value of the word `bytes` for a message of `bytes` >= 1 bytes: the size modulo 2^32 -
-// 1, with 2^32 - 1 in place of 0.
+// 1, or 2^32 - 1 if that is 0.
 inline uint32_t SizeWord(size_t bytes) {
   return static_cast<uint32_t>(1 + (bytes - 1) % UINT32_MAX);
 }
 
-// Each word that streams write has a cache line of its own.
+// Each word that streams write has its own cache line.
 struct SlotWords {
   alignas(kCacheLine) std::atomic<uint32_t> busy;   // 0: the sender may fill the slot
   alignas(kCacheLine) std::atomic<uint32_t> bytes;  // 0: the slot is empty
@@ -64,15 +65,15 @@ class Lanes {
   // 0, or the number of the rank that aborted first, plus 1. Set before any word is raised.
   std::atomic<uint32_t>& aborted() const { return WordOfLine(0); }
 
-  // 1 while a stream of the rank is in a captured call.
+  // 1 while a stream of the rank runs a captured call; otherwise 0.
   std::atomic<uint32_t>& replaying(int rank) const { return WordOfLine(1 + rank); }
 
   Lane& Between(int sender, int receiver) const {
     return reinterpret_cast<Lane*>(memory_ + kCacheLine * (1 + size_))[sender * size_ + receiver];
   }
 
-  // Sets all words to the values for which streams wait; a stream may overwrite them again.
-  // REQUIRES: `aborted` is set.
+  // Sets all words to the values for which streams wait. Streams may overwrite the words
+  // afterwards. REQUIRES: `aborted` is set.
   void RaiseAll() const {
     for (int lane = 0; lane < size_ * size_; ++lane) {
       for (SlotWords& words : Between(0, lane).slots) {

@@ -1,6 +1,6 @@
-// The interface through which the service thread of a rank reaches the other ranks. Rank 0 is the
-// hub itself (hub.h); the other ranks are connected to the hub (spoke.h). One thread at a time uses
-// a link.
+// The interface by which the service thread of a rank reaches the other ranks. Rank 0 is the hub
+// itself (hub.h); the other ranks are connected to the hub (spoke.h). One thread at a time uses a
+// link.
 #pragma once
 
 #include <poll.h>
@@ -14,16 +14,16 @@
 
 namespace ucudnn::transport {
 
-// Receives what arrives over a link. The thread that uses the link calls the sink, which must not
+// Receives the events of a link. The thread that uses the link calls the sink; the sink must not
 // call the link.
 class Sink {
  public:
   virtual ~Sink() = default;
-  // All ranks are here. `members` has the membership of each.
+  // All ranks have come. `members` has the membership of each.
   virtual void Started(std::span<const Membership> members) = 0;
-  // A frame of another rank: kDoing, kPost or kGather (of the own group), or kLeave. kFail is
-  // received once, with the line of the job's first failure, which is the same on every rank that
-  // can still be reached.
+  // A frame of another rank has arrived: kDoing, kPost or kGather (from the own group), or kLeave.
+  // kFail arrives once, with the line of the job's first failure, which is the same on every rank
+  // that can still be reached.
   virtual void Receive(const Frame& frame) = 0;
   // Rank 0 has left and closed the connection, so no other rank can be reached any more.
   virtual void Unreachable() = 0;
@@ -32,34 +32,34 @@ class Sink {
 class Link {
  public:
   virtual ~Link() = default;
-  // Returns whether Send may be called now. It may not while receivers are too far behind.
+  // Returns whether Send may be called now. Returns false while receivers are too far behind.
   virtual bool Takes() const = 0;
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // Returns whether there is nothing left to do, after all ranks have left or the job has failed.
+  // Returns whether nothing is left to do after all ranks have left or the job has failed.
   virtual bool Finished() const = 0;
-  // Appends the descriptors to wait for.
+  // Appends the descriptors for which the caller's poll must wait.
   virtual void Watch(std::vector<pollfd>& wait) = 0;
-  // Serves the descriptors that Watch has appended, in the same order, and fails the job for ranks
-  // that have been silent too long.
+  // Serves the descriptors that Watch has appended, in the same order. Fails the job if a rank has
+  // been silent too long.
   virtual void Serve(std::span<const pollfd> ready) = 0;
   // Ends every connection. No other function may be called afterwards.
   virtual void Close() = 0;
 };
 
-// Formats "rank 2 died or ended (its connection was closed) while it did: a gather"; SilenceLine
-// says how long the rank was silent.
+// Format the line of a failure: "rank 2 died or ended (its connection was closed) while it did: a
+// gather". SilenceLine says how long the rank was silent.
 std::string DeathLine(int rank, const std::string& how, const std::string& doing);
 std::string SilenceLine(int rank, Milliseconds silence, const std::string& doing);
 
-// Judges which ranks are silent. It judges no rank if this thread itself was late, because data may
-// have arrived meanwhile.
+// Judges which ranks are silent. If this thread itself was late, judges none, because data may have
+// arrived meanwhile.
 class Hearing {
  public:
   explicit Hearing(Milliseconds silence) : silence_(silence) {}
-  // To be called before reading the data that has arrived. Returns true if so much time has passed
-  // since the last call that the times of all ranks must start anew.
+  // To be called before reading the data that has arrived. Returns true if this thread is late: so
+  // much time has passed since the last call that the times of all ranks must start anew.
   bool LooksLate(Clock::time_point now) {
     const bool late = now - last_look_ > silence_ / 2;
     last_look_ = now;

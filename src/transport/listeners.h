@@ -1,6 +1,6 @@
 // A rank's callbacks for posts, gathers, leaving ranks and the failure. They run in the order of
-// the events, except that the failure does not wait for events that are kept. Thread-safe: a
-// callback runs under the lock of this class.
+// the events, except that the failure's callback does not wait for events that are kept.
+// Thread-safe: a callback runs under the lock of this class.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ struct Callbacks {
 
 class Listeners {
  public:
-  // Sets the callback that `set` assigns. If `opens` is true, calls callbacks now, in order, for
-  // all events that were kept until now, and keeps no more.
+  // Sets the callback that `set` assigns. If `opens` is true, calls the callbacks, in order, for
+  // all events that were kept so far; from then on no events are kept.
   void Set(const std::function<void(Callbacks&)>& set, bool opens);
 
   // To be called by the service thread. Post, Gather and Leave return false if too many events are
-  // kept because the rank has set no callbacks.
+  // kept because the rank has not set its callbacks.
   bool Post(int group_rank, std::string_view record);
   bool Gather(int group_rank, uint64_t number);
   bool Leave(int rank, std::string_view last);

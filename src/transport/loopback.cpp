@@ -22,9 +22,10 @@ class LoopbackChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
-    // Waits until no thread uses the state, so that its shared memory is freed while the context
-    // certainly exists. That can take more than kLeavingTime, because after an abort graphs are let
-    // pass for that long. At the deadline the memory is left to the thread that still uses it.
+    // Waits until no other thread uses the state, so that its shared memory is freed while the
+    // context certainly exists. That can take more than kLeavingTime, because after an abort graphs
+    // are let pass for that long. At the deadline, the memory is left to the thread that still uses
+    // it.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -106,8 +107,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
 }
 
 // Ends a call, even one that failed, because the next call must follow the work that is already on
-// the stream. Fails if an abort came during the call, because the abort may have let only earlier
-// work pass.
+// the stream. Fails, and aborts, if another rank's abort came during the call, because that abort
+// may have let pass only work that was enqueued before it.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;
@@ -117,7 +118,7 @@ Status LoopbackChannel::End(Status status, CUstream stream) {
   return status;
 }
 
-// Sends are enqueued first: they wait only until earlier messages are taken, so streams cannot wait
+// Sends are enqueued first. They wait only until earlier messages are taken, so streams cannot wait
 // for each other in a circle.
 Status LoopbackChannel::Enqueue(std::span<const Message> sends, std::span<const Message> receives,
                                 CUstream stream) {
@@ -157,8 +158,8 @@ Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, 
   return reduction.status();
 }
 
-// Does the part of Reserve that needs no other rank. Returns this rank's new slots, with slot_bytes
-// 0 if the present ones are large enough.
+// Does the part of Reserve that needs no other rank. Returns this rank's new slots; slot_bytes is 0
+// if the present slots are large enough.
 Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =
@@ -175,8 +176,8 @@ Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reductio
   return state_->MakeSlots((bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
 }
 
-// Opens the slots of the other ranks. Either all ranks have made slots of one size, or none has:
-// all calls so far had the same arguments on all ranks.
+// Opens the slots of the other ranks. Either all ranks have made slots of one size, or none has
+// made any, because all calls so far had the same arguments on all ranks.
 Status LoopbackChannel::OpenOthers(Slots& slots) {
   const char* const doing = "sharing memory with the other ranks";
   Result<std::string> key = slots.slot_bytes == 0 ? std::string() : slots.own.Key();

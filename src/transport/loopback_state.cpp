@@ -14,7 +14,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Waits until `holds` returns true. Fails if `refused` returns an error, or when `timeout` is over.
+// Waits until `holds` returns true. Fails if `refused` returns an error, or after `timeout`.
 template <class Holds, class Refused>
 Status PollFor(Holds holds, Refused refused, milliseconds timeout, const char* what) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -61,15 +61,15 @@ LoopbackState::LoopbackState(const ChannelSetup& setup, SharedSegment control)
       sends_(setup.size),
       receives_(setup.size) {}
 
-// Called by the channel's destructor or by the thread that lets streams pass, with the context
-// current.
+// Runs on the thread of the channel's destructor or on the thread that lets streams pass, with the
+// context current.
 LoopbackState::~LoopbackState() = default;
 
 Status LoopbackState::Create() {
   UCUDNN_RETURN_IF_ERROR(order.Create());
   UCUDNN_RETURN_IF_ERROR(control_registered_.Register(control_.data(), control_.bytes()));
-  // The thread is started now, because at the time of an abort the system may have none left, and
-  // the aborting thread must not wait for streams.
+  // The thread is started now, because at the time of an abort the system may have no thread left,
+  // and the aborting thread must not wait for streams.
   const bool started = RunInBackground([held = shared_from_this()]() mutable {
     held->ReleaseUntilClosed();
     const cuda::ContextScope scope(held->driver, held->setup.context);
@@ -164,8 +164,7 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const Taking& taking) {
-  // This word is read before `aborted`: if an abort has raised the word, the abort has set
-  // `aborted` before.
+  // Read before `aborted`, because an abort sets `aborted` before it raises this word.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
   if (good && told != SizeWord(taking.bytes)) {
@@ -177,14 +176,14 @@ void LoopbackState::Take(const Taking& taking) {
   if (good) {
     std::memcpy(taking.landing, taking.slot, taking.bytes);
     // No rank rewrites the slot before this rank's stream frees it, unless words were raised
-    // meanwhile; then `aborted` is set. fetch_add is a write, so it cannot be ordered before the
+    // meanwhile; `aborted` is then set. fetch_add is a write, so it cannot be ordered before the
     // reads of the slot.
     good = lanes.aborted().fetch_add(0) == 0;
   }
   if (!good) {
     std::memset(taking.landing, 0xff, taking.bytes);
-    // The streams are released here, because a program that only launches graphs makes no call that
-    // would notice the abort.
+    // A program that only launches graphs makes no call that would notice the abort, so its streams
+    // are released here.
     StartReleasing();
   }
   *taking.told = 0;
@@ -258,9 +257,9 @@ void LoopbackState::Release(const std::function<bool()>& is_over) const {
   }
 }
 
-// Launches of graphs are not seen here: they may come until the channel is closed, and a graph that
-// was launched before may be between two of its calls. So streams are let pass for kLeavingTime
-// after the closing, too.
+// This function cannot see launches of graphs: they may come until the channel is closed, and a
+// graph that was launched before may be between two of its calls. So streams are let pass for
+// kLeavingTime after the closing, too.
 void LoopbackState::ReleaseUntilClosed() {
   {
     MutexLock lock(mutex_);

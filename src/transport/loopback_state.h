@@ -1,6 +1,6 @@
-// The state of one rank of a loopback channel: shared memory, the device's addresses of it, and the
-// host's part of receiving. The state exists until its streams are done with it. Memory that a
-// graph may use stays in place as long as the state exists.
+// The state of one rank of a loopback channel: shared memory, the device's addresses of that
+// memory, and the host's part of receiving. The state exists until its streams are done with it.
+// Memory that a graph may use stays in place as long as the state exists.
 #pragma once
 
 #include <array>
@@ -46,9 +46,9 @@ class RegisteredMemory {
   CUdeviceptr device_ = 0;
 };
 
-// The memory for the data. Each rank has a segment of its own, with kSlots slots for each other
-// rank, followed by two landings. The rank copies what it receives into a landing. Graphs may run
-// beside uncaptured calls, so captured and uncaptured messages have different landings.
+// The memory for the data. Each rank has its own segment, with kSlots slots for each other rank,
+// followed by two landings. The rank copies received messages into a landing. Graphs may run at the
+// same time as uncaptured calls, so captured and uncaptured messages have different landings.
 inline constexpr size_t kLandings = 2;  // one for uncaptured messages, one for captured ones
 struct Slots {
   explicit Slots(const cuda::Driver& driver) : registered(driver) {}
@@ -68,12 +68,12 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   Status Create();
 
-  // Makes this rank's slots. The caller then opens the other ranks' slots.
+  // Makes this rank's slots. The caller must then open the other ranks' slots.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
-  // Uses `made` for all messages from now on. The former slots are kept if a graph may use them.
+  // Uses `made` for all messages from now on. Keeps the former slots if a graph may use them.
   void Replace(Slots made);
-  // SlotOf returns where the sender of the lane puts its message. Landing returns this rank's
-  // landing for messages of the call that has begun.
+  // SlotOf returns the place where the sender of the lane puts its message. Landing returns this
+  // rank's landing for messages of the call that has begun.
   char* SlotOf(int sender, int receiver, uint32_t slot) const;
   char* Landing() const;
   // NextSlotTo and NextSlotFrom return the slot of the next message to or from `peer` in the call
@@ -82,14 +82,14 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
   // Begin and End call the same functions of `order`. Around a captured call they also enqueue
-  // writes of 1 and 0 to the word `replaying` of this rank. Calls may be nested. REQUIRES: End
-  // follows each Begin, even one that failed.
+  // writes of 1 and 0 to this rank's word `replaying`. Calls may be nested. REQUIRES: End follows
+  // each Begin, even one that failed.
   Status Begin(CUstream stream);
   Status End(CUstream stream);
 
-  // Enqueues the host's part of receiving: copies the message from the slot to the landing, or NaN
-  // if the message is not the expected one. Outside a capture, waits if hundreds of messages are
-  // still to be received.
+  // Enqueues the host's part of receiving: copies the message from the slot to the landing, or
+  // writes NaN to the landing if the message is not the expected one. Outside a capture, waits if
+  // hundreds of messages are still to be received.
   Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
 
   // Returns the reduction for sums of `bytes` in the call that has begun.
@@ -98,16 +98,16 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   // Waits until all work of uncaptured calls is done.
   Status AwaitDone(std::chrono::milliseconds timeout) const;
-  // Waits, before the channel is closed, until the work of all calls is done, including captured
-  // calls that run now.
+  // To be called before the channel is closed: waits until the work of all calls is done, including
+  // captured calls that are running.
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
-  // Returns Ok, or after an abort an error that says who aborted.
+  // Returns Ok, or, after an abort, an error that names the rank that aborted.
   Status State() const;
   // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
   // closed and this rank's streams are done. Does not wait.
   void Abort();
   // Declares that the channel makes no more calls, and that no graph that contains one of its calls
-  // is launched any more.
+  // will be launched any more.
   void Close();
 
   Status Write(const std::atomic<uint32_t>& word, uint32_t value, CUstream stream) const;
@@ -120,12 +120,12 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   const Lanes lanes;
   Slots slots;
   CallOrder order;
-  OrderedReduction reduction;  // of uncaptured calls
+  OrderedReduction reduction;  // for uncaptured calls
 
  private:
   // The arguments of the host function that takes one message. Uncaptured messages use kTakings
-  // objects in turn. There are so many that only a host far ahead of its stream waits for a free
-  // one. Each captured message has an object of its own, which its graph owns.
+  // objects in turn, so many that only a host far ahead of its stream waits for a free one. Each
+  // captured message has an object of its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;
@@ -144,27 +144,27 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   static void CUDA_CB RunTaking(void* taking);
   void Take(const Taking& taking);
 
-  // Returns whether a stream of this rank is in the work of a call. A graph that is between two of
-  // its calls is not seen.
+  // Returns whether a stream of this rank is running the work of a call. Does not see a graph that
+  // is between two of its calls.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
   // Makes the thread that Create has started let streams pass until the channel is closed.
   void StartReleasing();
-  // Runs on that thread. Waits for StartReleasing or Close, then lets streams pass if
-  // StartReleasing was called.
+  // Runs on the thread that Create has started. Waits for StartReleasing or Close, then lets
+  // streams pass if StartReleasing was called.
   void ReleaseUntilClosed();
   // Lets streams pass until `is_over` returns true.
   void Release(const std::function<bool()>& is_over) const;
 
   SharedSegment control_;
   RegisteredMemory control_registered_;
-  // How many uncaptured messages were enqueued for each peer.
+  // The number of uncaptured messages that were enqueued to and from each peer.
   std::vector<uint32_t> sends_, receives_;
   std::array<Taking, kTakings> takings_;
   size_t next_taking_ = 0;
   std::atomic<int> mismatched_peer_{-1};
 
-  int depth_ = 0;  // calls that have begun but not ended
-  // True once a call was captured: then graphs may be launched at any time.
+  int depth_ = 0;  // how many calls have begun but not ended
+  // True once a call was captured. From then on graphs may be launched at any time.
   std::atomic<bool> was_captured_{false};
   std::deque<Slots> replaced_slots_;
   std::deque<OrderedReduction> captured_reductions_;  // the last one serves new captured calls

@@ -1,5 +1,5 @@
-// The values that a rank needs to meet the other ranks. Plain values, which the caller has read
-// from the environment or got from a launcher.
+// The values that a rank needs to meet the other ranks. Plain values; the caller has read them from
+// the environment or got them from a launcher.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,15 @@ struct Membership {
 };
 
 struct Times {
-  Milliseconds heartbeat{1000};  // between two heartbeats
+  Milliseconds heartbeat{1000};  // time between two heartbeats
   Milliseconds silence{10000};   // a rank without a heartbeat for this long counts as dead
   // After this time the user is warned of a rank that is alive but does not come.
   Milliseconds warning{60000};
-  // After this time a rank that does not come is an error on all ranks.
+  // If a rank does not come for this long, all ranks get an error.
   Milliseconds timeout{600000};
-  Milliseconds unreachable{10000};  // how long a place may be unreachable, or silent
+  Milliseconds unreachable{10000};  // how long a place may be unreachable or give no answer
   Milliseconds handshake{5000};     // from the beginning of a connection to the end of its greeting
-  Milliseconds refusing{10000};     // how long a failed meeting waits to tell late ranks
+  Milliseconds refusing{10000};     // how long a failed meeting stays open to refuse late ranks
   Milliseconds leaving{2000};       // the longest that Leave waits
 };
 
@@ -42,12 +42,12 @@ struct Term {
 struct Meeting {
   Membership membership;
   RendezvousAddress place;
-  // The job's secret: printable, at most kLongestToken bytes; empty: none. It is sent unencrypted,
-  // so it keeps strangers out, but not those who can read the network's traffic.
+  // The job's secret: printable, at most kLongestToken bytes; empty: none. The token is sent
+  // unencrypted, so it keeps strangers out, but not those who can read the network's traffic.
   std::string token;
   int local_size = 0;       // ranks on this host; 0: unknown
   std::string version;      // ucudnn's version
-  std::vector<Term> terms;  // in the same order on all ranks
+  std::vector<Term> terms;  // the same names in the same order on all ranks
   Times times;
 };
 

@@ -1,5 +1,5 @@
 // The file of a rendezvous file:PATH. Rank 0 writes its address and the job's token into it; the
-// other ranks read them. Anyone who can read the file can join the job, so only its owner can read
+// other ranks read them. Anyone who can read the file can join the job, so only its owner may read
 // it (mode 0600). Thread-compatible.
 #pragma once
 
@@ -19,15 +19,15 @@ struct MeetingFile {
   std::string token;
 };
 
-// Returns none if there is no such file, or an empty one. Fails if it is no regular file, belongs
-// to another user, may be read or written by others, was not written by WriteMeetingFile, or if the
-// path's folder does not exist; the error names the path.
+// Returns none if there is no such file, or if it is empty. Fails if it is not a regular file,
+// belongs to another user, may be read or written by others, was not written by WriteMeetingFile,
+// or if the path's folder does not exist; the error names the path.
 Result<std::optional<MeetingFile>> ReadMeetingFile(const std::string& path);
 
 // Writes the file in one step: a reader sees either the old file or the complete new one.
 Status WriteMeetingFile(const std::string& path, const MeetingFile& file);
 
-// Removes the file if it holds `token`, which is not so if another job has replaced the file.
+// Removes the file if it contains `token`. If it does not, another job has replaced the file.
 void RemoveMeetingFile(const std::string& path, const std::string& token);
 
 // Returns 32 random hexadecimal digits.

@@ -19,12 +19,13 @@ struct OwnedByNccl {
   explicit OwnedByNccl(const cuda::Driver& driver)
       : order(driver), plain(driver), scratch(plain, driver) {}
   CallOrder order;
-  // The driver's pool is never created, so buffers are allocated with cuMemAlloc, which follows no
-  // stream.
+  // This pool is never created in the driver, so buffers are allocated with cuMemAlloc, which is
+  // not ordered on any stream.
   const cuda::MemoryPool plain;
   cuda::DeviceBuffer scratch;  // for uncaptured reductions, which run one at a time
-  // Buffers for captured reductions. Graphs hold their addresses and may run beside uncaptured
-  // reductions, so Reserve must not touch them. The last buffer serves new captured reductions.
+  // Buffers for captured reductions. Graphs contain their addresses and may run at the same time as
+  // uncaptured reductions, so Reserve must not touch them. New captured reductions use the last
+  // buffer.
   std::deque<cuda::DeviceBuffer> captured_scratch;
 };
 
@@ -69,7 +70,7 @@ class NcclChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     Status status = owned_->order.Begin(stream);
     if (status.ok()) status = ReducePieces(data, count, element, stream);
-    // After a failure `data` may be a partial sum, which must not look like the sum.
+    // After a failure `data` may be a partial sum, which must not be taken for the sum.
     if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
     return End(std::move(status), stream);
   }
@@ -130,7 +131,7 @@ class NcclChannel final : public Channel {
   }
 
   // Reduces from a copy, with `data` set to NaN. Without the copy, an abort that ends the reduction
-  // would leave this rank's own numbers in `data`, where they would look like the sum.
+  // would leave this rank's own numbers in `data`, where they would be taken for the sum.
   Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
                      CUstream stream) {
     const size_t bytes = count * SizeOf(element);
@@ -156,7 +157,7 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// Returns the text that a rank sends to the others: NCCL's version and, on rank 0, the ids from
+// Returns the text that a rank sends to the others: NCCL's version and, from rank 0, the ids from
 // which communicators are made.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
@@ -180,7 +181,7 @@ Result<nccl::UniqueIds> ReadOpening(const std::vector<std::string>& texts) {
   return ids;
 }
 
-// Makes the ids on rank 0, from which the other ranks get them.
+// Makes the ids. Only rank 0 calls this; the other ranks receive the ids from rank 0.
 Result<nccl::UniqueIds> MakeIds(const nccl::Functions& functions) {
   nccl::UniqueIds ids = {};
   for (nccl::UniqueId* const id : {&ids.exchanges, &ids.reductions}) {

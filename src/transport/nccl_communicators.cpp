@@ -11,19 +11,19 @@
 namespace ucudnn::transport::nccl {
 namespace {
 
-// The most blocks (CTAs) of a kernel. An exchange of halos needs few blocks, and each one is taken
-// from the convolution that runs beside it.
+// The most blocks (CTAs) of a kernel. An exchange of halos needs few blocks, and each block is
+// taken from the convolution that runs at the same time.
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
-// How long an abort waits for another thread's CallWaiting. Such a call of NCCL normally only
-// enqueues; if it takes longer, it waits for something that only the abort ends.
+// How long an abort waits for another thread's CallWaiting. A call of NCCL normally only enqueues.
+// If it takes longer, it waits for something that only the abort ends.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
 const void* Pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
 
-// Communicators that a background thread makes for a caller that may give up.
+// Communicators that a background thread makes. The thread that waits for them may give up.
 struct Making {
   enum State { kMaking, kMade, kAbandoned };
   std::atomic<State> state{kMaking};
@@ -61,7 +61,7 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
     UCUDNN_RETURN_IF_ERROR(making->status);
     return making->communicators;
   }
-  Abort(making->communicators);  // ends the calls of the thread that still makes them
+  Abort(making->communicators);  // ends the calls of the thread that is still making them
   return Status::Error(ending == Ending::kGivenUp
                            ? "connecting the ranks with NCCL was given up"
                            : "NCCL did not connect the ranks within " + Seconds(setup.timeout));
@@ -84,13 +84,14 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
                           "making a communicator", nullptr));
   *communicator = made;
   if (!ended_) return Status::Ok();
-  // The caller has given up while this thread was connecting.
+  // The caller gave up while this thread was connecting.
   AbortOne(exchanges_);
   AbortOne(reductions_);
   return Status::Error("the exchange was aborted");
 }
 
-// NCCL connects two ranks when they first send to each other, which takes long, so they do it here.
+// NCCL connects two ranks when they first send to each other, which takes long. So they send to
+// each other here.
 Status Communicators::WarmUp(const ChannelSetup& setup) {
   constexpr size_t kBytes = 256;
   cuda::Stream stream(*setup.driver);
@@ -171,9 +172,11 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 
 Status Communicators::Check() {
   const auto aborted = [] { return Status::Error("the exchange was aborted"); };
-  if (ended_) return aborted();  // an aborting thread also holds the lock for a moment
-  // A call in progress holds the lock; it returns its own error, and it may be waiting for other
-  // ranks.
+  if (ended_)
+    return aborted();  // checked before TryLock, because an aborting thread also holds
+                       // the lock for a moment
+  // A call in progress holds the lock. That call returns its own error, and it may be waiting for
+  // other ranks, so this function does not wait for the lock.
   if (!mutex_.TryLock()) return Status::Ok();
   MutexLock lock(mutex_, MutexLock::kAdopt);
   if (ended_) return aborted();
@@ -189,9 +192,9 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  // Aborting a communicator returns only when no graph holds the communicator any more. Each
-  // communicator is aborted on a thread of its own, because the graphs that hold one of them may
-  // have to wait until the other one is aborted.
+  // Aborting a communicator returns only when no graph holds the communicator any more. The graphs
+  // that hold one of them may have to wait until the other is aborted, so each is aborted on its
+  // own thread.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
@@ -199,7 +202,7 @@ void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   }
 }
 
-// Waits until no other thread uses the communicator: a call that has begun either ends, or waits in
+// Waits until no other thread uses the communicator. A call that has begun either ends, or waits in
 // CallWaiting, where it does not touch the communicator any more; no new call begins. The
 // thread-safety analysis cannot follow TryLock in a loop.
 void Communicators::AbortOne(std::atomic<Communicator*>& slot)

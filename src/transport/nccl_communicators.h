@@ -1,5 +1,5 @@
 // The two communicators of one rank, from creation to destruction. Make and Destroy return after a
-// bounded time, even if NCCL does not; an Exchange or AllReduce in which NCCL waits returns only
+// bounded time, even if NCCL does not. An Exchange or AllReduce in which NCCL waits returns only
 // after an Abort. Thread-safe.
 #pragma once
 
@@ -21,7 +21,7 @@ class Communicators {
   explicit Communicators(Functions functions) : functions_(std::move(functions)) {}
 
   // Makes both communicators and connects all ranks. If that fails, takes longer than setup.timeout
-  // or is given up, destroys the communicators that were made.
+  // or is given up, destroys the communicators that were made, and returns an error.
   static Result<std::shared_ptr<Communicators>> Make(const ChannelSetup& setup,
                                                      const Functions& functions,
                                                      const UniqueIds& ids);
@@ -34,8 +34,8 @@ class Communicators {
   // Returns an error that NCCL found after a call had returned, or an error if there was an abort.
   // Returns Ok while another thread's call is in progress.
   Status Check();
-  // Ends kernels that wait for peers. Threads of its own do the work, so it returns at once unless
-  // the system has no thread left.
+  // Ends kernels that wait for peers. Background threads do the work, so Abort does not wait for
+  // it, unless the system has no thread left.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
   // To be called after the last call, when the device has finished all work.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);
@@ -48,19 +48,19 @@ class Communicators {
   Status EnqueueMessages(std::span<const Message> sends, std::span<const Message> receives,
                          Communicator* communicator, CUstream stream);
   // Makes a call that may wait for other ranks. An abort frees `communicator` while the call still
-  // waits, so after an abort `communicator` is not used.
+  // waits, so after an abort the function does not use `communicator`.
   template <class Call>
   Status CallWaiting(Call call, const char* doing, Communicator* communicator)
       UCUDNN_REQUIRES(mutex_);
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
-  // Held during calls of NCCL with a communicator, except in AbortOne, which must not wait for such
-  // a call.
+  // Held during calls of NCCL with a communicator. AbortOne does not hold it while it calls NCCL,
+  // because it must not wait for such a call.
   Mutex mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting
-  // Null when a thread has taken the communicator to end it.
+  // Null once a thread has taken the communicator to end it.
   std::atomic<Communicator*> exchanges_{nullptr}, reductions_{nullptr};
 };
 

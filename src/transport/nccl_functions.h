@@ -1,6 +1,6 @@
 // The functions of NCCL that the channel over NCCL uses (nccl.h), found at run time. They are
 // declared here as in NCCL 2.18, whose structures later releases accept, so NCCL's header is not
-// needed. Copies are cheap; thread-safe.
+// needed. Copies are cheap. Thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -30,8 +30,8 @@ inline constexpr int kOldestVersion = 21800;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  // The version of this structure. A later release gives default values to the members that it
-  // added.
+  // The version of this structure. A later release of NCCL gives default values to members that the
+  // structure lacks.
   unsigned version = kOldestVersion;
   int blocking = 1;
   int cga_cluster_size = kUndefined;
@@ -39,7 +39,8 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  // Padding at the end. If a later structure has a member here, this value leaves it undefined.
+  // Padding at the end. If a later structure has a member here, this value leaves the member
+  // undefined.
   int after = kUndefined;
 };
 
@@ -59,7 +60,7 @@ struct Functions {
   int (*AllReduce)(const void*, void*, size_t, int type, int operation, Communicator*,
                    CUstream) = nullptr;
 
-  int version = 0;   // as ncclGetVersion returns it
+  int version = 0;   // in the form of ncclGetVersion
   std::string file;  // path of the library
 
   // Returns `result` as a Status whose message names `action` and contains NCCL's reason, if there
@@ -67,12 +68,12 @@ struct Functions {
   Status StatusOf(int result, const char* action, Communicator* communicator) const;
 };
 
-// Formats a version as ncclGetVersion returns it: "2.18.3".
+// Formats a version from ncclGetVersion: "2.18.3".
 std::string VersionText(int version);
 
-// Returns the NCCL that the process has loaded already; or else the one of the wheels beside
-// `cudnn_file` (empty: unknown), the one in that file's folder, or the system's. The error is that
-// of the last attempt, or names the version if it is too old.
+// Returns the functions of the NCCL that the process has already loaded. If there is none, tries
+// the NCCL of the wheels beside `cudnn_file` (empty: unknown), then NCCL in that file's folder,
+// then the system's. The error is that of the last attempt, or names the version if it is too old.
 Result<Functions> Load(const std::string& cudnn_file);
 
 }  // namespace ucudnn::transport::nccl

@@ -1,5 +1,5 @@
 // Chooses a transport together with the other ranks of the group, and opens a rank's channel over
-// it.
+// that transport.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ struct OpenedChannel {
 };
 
 // Opens the channel. All ranks of the group call it; setup.context need not be current. If it
-// fails, it fails on all ranks, but a rank that cannot gather reports its own reason. `cudnn_file`
-// is the path of the program's cuDNN (empty: unknown), because NCCL may be found beside it.
+// fails, it fails on all ranks, but a rank that cannot gather returns its own error. `cudnn_file`
+// is the path of the program's cuDNN (empty: unknown); NCCL may be found beside it.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

@@ -69,7 +69,7 @@ Status OrderedReduction::Run(Channel& channel, CUdeviceptr data, size_t count, E
     status = RunPiece(channel, data + done, std::min(bytes - done, kReductionPieceBytes), element,
                       stream);
   }
-  // After a failure `data` may hold partial sums, which must not look like the sum.
+  // After a failure `data` may have partial sums, which must not be taken for the sum.
   if (!status.ok()) (void)FillWithNan(data, bytes, stream);
   return status;
 }
@@ -108,8 +108,8 @@ Status OrderedReduction::Collect(Channel& channel, CUdeviceptr data, size_t byte
 }
 
 Status OrderedReduction::Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream) {
-  // `data` may be overwritten, because the exchange of Collect, which reads it, precedes this work
-  // on the stream.
+  // `data` may be overwritten: the exchange of Collect, which reads it, precedes this work on the
+  // stream.
   UCUDNN_RETURN_IF_ERROR(FillWithNan(data, bytes, stream));
   const Part mine = PartOf(rank_, bytes);
   sends_.clear();

@@ -1,6 +1,6 @@
 // An all-reduce that consists of exchanges and additions. Each rank sums one part of the numbers,
-// in the order of the ranks, and sends that sum to all others. So every rank gets the same bits,
-// both over peer copies and over loopback; the channel over NCCL does not use it.
+// in the order of the ranks, and sends this sum to all others. So every rank gets the same bits.
+// The channels over peer copies and over loopback use it; the channel over NCCL does not.
 // Thread-compatible.
 #pragma once
 
@@ -19,8 +19,8 @@ class OrderedReduction {
   // Allocates scratch for reductions of up to `bytes`. The context must be current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
-  // Returns the bytes of the largest piece for which Reserve has made scratch. Larger reductions
-  // are made in pieces of at most kReductionPieceBytes.
+  // Returns the bytes of the largest piece for which Reserve has allocated scratch. Larger
+  // reductions are made in pieces of at most kReductionPieceBytes.
   size_t room() const { return piece_bytes_; }
   bool HasRoomFor(size_t bytes) const {
     return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
@@ -29,7 +29,7 @@ class OrderedReduction {
   // Returns the bytes of the largest message in reductions of up to `bytes`.
   static size_t LargestMessage(size_t bytes, int size);
 
-  // Does Channel::AllReduce by exchanges of `channel`. The context must be current.
+  // Implements Channel::AllReduce by exchanges of `channel`. The context must be current.
   Status Run(Channel& channel, CUdeviceptr data, size_t count, Element element, CUstream stream);
 
  private:
@@ -40,8 +40,8 @@ class OrderedReduction {
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);
-  // The two exchanges for a piece at `data`: Collect exchanges the ranks' numbers of each part, and
-  // Spread exchanges the sums of the parts.
+  // The two exchanges for a piece at `data`: in Collect each rank receives the other ranks' numbers
+  // of its part; in Spread the ranks exchange the sums of the parts.
   Status Collect(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status FillWithNan(CUdeviceptr data, size_t bytes, CUstream stream) const;
@@ -50,12 +50,12 @@ class OrderedReduction {
   const cuda::Driver& driver_;
   const int rank_, size_;
   const AddInto add_;
-  // The driver's pool is never created, so buffers are allocated with cuMemAlloc, which follows no
-  // stream.
+  // This pool is never created in the driver, so buffers are allocated with cuMemAlloc, which is
+  // not ordered on any stream.
   const cuda::MemoryPool plain_;
   cuda::DeviceBuffer scratch_;
   size_t piece_bytes_ = 0;
-  // These are members, so that only the first calls allocate memory.
+  // Members, so that only the first calls allocate memory.
   std::vector<Message> sends_, receives_;
 };
 

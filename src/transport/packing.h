@@ -26,8 +26,8 @@ class Packer {
   std::string bytes_;
 };
 
-// Reads a body from front to back. Beyond its end values are 0 or empty, and ok() is false from
-// then on.
+// Reads a body from front to back. A read beyond its end returns 0 or an empty text, and from then
+// on ok() is false.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : rest_(bytes) {}

@@ -32,7 +32,7 @@ class PeerChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
     // This rank's copies must be done before it leaves, because the other ranks may then reuse the
-    // memory that they sent.
+    // memory from which it copies.
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -80,8 +80,8 @@ class PeerChannel final : public Channel {
 
   size_t device_bytes() const override { return owned_->reduction.device_bytes(); }
   Status Check() override { return board_->State(); }
-  // Captured calls are refused: Exchange waits on the host for the other ranks' hosts, which a
-  // launch of a graph cannot do.
+  // Captured calls are refused: Exchange waits on the host for the other ranks' hosts, and a launch
+  // of a graph cannot do so.
   Status CanBeCaptured() const override {
     return Status::Error(
         "ranks whose exchanges go between the devices of one process cannot be captured in a CUDA "
@@ -112,7 +112,7 @@ class PeerChannel final : public Channel {
   std::unique_ptr<OwnedByPeer> owned_;
 };
 
-// Enables direct copies between devices where the machine allows them. Elsewhere the driver copies
+// Enables direct copies between devices where the machine allows them. Otherwise the driver copies
 // through the host.
 void PeerChannel::ReachOtherDevices() const {
   const auto device_of = [this](CUcontext context, CUdevice* device) {
@@ -130,7 +130,7 @@ void PeerChannel::ReachOtherDevices() const {
       continue;
     }
     const cuda::ContextScope scope(driver_, setup_.context);
-    // If the program has enabled access before, this fails and does no harm.
+    // If the program has already enabled access, this call fails without any harm.
     driver_.cuCtxEnablePeerAccess(context, 0);
   }
 }
@@ -158,8 +158,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// Aborts. Later work on `stream` may rewrite the sent memory, so the stream waits for the copies
-// that other ranks have begun.
+// Aborts. Later work on `stream` may rewrite the sent memory, so `stream` waits for the copies that
+// other ranks have begun.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =
@@ -176,7 +176,7 @@ void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
   if (sends.empty()) return Status::Ok();
   // The event may be recorded again: the messages of the previous exchange were taken, so no rank
-  // still waits for the previous record.
+  // still waits for its previous record.
   cuda::Event& ready = board_->ReadyOf(setup_.rank);
   UCUDNN_RETURN_IF_ERROR(ready.Record(stream));
   for (const Message& message : sends) {

@@ -1,10 +1,10 @@
-// The channel between ranks that are threads of one process. It serves ranks with a device each
-// (transport "peer") and ranks that share one device ("loopback"). The receiver copies from the
-// sender's memory.
+// The channel between ranks that are threads of one process. It serves ranks that have a device
+// each (transport "peer") and ranks that share one device ("loopback"). The receiver copies from
+// the sender's memory.
 //
-// Exchange waits on the host until each peer that it receives from has come to the same exchange,
-// and until each peer that it sends to has enqueued its copy; the streams do the rest. A launch of
-// a graph cannot wait for other hosts, so neither Exchange nor AllReduce can be captured.
+// Exchange waits on the host until each peer from which it receives has come to the same exchange,
+// and until each peer to which it sends has enqueued its copy; after that only streams wait. A
+// launch of a graph cannot wait for other hosts, so neither Exchange nor AllReduce can be captured.
 #pragma once
 
 #include <memory>

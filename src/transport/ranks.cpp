@@ -16,7 +16,8 @@
 namespace ucudnn::transport {
 namespace {
 
-// The length of one wait, in case the alarm that should end it goes to another thread.
+// The longest single wait. It is short because the alarm that should end a wait may wake another
+// thread instead.
 constexpr Milliseconds kTurn{20};
 constexpr Milliseconds kVerdict{1000};  // how long a rank waits for rank 0's line
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";
@@ -44,7 +45,7 @@ bool Ranks::OnServiceThread() const { return service_.load() == std::this_thread
 bool Ranks::Tell(FrameKind kind, std::string_view body) {
   using Haste = Outbox::Haste;
   Haste haste = kind == FrameKind::kPost ? Haste::kLater : Haste::kNow;
-  // The service thread must not wait for room, because no other thread makes room.
+  // The service thread must not wait for room, because only that thread makes room.
   if (kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread()) {
     haste = Haste::kUrgent;
   }
@@ -141,7 +142,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // doing_told_ = false: the next heartbeat says what this rank does now
+    if (complete) {  // doing_told_ = false: the next heartbeat tells what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }
@@ -310,7 +311,7 @@ std::vector<std::optional<std::string>> Ranks::Leave(std::string_view last) {
     }
     stop_ = true;
     outbox_.wake().Raise();
-    // The service thread ends soon, unless a callback holds it up.
+    // The service thread ends soon, unless a callback delays it.
     const Clock::time_point end = Clock::now() + kTurn;
     while (!ended_ && Clock::now() < end) {
       std::this_thread::sleep_for(Milliseconds(1));

@@ -1,11 +1,11 @@
 // The control plane of a job: its ranks meet, gather texts, post records to each other, and fail
 // together. The control plane does not interpret these texts. Thread-safe.
 //
-// An object of this class is a rank: usually one for a process, several if threads are ranks. Each
-// has a service thread of its own, which Join starts and which runs the callbacks. Every wait is
-// bounded, except that rank 0 does not leave while ranks of other groups act (Leave). No signal is
-// raised. A forked child is no part of the job: its calls fail or do nothing. Although the child
-// holds the sockets, the other ranks notice when its parent dies (heartbeats end) or leaves
+// An object of this class is a rank: usually one for a process, or several if threads are ranks.
+// Each has a service thread of its own, which Join starts and which runs the callbacks. Every wait
+// is bounded, except that rank 0 does not leave while ranks of other groups act (Leave). No signal
+// is raised. A forked child is not part of the job: its calls fail or do nothing. Although the
+// child holds the sockets, the other ranks notice when its parent dies (heartbeats end) or leaves
 // (connections are shut down, not only closed).
 #pragma once
 
@@ -37,9 +37,9 @@ inline constexpr size_t kLargestRecord = kLargestBody - sizeof(int32_t);
 
 class Ranks final : public Gatherer, private Sink {
  public:
-  // Meets the other ranks: rank 0 listens and the others connect, until all are there or the
-  // timeout is over. An error is a line that names the rank and the value at fault, and is the same
-  // on every rank that has reached rank 0: rank 0 stays for times.refusing to tell late ranks.
+  // Meets the other ranks: rank 0 listens and the others connect, until all have come or the
+  // timeout has passed. An error is a line that names the rank and the value at fault. It is the
+  // same on every rank that has reached rank 0: rank 0 stays for times.refusing to tell late ranks.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
   // If Leave was not called before, the other ranks take this rank for dead.
   ~Ranks() override;
@@ -49,60 +49,61 @@ class Ranks final : public Gatherer, private Sink {
   const Membership& membership() const { return meeting_.membership; }
 
   // Returns the contributions of all ranks of the group, by group rank: the n-th calls of all ranks
-  // belong together. `doing` is the purpose, for messages to the user. Waits for the other ranks;
-  // if one is alive but does not come, warns after times.warning and fails the job after
+  // belong together. `doing` is the purpose, for messages to the user. Waits for the other ranks.
+  // If a rank is alive but does not come, warns after times.warning and fails the job after
   // times.timeout. A contribution has at most 1 MiB less 8 bytes. Must not be called from a
   // callback. Threads that gather at the same time take turns.
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing) override;
 
   // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while the service
-  // thread has 256 KiB to send. Does nothing once the job has failed or this rank has left. Each
-  // rank receives another rank's records and gathers in the order of its calls.
+  // thread still has 256 KiB to send. Does nothing once the job has failed or this rank has left.
+  // Each rank receives another rank's records and gathers in the order of that rank's calls.
   void Post(std::string_view record);
   // Sends `record`, of at most kLargestRecord bytes, to a single rank of the group, which receives
-  // it as a post. The service thread is woken for it.
+  // it as a post. Wakes the service thread.
   void Send(int group_rank, std::string_view record);
 
   // Sets the text, of at most 200 bytes, that other ranks' warnings show for this rank. They
-  // receive it with the next heartbeat or gather.
+  // receive the text with the next heartbeat or gather.
   void Doing(std::string_view what);
   // Formats "rank 1 (which does: …)" with that rank's latest text.
   std::string NameWithDoing(int rank) const;
 
-  // Fails the job: this rank at once, other ranks as soon as they hear of it. The first line that
-  // reaches rank 0 becomes the Failure() of all ranks; until then this rank's Failure() is `line`.
+  // Fails the job: on this rank immediately, on other ranks as soon as they hear of it. The first
+  // line that reaches rank 0 becomes the Failure() of all ranks; until then this rank's Failure()
+  // is `line`.
   void Fail(std::string line);
   std::optional<std::string> Failure() const;  // only an atomic load while there is no failure
 
-  // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
-  // heartbeats wait for them, and on rank 0 the heartbeats of all ranks. A callback may call Post,
-  // Doing, Fail and Failure. A thread that sets a callback must not hold a lock that a callback
-  // takes. Setting null removes a callback, which does not run any more once the setting call has
-  // returned. Records that arrive before the first call of OnPost are kept; that call delivers them
+  // Callbacks run on the service thread, one at a time. They must be quick: this rank's heartbeats
+  // wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call Post, Doing,
+  // Fail and Failure. A thread that sets a callback must not hold a lock that a callback takes.
+  // Setting null removes a callback; once the setting call has returned, the callback does not run
+  // any more. Records that arrive before the first call of OnPost are kept; that call delivers them
   // on the calling thread, so OnGather must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
-  // Called when another rank of the group has come to its gather with this `number` (from 1), in
-  // order with that rank's posts. So this rank notices when one rank gathers while another one
-  // posts.
+  // `heard` is called when another rank of the group has come to its gather with this `number`
+  // (from 1), in order with that rank's posts. So this rank notices if one rank gathers while
+  // another posts.
   void OnGather(std::function<void(int group_rank, uint64_t number)> heard);
-  // Called when a rank of the job has left, with its last text. Ranks that do not wait for that
-  // rank go on.
+  // `heard` is called when a rank of the job has left, with that rank's last text. Ranks that do
+  // not wait for that rank continue.
   void OnLeave(std::function<void(int rank, std::string_view last)> heard);
-  // Called once when the job has failed, with its final line. If the job has failed already, it is
-  // called at once.
+  // `heard` is called once when the job has failed, with the job's final line. If the job has
+  // already failed, it is called immediately.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
   // Tells the other ranks that this rank leaves, with `last` (the rank's last numbers), and waits
   // until all ranks of the job have left, but at most for times.leaving. Rank 0 passes on the
   // messages of other groups, so it waits longer while their ranks have acted within times.timeout.
-  // From now on a closed connection is no failure, but a gather that still waits for this rank
+  // From now on a closed connection is not a failure, but a gather that still waits for this rank
   // fails. Returns the last text of each rank, or none for a rank that has not left. The caller
   // must not hold a lock that a callback takes. Later calls only return the texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
-  // The facts that this rank knows about a rank. Of itself it has only the place, the number of
-  // gathers and the last text.
+  // The facts that this rank knows about a rank. About itself it keeps only the place, the number
+  // of gathers and the last text.
   struct Peer {
     Membership place;
     std::string doing;
@@ -120,29 +121,30 @@ class Ranks final : public Gatherer, private Sink {
   // Returns whether this rank may post `bytes` bytes now. Fails the job if `bytes` is more than
   // `most`.
   bool MayPost(size_t bytes, size_t most);
-  // Puts a frame into the outbox, and waits for room for a limited time. Returns false if the job
-  // fails meanwhile.
+  // Puts a frame into the outbox. If there is no room, waits for room for a limited time. Returns
+  // false if the job fails meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
-  // Returns the job's line as soon as rank 0 has sent it, or, after kVerdict, this rank's own line.
+  // Returns the job's line as soon as rank 0 has sent it. After kVerdict without it, returns this
+  // rank's own line.
   std::string Verdict() const;
-  // Returns the result with which this rank's gather ends: all contributions, or an error. Returns
-  // none if the gather must wait longer.
+  // Returns the result of this rank's gather: all contributions, or an error. Returns none if the
+  // gather must still wait.
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
   std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);
   // Names the ranks that have not come to this rank's gather, with the present action of each.
   std::string Awaited() const;
   bool AllHaveLeft() const;
-  // Names, on rank 0, the ranks of other groups that have not left; empty if there are none.
+  // For rank 0: names the ranks of other groups that have not left; empty if there are none.
   std::string ServedGroups() const;
-  // To be called on rank 0, which called Leave at the time `since`. Returns whether the ranks of
-  // other groups have not acted for times.timeout.
+  // For rank 0, which called Leave at the time `since`: returns whether the ranks of other groups
+  // have not acted for times.timeout.
   bool OthersStandStill(Clock::time_point since) const;
   Status HasLeft(std::string_view doing) const;
 
-  // The following functions run on the service thread, except that Join calls ServeOnce before that
-  // thread exists.
+  // The following functions run on the service thread. Before that thread exists, Join calls
+  // ServeOnce.
   void Serve();
   void ServeOnce();
   Milliseconds IdleTime();
@@ -164,18 +166,18 @@ class Ranks final : public Gatherer, private Sink {
   Mutex gathering_;  // held by the thread that gathers
   mutable Mutex mutex_;
   std::vector<Peer> peers_ UCUDNN_GUARDED_BY(mutex_);  // by rank
-  std::vector<int> group_ UCUDNN_GUARDED_BY(mutex_);   // ranks by group rank; empty: not started
+  std::vector<int> group_ UCUDNN_GUARDED_BY(mutex_);   // ranks by group rank; empty before Started
   std::string failure_ UCUDNN_GUARDED_BY(mutex_);
   bool failure_is_the_jobs_ UCUDNN_GUARDED_BY(mutex_) = false;
   std::string doing_ UCUDNN_GUARDED_BY(mutex_);
   bool doing_told_ UCUDNN_GUARDED_BY(mutex_) = false;
-  // This rank waits in a gather, and has sent the gather's purpose.
+  // True while this rank waits in a gather whose purpose it has sent.
   bool in_gather_ UCUDNN_GUARDED_BY(mutex_) = false;
   bool unreachable_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   Listeners listeners_;
 
-  // The members from here to group_ranks_ are used by the service thread alone.
+  // The members from here to group_ranks_ are used by the service thread only.
   std::unique_ptr<Link> link_;
   Hub* hub_ = nullptr;  // the link_ of rank 0; null on other ranks
   std::vector<char> outgoing_;

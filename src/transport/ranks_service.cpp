@@ -83,8 +83,8 @@ Status Ranks::Meet() {
 
 Status Ranks::FailToMeet(const std::string& line) {
   Fail(line);
-  // Rank 0 goes on sending the line to the other ranks, including late ones. Any other rank goes on
-  // until rank 0 has got its line and answered with the job's.
+  // Rank 0 continues to send the line to the other ranks, including late ones. Any other rank
+  // continues until rank 0 has received its line and answered with the job's line.
   const Milliseconds most = hub_ != nullptr ? meeting_.times.refusing : Milliseconds(1000);
   const Clock::time_point deadline = Clock::now() + most;
   const auto done = [this] {
@@ -124,12 +124,12 @@ void Ranks::ServeNoMore(const std::string& line) {
     link_->Send(FrameKind::kFail, line);
     link_->Flush();
     listeners_.Failure(line);
-  } catch (...) {  // the connection ends, from which the other ranks learn of the failure
+  } catch (...) {  // the connection ends, which tells the other ranks of the failure
   }
 }
 
 // Returns how long the service thread may wait for messages of other ranks before it looks into the
-// outbox. If this rank has sent frames lately, more are expected. Then the thread looks at short
+// outbox. If this rank has sent frames lately, more are expected. The thread then looks at short
 // intervals, so that no frame has to wake it.
 Milliseconds Ranks::IdleTime() {
   constexpr Milliseconds kLately{50}, kLook{1};
@@ -178,7 +178,7 @@ void Ranks::SendOutbox() {
       if (!unreachable) {
         link_->Send(frame.kind, frame.body);
       } else if (frame.kind == FrameKind::kFail) {
-        Receive(frame);  // this rank cannot send any more, so only this rank fails
+        Receive(frame);  // this rank cannot send any more, so the job fails on this rank only
       }
     }
     sent_ = outgoing_.size() - rest.size();

@@ -58,8 +58,8 @@ Result<SharedSegment> SharedSegment::Make(size_t bytes) {
   segment.file_ = memfd_create("ucudnn", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (segment.file_ < 0) return SystemError("making shared memory");
   const auto length = static_cast<off_t>(segment.bytes_);
-  // All pages are allocated now, because a page that the system cannot provide later would end the
-  // process.
+  // Allocates all pages now, because the process would be killed if the system could not provide a
+  // page later.
   if (ftruncate(segment.file_, length) != 0 || fallocate(segment.file_, 0, 0, length) != 0 ||
       fcntl(segment.file_, F_ADD_SEALS, kSeals) != 0) {
     return SystemError("making shared memory of " + FormatByteSize(segment.bytes_));

@@ -25,9 +25,9 @@ class SharedSegment {
 
   // Makes a segment of zeros, of `bytes` rounded up to a multiple of the page size.
   static Result<SharedSegment> Make(size_t bytes);
-  // Returns a text with which other processes can open the segment until Close is called.
+  // Returns a text by which other processes can open the segment until Close is called.
   Result<std::string> Key() const;
-  // Opens the segment of `key`. Refuses anything but a segment of at least `bytes` that cannot
+  // Opens the segment of `key`. Fails unless `key` names a segment of at least `bytes` that cannot
   // shrink.
   static Result<SharedSegment> Open(const std::string& key, size_t bytes);
 

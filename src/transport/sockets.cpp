@@ -55,8 +55,8 @@ ListeningSocket ListenAt(const SocketAddress& address) {
   Descriptor socket(::socket(address.storage.ss_family, kSocketKind, 0));
   const int on = 1, off = 0;
   const bool bound = socket &&
-                     // With SO_REUSEADDR, the ports of a dead job's closed connections are free at
-                     // once; the port of a living listener is not.
+                     // With SO_REUSEADDR, the ports of a dead job's closed connections can be used
+                     // immediately; the port of a living listener cannot.
                      setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
                      (address.storage.ss_family != AF_INET6 ||
                       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
@@ -86,7 +86,7 @@ bool SocketAddress::IsLoopback() const {
 
 bool SocketAddress::IsOfThisHost() const {
   SocketAddress other = *this;  // the same address with any free port
-  // A multicast or broadcast address is no address of this host, although the system lets sockets
+  // A multicast or broadcast address does not belong to this host, although the system lets sockets
   // bind to it.
   if (other.storage.ss_family == AF_INET6) {
     auto* const six = reinterpret_cast<sockaddr_in6*>(&other.storage);

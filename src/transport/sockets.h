@@ -27,8 +27,9 @@ struct SocketAddress {
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
-// Returns whether the text is localhost or a numeric loopback address. The resolver is not asked,
-// because a host's own name may be a loopback address on that host and another one elsewhere.
+// Returns whether the text is localhost or a numeric loopback address. Does not ask the resolver,
+// because the same host name may be a loopback address on its own host and another address
+// elsewhere.
 bool IsLoopbackText(const std::string& host);
 
 enum class Interfaces { kLoopback, kLoopback6, kAll };
@@ -36,7 +37,7 @@ enum class Interfaces { kLoopback, kLoopback6, kAll };
 struct ListeningSocket {
   Descriptor socket;
   uint16_t port = 0;
-  int error = 0;  // errno if there is no socket
+  int error = 0;  // errno; set if there is no socket
 };
 // Listens at `port`, or at a free port if `port` is 0.
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
@@ -45,17 +46,17 @@ ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
 Descriptor AcceptFrom(const Descriptor& listening);
 
 // Returns a text that names the address of the other side, such as "10.0.0.7:51000", or says that
-// the system does not tell it.
+// the system does not report it.
 std::string OtherSideOf(int connection);
 
 struct ConnectedSocket {
   Descriptor socket;
-  int error = 0;  // errno if there is no socket; ETIMEDOUT after the deadline
+  int error = 0;  // errno (ETIMEDOUT after the deadline); set if there is no socket
 };
 ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadline);
 
-// HostName returns this host's name, and InterfaceAddresses the numeric addresses of its interfaces
-// other than loopback.
+// HostName returns this host's name. InterfaceAddresses returns the numeric addresses of its
+// interfaces other than loopback.
 std::string HostName();
 std::vector<std::string> InterfaceAddresses();
 

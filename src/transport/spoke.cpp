@@ -101,8 +101,8 @@ void Spoke::Take(const Frame& frame) {
   }
 }
 
-// Fails the job on this rank. The line is also sent to the hub, so that the hub learns why this
-// rank gave up if it is alive after all.
+// Fails the job on this rank. Also sends the line to the hub: if the hub is alive after all, it
+// learns why this rank gave up.
 void Spoke::Lose(const std::string& line) {
   if (std::exchange(failed_, true)) return;
   connection_->Queue({FrameKind::kFail, rank_, line});

@@ -10,8 +10,8 @@ namespace ucudnn::transport {
 
 class Spoke final : public Link {
  public:
-  // `connection` must be one that the hub has accepted. The caller owns `sink`, which must outlive
-  // this object.
+  // The hub must have accepted `connection`. The caller owns `sink`, which must outlive this
+  // object.
   Spoke(std::unique_ptr<Connection> connection, const Meeting& meeting, Sink& sink);
 
   bool Takes() const override;

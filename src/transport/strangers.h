@@ -1,7 +1,7 @@
 // The listening side of a job's meeting. It accepts connections and reads each one until a greeting
-// with the job's token is complete. Connections that send anything else, too many bytes, or no
-// complete greeting in time are dropped, and so are the oldest if too many wait. A connection that
-// greets with another token is told so first. One thread at a time uses it.
+// with the job's token is complete. It drops connections that send anything else, too many bytes,
+// or no complete greeting in time; if too many wait, it drops the oldest. A connection that greets
+// with another token is told so first. One thread at a time uses it.
 #pragma once
 
 #include <poll.h>
@@ -28,18 +28,18 @@ class Strangers {
  public:
   Strangers(Descriptor listening, std::string token, const Meeting& meeting);
 
-  // Watch appends the descriptors to wait for. Serve serves them in the same order, and returns the
-  // connections whose greeting is complete.
+  // Watch appends the descriptors for which the caller's poll must wait. Serve serves them in the
+  // same order, and returns the connections whose greeting is complete.
   void Watch(std::vector<pollfd>& wait) const;
   std::vector<Arrival> Serve(std::span<const pollfd> ready);
   size_t watched() const { return (listening_ ? 1 : 0) + waiting_.size(); }
-  // Closes the connection of a refused arrival once its answer is sent and the other side has
+  // Closes the connection of a refused arrival once the refusal is sent and the other side has
   // closed.
   void SeeOff(std::unique_ptr<Connection> connection);
   // Closes the listening socket, so that its port is free again.
   void Close();
   // The connections that greeted as a rank does, but with another token. The user is told of them
-  // when a rank is missing.
+  // if a rank is missing.
   struct OtherTokens {
     int count = 0;
     Clock::time_point first;
@@ -52,18 +52,17 @@ class Strangers {
   struct Stranger {
     std::unique_ptr<Connection> connection;
     Clock::time_point since;
-    bool answered = false;  // the answer was sent, and only the end of the connection is awaited
+    bool answered = false;  // the answer was sent; only the end of the connection is awaited
   };
   void Accept();
-  // Reads the stranger's data. Returns whether the stranger is kept.
+  // Reads the stranger's data. Returns whether the stranger stays in waiting_.
   bool Hear(Stranger& stranger, std::vector<Arrival>& arrivals);
 
   Descriptor listening_;
   std::string token_, version_;
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
-  // If the system has no descriptor left for a connection, no connection is accepted before this
-  // time.
+  // Set if the system has no descriptor left: no connection is accepted before this time.
   Clock::time_point accepting_from_;
   OtherTokens other_tokens_;
 };

@@ -15,8 +15,8 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
-// The uses on which time is spent. Comparing a plan costs one run of the plan and one run of the
-// undivided engine; no plan runs before it was compared.
+// The purposes for which time is spent. Comparing a plan costs one run of the plan and one run of
+// the undivided engine; no plan runs before it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {

@@ -124,7 +124,7 @@ void CompareRun(const Element* got, const Element* expected, const ElementRun& r
     for (int64_t i = begin; i < end; ++i) {
       const Real a = Value(got[i * run.stride]), b = Value(expected[i * run.stride]);
       if (Agree(a, b, tolerance)) continue;
-      // NaN counts as the largest distance. Of equally large distances, the first one is kept.
+      // NaN counts as the largest distance. If distances are equally large, the first one is kept.
       const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
       if (differences.count++ == 0 || apart > farthest() ||
           (std::isnan(apart) && !std::isnan(farthest()))) {

@@ -23,7 +23,7 @@ struct DeviceLock::Holder {
   static Holder* Of(const std::string& device) {
     static Mutex table_mutex;
     static auto* const table = new std::map<std::string, std::unique_ptr<Holder>>;
-    // A fork may have left the mutex locked in this child for ever.
+    // A fork may have left the mutex locked forever in this child.
     if (!table_mutex.TryLock()) return nullptr;
     const MutexLock lock(table_mutex, MutexLock::kAdopt);
     std::unique_ptr<Holder>& holder = (*table)[device];

@@ -12,9 +12,9 @@ namespace ucudnn::tuning {
 
 class DeviceLock {
  public:
-  // Locks the device that the text `device` names among the host's devices. Returns none if others
-  // hold the lock until `deadline`. Processes exclude each other by a file in `folder`; if the file
-  // cannot be opened, only threads of this process exclude each other.
+  // Locks the device that `device` names uniquely on this host. Returns none if others hold the
+  // lock until `deadline`. Processes exclude each other by a file in `folder`; if the file cannot
+  // be opened, only threads of this process exclude each other.
   static std::optional<DeviceLock> Acquire(const std::string& folder, const std::string& device,
                                            Clock::time_point deadline);
 

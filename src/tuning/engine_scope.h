@@ -21,7 +21,7 @@ namespace ucudnn::tuning {
 // Makes the engines for the given handle.
 using EngineMaker = std::function<std::unique_ptr<cudnn::Engines>(cudnnHandle_t)>;
 
-// Operands of the operations that are fused behind a convolution.
+// Operands of the operations that are fused after a convolution.
 using FusedOperands = std::vector<cudnn::FusedOperand>;
 
 // All legacy algorithms.
@@ -36,8 +36,8 @@ struct GraphScope {
   EngineMaker make;
 };
 
-// The legacy algorithms and the graph engines of one plan. Plans of such a scope are compared with
-// the undivided engine; the scope's engines are never all measured.
+// The legacy algorithms and the graph engines of one plan, or the engines that tiles of a legacy
+// kernel may run. MeasuredKernels::Get does not measure such a scope; GetTilings and Verify use it.
 struct MixedScope {
   // The coarsest numeric class among the engines that `make` makes.
   NumericClass numeric = NumericClass::kDirect;

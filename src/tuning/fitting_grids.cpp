@@ -36,9 +36,9 @@ const TileKind& LargestOf(const Tiles& tiles) {
 }
 
 // Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both. It chooses
-// the grid whose largest tile has the fewest elements, and of equal ones the one that cuts an outer
-// axis more often. With `one_axis` it never cuts both. Returns none if the axes have too few places
-// to cut.
+// the grid whose largest tile has the fewest elements; if several grids are equal, the one with the
+// most parts along d. With `one_axis` it never cuts both. Returns none if the axes have too few
+// places to cut.
 std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
                                   bool one_axis) {
   std::optional<TileGrid> best;

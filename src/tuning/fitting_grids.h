@@ -1,6 +1,6 @@
 // Finds the grids of tiles that bring an engine under a workspace limit or into the L2 cache.
-// planning::TileUse tells for what purposes their tiles are measured. Thread-safe as far as cuDNN
-// is; runs nothing.
+// planning::TileUse says for which purpose a kernel's tiles are measured. Thread-safe as far as
+// cuDNN is. Makes plans of the graph API, but runs nothing.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +20,24 @@ namespace ucudnn::tuning {
 // Returns the grids to consider, in ascending order of the number of tiles. They cut single images
 // into 2, 4, 8, ... parts: along h; in three dimensions along d, h or both, whichever gives the
 // smallest tiles; and along w when the places to cut run out. If no spatial axis can be cut, they
-// cut groups, then k. Policy powerOfTwo cuts only one axis, and no single images. Every process
-// gets the same grids, so it finds the measurements of another process without asking cuDNN.
+// cut groups, then k. Grids of policy powerOfTwo cut only one axis, and do not divide the
+// mini-batch. Every process gets the same grids, so it finds the measurements of another process
+// without asking cuDNN.
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
-// Returns tiles whose engines are representative of all grids of GridsOf: the kinds of the first
-// grid in which most tiles are of one kind and no kind is vast, or, if there is no such grid, of
-// the last one. The most frequent kind comes first. Empty if nothing can be cut. For `most_span`
-// see planning::IsVast and CutIntoTiles.
+// Returns tiles whose engines are representative of all grids of GridsOf. They are the kinds of one
+// grid: the first grid in which most tiles are of one kind and no kind is vast or, if there is no
+// such grid, the last grid. The most frequent kind comes first. Empty if nothing can be cut. For
+// `most_span` see planning::IsVast and CutIntoTiles.
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy,
                                              int64_t most_span = kMostViewSpan);
 
-// Returns `engine` on every kind of tile of `grid`, with its workspace in bytes (copies and partial
-// sums included) and without a time. Fails if the grid cannot cut `problem`, or if a tile cannot
-// read a fused operand. If the engine does not serve a kind within `limit_bytes`, the error names
-// that kind.
+// Returns the division of `problem` into the tiles of `grid`, with `engine` on every kind of tile.
+// The division states workspaces in bytes (copies and partial sums included), but no times. Fails
+// if the grid cannot cut `problem`, or if a tile cannot read a fused operand. If the engine does
+// not serve a kind within `limit_bytes`, the error names that kind.
 Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
                           const ConvolutionProblem& problem, const EngineId& engine,
                           size_t limit_bytes, std::span<const cudnn::FusedOperand> fused = {});
@@ -59,9 +60,9 @@ struct FoundGrids {
   size_t least_bytes = 0;
   std::string why;  // if the engine serves no grid: why it does not serve the last one
 };
-// Finds grids of GridsOf for `engine`, where fused operations read `fused`. The workspaces of two
-// grids give an affine estimate for all others. Plans are made only for grids that fit by this
-// estimate, or, once a plan contradicts it, for all grids.
+// Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. The
+// workspaces of two grids give an affine estimate for all others. Plans are made only for grids
+// that fit by this estimate, or, once a plan contradicts it, for all grids.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits,
                         std::span<const cudnn::FusedOperand> fused = {});

@@ -55,7 +55,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   MutexLock lock(mutex_);
   Known& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->convolution.engine] = choice;
-  // A list that was cut short is not kept, because another mini-batch has a time budget of its own.
+  // A list that was cut short is not kept, because another mini-batch has its own time budget.
   if (!cut) known.heuristics = choices;
   return choices;
 }

@@ -1,6 +1,6 @@
-// Device memory between two guard zones. The zones hold a pattern, which shows writes before the
-// beginning and beyond the end of the memory. Thread-compatible. The context must be current from
-// construction to destruction.
+// Device memory between two guard zones. The zones hold a pattern, so that writes before the
+// beginning and beyond the end of the memory are noticed. Thread-compatible. The context must be
+// current from construction to destruction.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ class GuardedBuffer {
   // Returns the bytes of device memory that a buffer of `bytes` bytes takes with its zones.
   static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
 
-  // Writes the pattern to both zones; the second one begins behind the first `bytes` of the buffer.
+  // Writes the pattern to both zones; the second one begins after the first `bytes` bytes of the
+  // buffer.
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 

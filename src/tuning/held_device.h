@@ -49,9 +49,10 @@ struct HeldDevices {
   std::vector<std::string> refused;
 };
 
-// Opens the devices that `wanted` names, or all devices; if it names none, opens the first device.
-// Leaves out devices whose model or driver is not that of `like` (null: of the first device),
-// because measurements of one model do not hold for another. Fails if no device is left.
+// Opens the devices that `wanted` names, or all devices if wanted.all is set. If `wanted` is empty,
+// opens the first device. Leaves out devices whose model or driver differs from `like` (if null,
+// from the first device), because measurements of one model do not hold for another. Fails if no
+// device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

@@ -7,7 +7,7 @@ namespace ucudnn::tuning {
 
 std::vector<std::shared_ptr<HeldDevice>> HelperDevices::Beside(const Device& device) {
   if (!wanted_.parallel()) return {};
-  // A fork may have left the mutex locked in this child for ever; such a child measures without
+  // A fork may have left the mutex locked forever in this child; such a child measures without
   // helpers.
   if (!mutex_.TryLock()) return {};
   const MutexLock lock(mutex_, MutexLock::kAdopt);

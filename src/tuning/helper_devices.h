@@ -23,14 +23,15 @@ class HelperDevices {
   // itself. Warns once for each device that is left out. The returned pointers keep the devices
   // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Releases the devices. To be called when, as far as is known, nothing is left to measure; a
-  // later Beside opens them again.
+  // Releases the devices; a later Beside opens them again. The caller does this when it knows of
+  // nothing that is left to measure.
   void Release();
 
  private:
   const BenchmarkDevices wanted_;
   Mutex mutex_;
-  // Devices of the model for which Beside was called first. None: not opened yet.
+  // The devices of one model, that of the first device for which Beside was called. None: not
+  // opened yet.
   std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 

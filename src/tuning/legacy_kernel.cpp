@@ -17,11 +17,11 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered for a kernel. Of those that this or another process
-// has measured, the fastest ones are taken.
+// The most graph engines that are considered for a kernel. The fastest of the graph engines that
+// this or another process has measured are taken.
 constexpr size_t kMostGraphEngines = 3;
-// The most engines for the tiles of a kernel. All that were chosen for one kind of tile are taken,
-// and the first one that was chosen for another kind.
+// The most engines for the tiles of a kernel (EnginesOfTiles): all choices for the first problem
+// that has any, and one further choice for each other problem.
 constexpr size_t kMostTileEngines = 4;
 // The most algorithms over the limit that are considered for tiles: the fastest ones.
 constexpr size_t kMostAlgorithms = 3;

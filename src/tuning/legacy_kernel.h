@@ -60,13 +60,12 @@ class LegacyKernels {
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
-  // engines that the heuristics choose for tiles and for the whole, and legacy algorithms on tiles
-  // with even paddings.
+  // engines that the heuristics choose for tiles and for the undivided convolution, and legacy
+  // algorithms on tiles with even paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
-  // Returns `tilings` without the grids that OrInTiles would choose for `request` but that are
-  // slower in place (Compare::faster_than). Grids whose speed cannot be found out under `proof` are
-  // kept.
+  // Returns `tilings` without the grids that OrInTiles would choose for `request` but that a timing
+  // in place (Compare::faster_than) finds slower. Keeps grids that cannot be timed under `proof`.
   planning::Tilings WithoutSlower(const LegacyKernel& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,

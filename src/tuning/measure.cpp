@@ -107,7 +107,7 @@ class Measurer {
   }
 
   // Adds the measurement of a packed tile's copies to `all`. The copies are made from and to
-  // tensors that are hardly larger than the tile.
+  // tensors that are slightly larger than the tile.
   Status MeasurePacking(EngineMeasurements& all) {
     if (packed_ == nullptr) return Status::Ok();
     if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
@@ -202,8 +202,9 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures the engines that MeasureLimits::fit_bytes asks for, at `sizes`, for which there is
-  // memory. The undivided kernel is measured only if `sizes` contains its number of images.
+  // Measures the engines that MeasureLimits::fit_bytes asks for, at `sizes`, the sizes for which
+  // there is memory. The undivided kernel is measured only if `sizes` contains its number of
+  // images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;

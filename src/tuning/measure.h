@@ -1,6 +1,6 @@
-// Measures engines on a device, with a stream, a handle and memory of ucudnn's own. Of these only
-// the handle is kept afterwards (spare_handles.h). The caller's buffers are neither read nor
-// written. Thread-safe as far as the driver and cuDNN are.
+// Measures engines on a device, with a stream, a handle and memory of ucudnn's own. Only the handle
+// is kept afterwards (spare_handles.h). The caller's buffers are neither read nor written.
+// Thread-safe as far as the driver and cuDNN are.
 #pragma once
 
 #include <functional>
@@ -49,10 +49,10 @@ size_t L2Bytes(const Device& device);
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
-  // If set, only engines and pieces are measured with which the kernel fits a workspace of this
-  // many bytes. First come engines that run all of its images within this workspace, then smaller
-  // pieces of the other engines, both in ascending order of workspace. Sizes are then reported
-  // neither as complete nor as late.
+  // If set, measures only engines and pieces with which the kernel fits a workspace of this many
+  // bytes. First come engines that run all of the kernel's images within this workspace, then
+  // smaller pieces of the other engines, both in ascending order of workspace. Sizes are then
+  // reported neither as complete nor as late.
   std::optional<size_t> fit_bytes;
 };
 
@@ -76,16 +76,16 @@ struct EngineMeasurements {
 // again.
 using IsKnown = std::function<bool(const EngineId& engine, int size)>;
 
-// The engines of `scope` are to be measured at each of `sizes` images of `problem`. Several threads
-// may use `is_known`, `progress` and the engines of `scope` at once.
+// A task to measure the engines of `scope` for `problem`, with each of `sizes` as its number of
+// images. Several threads may use `is_known`, `progress` and the engines of `scope` at once.
 struct MeasuringTask {
   ConvolutionProblem problem;
   std::vector<int> sizes;
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
-  // True if pieces are partials even if they have all images of `problem`, because `problem` is a
-  // tile.
+  // True if `problem` is a tile, so that pieces are partials even if they have all images of
+  // `problem`.
   bool are_partials = false;
   // If set, `problem` is the twin (SlackTwin) of this packed tile. The copies of the tile are then
   // measured, too.
@@ -97,7 +97,7 @@ struct MeasuringTask {
 // or that exceed the limits. A measurement is the median of up to five samples (one for an engine
 // that is hopelessly slow) and is recorded for the engine's twin (EngineChoice::twin), too.
 //
-// Costs that plans need come before the engines whose plans need them: the copies of a packed tile
+// Before the engines, measures the costs that their plans need: the copies of a packed tile
 // (kPacking), then the summing of partials (kPartialSum at size kPartialSumBatch).
 //
 // Fails if the tensors fit at no size, or if the device refuses the stream, the handle or the

@@ -16,8 +16,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Returns the engine to whose family the measurements of `micro` in `configuration` belong. Those
-// of kPartialSum belong to the family of the largest piece's engine.
+// Returns the engine to whose family the measurements of `micro` in `configuration` belong.
+// Measurements of kPartialSum belong to the family of the largest piece's engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
   return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
 }
@@ -420,7 +420,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
-  // The summing of partials is compared in addition to the engines that compute them.
+  // The summing of partials is compared in addition to the engines that compute the partials.
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }

@@ -1,6 +1,6 @@
-// All measurements that this process knows, as a cache in front of the store. Each one is read or
-// made once and shared by all handles. Thread-safe. Only one thread of this host measures on a
-// device at a time; others wait within their budgets, or go on without new measurements.
+// All measurements that this process knows, as a cache in front of the store. Each measurement is
+// read or made once and shared by all handles. Thread-safe. Only one thread of this host measures
+// on a device at a time; others wait within their budgets, or go on without new measurements.
 #pragma once
 
 #include <atomic>
@@ -38,15 +38,15 @@ struct Question {
   // The request for which the measurements are used. Policy auto searches for sizes that suit it.
   planning::PromiseRequest request;
   bool may_measure = false;  // missing measurements may be made
-  EngineScope scope;         // the engines to measure; not a MixedScope
+  EngineScope scope;         // the engines to measure; a MixedScope only for GetTilings
   bool read_again = false;   // measurements that were missing in the store are looked for again
   // If set, the engine may serve calls of a legacy kernel, and measuring it may take at most this
   // share of the time that the kernel has left.
   std::optional<double> legacy_share;
-  // If set, returns the bytes of workspace that cuDNN now demands of a legacy engine for `images`
+  // If set, returns the bytes of workspace that cuDNN now requires for a legacy engine and `images`
   // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
-  // if cuDNN's number is larger than the row's, it replaces the row's; and a row is dropped if
-  // cuDNN does not run its engine for these images.
+  // a row gets cuDNN's number if that is larger than the row's own, and is dropped if cuDNN does
+  // not run its engine for these images.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
   // fits this limit are measured first; engines and pieces that only make it faster are measured
@@ -57,11 +57,11 @@ struct Question {
 };
 
 struct MeasuredRows {
-  // Every engine of the scope at the sizes that the policy considers, as far as these measurements
-  // are known. They include n itself, or a configuration that fits Question::must_fit. If pieces
-  // are partials, rows at smaller sizes include the cost of summing (AsPartial), and are missing
-  // while that cost is unknown. If neither n nor a fitting configuration is known, there are no
-  // rows: then nothing can be promised, and `status` says why.
+  // The rows of every engine of the scope at the sizes that the policy considers, as far as they
+  // are known. They include rows for n itself, or a configuration that fits Question::must_fit. If
+  // pieces are partials, rows at smaller sizes include the cost of summing (AsPartial), and are
+  // missing while that cost is unknown. If neither n nor a fitting configuration is known, there
+  // are no rows: then nothing can be promised, and `status` says why.
   std::vector<MicroConfiguration> rows;
   Status status;
   // True if every engine was tried on all n images. The fastest engine is then among the rows,
@@ -78,7 +78,7 @@ struct MeasuredRows {
 struct TilingTask {
   // Engines whose workspaces determine the grids, the most promising one first.
   std::vector<EngineId> engines;
-  // Returns those of `rows`, which were measured on `tile`, that plans may use.
+  // `rows` were measured on `tile`. Returns the candidates among them that plans may use.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
                                                  const std::vector<MicroConfiguration>& rows)>
       candidates;
@@ -103,11 +103,11 @@ class MeasuredKernels {
   // measurement that failed is not tried again.
   MeasuredRows Get(const Device& device, const Question& question);
 
-  // Does the first step of Get, for callers that measure other things before the rest of Get. It
-  // measures the engines and pieces with which the kernel fits question.must_fit: undivided engines
-  // and then pieces, both in ascending order of workspace. Does nothing if there is no must_fit, if
-  // the question forbids measuring, or if everything was tried before. Fails if measuring failed or
-  // was not possible.
+  // Does the first step of Get, for callers that measure other things before they call Get. The
+  // step measures the engines and pieces with which the kernel fits question.must_fit: undivided
+  // engines and then pieces, both in ascending order of workspace. Does nothing if there is no
+  // must_fit, if the question forbids measuring, or if everything was tried before. Fails if
+  // measuring failed or was not possible.
   Status MeasureFitting(const Device& device, const Question& question);
 
   // Returns grids of tiles within question.request's limit. Each grid has, for every kind of its
@@ -139,7 +139,7 @@ class MeasuredKernels {
     return turns_.EndOfTurn(problem);
   }
 
-  // Releases helper devices. To be called when, as far as is known, nothing is left to measure.
+  // Releases helper devices. The caller does this when it knows of nothing that is left to measure.
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
   // Returns false if memory or time was too short to measure every engine on all of `problem`'s
@@ -154,8 +154,8 @@ class MeasuredKernels {
 
   // Returns how many measurements (of an engine at a micro-batch size) this process has made.
   long measured() const { return measured_; }
-  // Returns how many kernels the measurements of measured() are of. A kernel is a problem with its
-  // mini-batch on one model of device.
+  // Returns the number of kernels to which the measurements of measured() belong. A kernel is a
+  // problem with its mini-batch on one model of device.
   long measured_kernels() const { return measured_kernels_; }
 
   // Returns the object that is told of every step for which a caller waits.
@@ -207,7 +207,7 @@ class MeasuredKernels {
     ConvolutionProblem problem;
     planning::Platform platform;
     Configuration configuration;
-    bool in_place = false;  // compared also in place, with the whole
+    bool in_place = false;  // all tiles together were also compared in place
     Trust trust;
   };
   // The verdict of a race in which tiles were timed in place, in turn with an undivided engine.
@@ -239,11 +239,12 @@ class MeasuredKernels {
   // problem's descriptor: earlier releases left out algorithms that the library does not list.
   // Requires the lock.
   static bool HasOwnMath(const Known& known, int size);
-  // Notes that `row` is of a graph engine that was measured for the kernel. Requires the lock.
+  // If `row` is of a graph engine without fused operations, notes that this engine was measured for
+  // the kernel, with its time per image. Requires the lock.
   static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
   enum class Extent { kAll, kFitting };
-  // Reads the store again, then measures those of `sizes` that are missing, within the budget.
-  // Fails if measuring failed or was not possible.
+  // Reads the store again, then measures the sizes of `sizes` that are still missing, within the
+  // budget. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, Known& known);
   // Returns the entry whose time budget pays for measuring `question`: the entry of the legacy
@@ -273,15 +274,16 @@ class MeasuredKernels {
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
   // Compares tiles with the undivided engine, and notes the result in the store. It compares each
-  // kind of tile and, if the memory for measuring holds the whole convolution, also all tiles in
-  // place with the whole. If the memory is too small, comparing the kinds is enough unless the
-  // question needs the whole. The functions from here to DropTiles are in measured_tilings.cpp.
+  // kind of tile and, if the memory for measuring holds the whole convolution, also all tiles
+  // together in place. If the memory is too small, comparing the kinds is enough unless the
+  // question needs the whole convolution (Compare::need_whole). The functions from here to
+  // DropTiles are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
   // Returns whether tiles that are trusted are also faster in place than `question.faster_than`,
   // and notes the result in the store. It times both if the memory for measuring holds the whole
   // convolution. If the memory is too small, the tiles stay trusted unless the question needs the
-  // whole.
+  // whole convolution (Compare::need_whole).
   Trust RaceTiles(const Device& device, const ConvolutionProblem& problem,
                   const planning::Compare& question, const EngineScope& scope);
   // Returns the known result of the race that `about` describes; none if there is none.
@@ -291,8 +293,8 @@ class MeasuredKernels {
   Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
                             const Division& division, const MeasureLimits& limits,
                             const EngineScope& scope);
-  // Returns the known tilings of `family` within `limit_bytes`. The family's problem has its
-  // mini-batch here.
+  // Returns the known tilings of `family` within `limit_bytes`. For tilings, family.problem.n is
+  // the mini-batch, not 0.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
   // Adds all grids that an earlier search has found, according to its note in the store. Returns
   // false if there is no note, or if a measurement of a grid is missing. If the question forbids

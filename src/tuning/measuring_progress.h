@@ -1,4 +1,4 @@
-// Shows for what a thread of the program waits while its kernels are measured. The code of
+// Shows what a thread of the program waits for while its kernels are measured. The code of
 // src/tuning calls this interface; an implementation shows the steps to the user. Implementations
 // are thread-safe.
 #pragma once

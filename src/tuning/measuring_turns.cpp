@@ -26,7 +26,7 @@ Clock::time_point MeasuringTurns::EndOfTurn(const ConvolutionProblem& problem) {
 
 void MeasuringTurns::Spend(Use use, Clock::duration taken) {
   budget_.Spend(use, taken);
-  // The process has no time left for measuring, so helpers are not needed any more.
+  // The process has no time left for measuring, so helpers are no longer needed.
   if (!HasTime({})) helpers_.Release();
 }
 
@@ -52,8 +52,8 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
   }
   turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // If a kernel has waited in vain, no kernel waits for ten times as long afterwards, so that waits
-  // take at most a tenth of the time.
+  // After a kernel has waited in vain, no kernel waits during the next ten times the length of that
+  // wait, so that waits take at most a tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
   turn.lock = DeviceLock::Acquire(lock_folder_, name, begin);

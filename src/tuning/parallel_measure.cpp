@@ -37,8 +37,8 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
 
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task) {
-  // The longest units come first. Otherwise a device could begin a long one while the others are
-  // done already.
+  // The longest units come first. Otherwise one device could begin a long unit when all others are
+  // done.
   std::vector<int> units = task.sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));

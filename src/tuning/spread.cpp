@@ -45,7 +45,8 @@ class Spreading {
   // Notes that the device failed. Its `unit`, if it has one, then waits for another device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    if (unit) waiting_.push_back(*unit);  // cannot allocate: the vector held it before
+    // Cannot allocate: `waiting_` has room, because it held the unit before.
+    if (unit) waiting_.push_back(*unit);
     last_ = std::move(why);
     changed_.NotifyAll();
     assert(devices_left_ > 0);

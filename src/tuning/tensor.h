@@ -35,10 +35,11 @@ Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
 // Returns the tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
-// Returns the tensor that the operations fused behind `part`, a part of a convolution, read of
-// `operand`, an operand of the whole convolution. If each image has elements of its own, they are
-// laid out like the part's result; otherwise there are only the elements for the part's positions.
-// The extent is 1 along axes along which all positions read the same element.
+// `operand` is an operand of the operations that are fused after a whole convolution. Returns the
+// tensor that these operations read for `part`, a part of that convolution. If the operand has
+// separate elements for each image, the tensor is laid out like the part's result; otherwise it has
+// only the elements for the part's positions. Its extent is 1 along an axis where all positions
+// read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.

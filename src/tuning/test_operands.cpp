@@ -8,9 +8,9 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// A dense operand repeats itself after one of these numbers of elements: after the first one,
-// unless a stride is a multiple of it. They are primes, so that images, channels or rows differ
-// from each other. A stride that is a multiple of both would be larger than 10^12 elements.
+// A dense operand repeats itself after the first of these numbers of elements or, if a stride is a
+// multiple of that number, after the second. They are primes, so that images, channels or rows
+// differ from each other. A stride that is a multiple of both would be larger than 10^12 elements.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Mixes the bits of `value`. Source: Steele, Lea, Flood: Fast splittable pseudorandom number

@@ -21,9 +21,9 @@
 // arithmetic of unit roundoff uc. Two roundings of stored transforms add 2 us^2, with us the unit
 // roundoff of the stored type. The last summand is for adding up T amplified terms. The
 // amplification a is the largest entry of sqrt(sum_t (A_it G_tj)^2 |B_t|^2), squared for two
-// dimensions. It is 79.4 for F(4x4, 3x3) and F(3x3, 4x4) (points 0, 1, -1, 2, -2, inf). For tiles
-// of eight (1/2 and -1/2 added), the largest that cuDNN is known to use (3x3 and 5x5 filters), it
-// is 114.2. An FFT's error grows only with sqrt(log2 of its length) (Schatzman: Accuracy of the
+// dimensions. It is 79.4 for F(4x4, 3x3) and F(3x3, 4x4) (points 0, 1, -1, 2, -2, inf). For 8x8
+// tiles (points 1/2 and -1/2 added), the largest that cuDNN is known to use (3x3 and 5x5 filters),
+// it is 114.2. An FFT's error grows only with sqrt(log2 of its length) (Schatzman: Accuracy of the
 // discrete Fourier transform and the fast Fourier transform, 1996): three transforms of 2^16 points
 // amplify by less than 16. Two engines differ by at most kDeviations sqrt(2) sigma, and by the
 // rounding of the output (one unit in its last place, relatively 2^(1-p)).
@@ -40,7 +40,7 @@
 namespace ucudnn::tuning {
 
 // Elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). NaN and infinity agree
-// with nothing. If `specials_agree`, because the data are a caller's, they agree with each other.
+// with nothing, or only with each other if `specials_agree` is true, as for a caller's data.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;
@@ -67,7 +67,7 @@ Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numer
 
 // Returns whether a comparison with `tolerance` shows wrong results. Unrelated results differ by
 // about the root mean square of an output element, which is sqrt(2.5 terms), since squares of +-1
-// and +-2 average 2.5. So returns false if the tolerance exceeds this.
+// and +-2 average 2.5. The result is false if the tolerance exceeds this difference.
 bool Discriminates(const Tolerance& tolerance, int64_t terms);
 // Returns IntegerTolerance; fails if Discriminates is false for it.
 Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,
@@ -76,7 +76,7 @@ Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, Num
 // Returns the tolerance for data of any kind. The only known fact about the data is `largest`, the
 // largest magnitude in the undivided result. In sums of R terms with random signs, partial sums are
 // about as large as the results, and `largest` is at least q, the root of the sum of the squared
-// terms. Then, with the notation and the independence of the file's top,
+// terms. Then, with the notation of this file's top and independent errors as there,
 //   sigma^2 = (a q)^2 (S uc^2 + 2 us^2 + R uc^2 / 2).
 // A direct engine has a = 1, S = 1, and us only if fp32 inputs may be converted. Partials that are
 // rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,

@@ -263,7 +263,7 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Looks for writes just outside of all buffers, after `who` has run. Returns none if there are no
+  // Looks for writes just outside each buffer, after `who` has run. Returns none if there are no
   // such writes.
   std::optional<Verification> Trespass(const std::string& who) {
     std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},

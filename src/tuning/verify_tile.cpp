@@ -38,7 +38,7 @@ ConvolutionProblem Packed(ConvolutionProblem part) {
   return part;
 }
 
-// Returns the same convolution with its padding as a part of x, packed.
+// Returns the same convolution on packed tensors, with its padding as a part of x.
 ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     part.x[axis] = static_cast<int32_t>(PaddedExtent(part, axis));
@@ -52,7 +52,7 @@ class Surrounded {
  public:
   Surrounded(const Tensor& tensor, const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : tensor_(tensor), driver_(driver), memory_(pool, driver) {
-    // The margin has room for one more place on each side of every axis.
+    // The margin has room for one more index at both ends of every axis.
     const size_t begin = tensor.extents[0] > 1 ? 0 : 1;
     const int64_t widest = *std::max_element(tensor.strides.begin() + begin, tensor.strides.end());
     margin_ = InWorkspace(static_cast<size_t>(widest) * ElementBytes(tensor.type));
@@ -508,8 +508,8 @@ class TileVerifier {
   Tolerance tolerance_;
   size_t needed_ = 0;     // device memory in bytes, without the reference's workspace
   Surrounded x_, w_, y_;  // the tile's tensors
-  // Packed tensors: the operands, which were copied into the tile's tensors and are read by the
-  // reference, and the reference's result.
+  // Packed tensors: the reference's operands, which were also copied into the tile's tensors, and
+  // the reference's result.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
   cuda::DeviceBuffer gathered_;  // packed copy of a tensor of the tile
   cuda::DeviceBuffer reference_workspace_;
@@ -532,8 +532,8 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
                                                : ComparedTile::Effect::kAdds};
   ConvolutionProblem& part = tile.kind.problem;
   part = SlackTwin(of);
-  // If the whole spans 2^31 bytes or more, tensors that are not packed keep its strides. Packed
-  // tensors span less.
+  // If a view of the tile in the whole tensors spans 2^31 bytes or more, tensors that are not
+  // packed keep the strides of the whole tensors. Packed tensors span less.
   if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
     if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;
     if (!of.packs_y) part.y_strides = tile.around.y_strides = of.problem.y_strides;

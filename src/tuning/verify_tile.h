@@ -1,7 +1,7 @@
-// Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in device
-// memory of its own. The elements around the tile's tensors, where the whole has other elements,
-// are NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine multiplies
-// the value by zero. Writes beyond the tile are found, too.
+// Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in its own
+// device memory. The elements around the tile's tensors, where the whole has other elements, are
+// NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine multiplies the
+// value by zero. Writes beyond the tile are found, too.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ucudnn::tuning {
 
-// An engine on one kind of tile. If two are equal, one comparison is enough for both.
+// An engine on one kind of tile. If two ComparedTiles are equal, one comparison is enough for both.
 struct ComparedTile {
   // How the tile's result gets into the output.
   enum class Effect { kReplaces, kAdds, kIsSummed };
@@ -28,20 +28,20 @@ struct ComparedTile {
   bool operator==(const ComparedTile&) const = default;
 };
 
-// Describes how the kind number `kind` of a division of `problem` is compared. Its tensors are
-// parts of tensors that are hardly larger than the tile (SlackTwin) or, if a view of the tile spans
-// 2^31 bytes or more, have the tile's strides in the whole. A packed tile is copied from such
-// tensors. REQUIRES: the division has tiles.
+// Describes how the kind number `kind` of a division of `problem` is compared. The tile's tensors
+// are parts of tensors that are slightly larger than the tile (SlackTwin) or, if a view of the tile
+// spans 2^31 bytes or more, have the strides of the whole convolution's tensors. A packed tile is
+// copied from such tensors. REQUIRES: the division has tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 
-// Runs the tile's engine on integer operands, in exactly its workspace, between the copies of a
-// packed tile. A gradient that adds up is added to itself; a gradient that is summed is computed
-// through the sum. The result is compared with the result of a reference, which computes the tile
-// as a convolution of its own, on packed tensors with zeros in place of the padding. The reference
-// is an undivided algorithm of the legacy API or, if none serves or an operation is fused, another
-// engine of `scope`, and the tile's own engine if there is no other one. For bounds, memory and
-// threads see VerifyPlan.
+// Runs the tile's engine on integer operands, in exactly its workspace; for a packed tile, also the
+// copies before and after the engine. A gradient that adds up is added to itself; a gradient that
+// is summed is computed through the sum. The result is compared with that of a reference, which
+// computes the tile as a separate convolution, on packed tensors with zeros in place of the
+// padding. The reference is an undivided algorithm of the legacy API. If none serves, or if an
+// operation is fused, it is another engine of `scope` or, if there is no other, the tile's own
+// engine. For bounds, memory and threads see VerifyPlan.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope);
 

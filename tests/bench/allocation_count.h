@@ -1,6 +1,6 @@
-// Counts heap allocations of the whole process. allocation_count.cpp replaces malloc and the
-// functions like it, also for libraries that are loaded later. Sanitizer builds cannot use it,
-// since they have an allocator of their own.
+// Counts heap allocations of the whole process, including libraries that are loaded later:
+// allocation_count.cpp replaces malloc and C's other allocation functions. Sanitizer builds cannot
+// use it, since sanitizers bring their own allocator.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ long LiveBytes();
 long MostBytes();
 void ResetMostBytes();
 
-// From now on allocations whose caller's code lies between `begin` and `end` are also counted
-// separately, by WatchedAllocations. The range is that of a library, for example.
+// After this call, allocations by code between the addresses `begin` and `end`, such as a library's
+// code, are also counted separately, by WatchedAllocations.
 void WatchAllocations(uintptr_t begin, uintptr_t end);
 long WatchedAllocations();
 // Returns how many of the watched allocations the calling thread made.

@@ -4,9 +4,9 @@
 //
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //
-// With a second recording of these kernels, the divisions found in the first one are also timed by
-// the second. The fastest of many noisy times is fast partly by chance, which another recording
-// does not repeat.
+// AGAIN.csv is a second recording of the same kernels. Divisions found in the first table are also
+// timed by the second: the fastest of many noisy times is fast partly by chance, which another
+// recording does not repeat.
 #include <cstdio>
 #include <limits>
 #include <string>

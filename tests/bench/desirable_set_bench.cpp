@@ -28,8 +28,8 @@ std::vector<MicroConfiguration> Measured(Kind kind, int n) {
   std::vector<MicroConfiguration> measured;
   for (int size = 1; size <= n; ++size) {
     for (int engine = 0; engine < kEngines; ++engine) {
-      // An engine with more workspace per image is faster. In the worst case, a row also takes less
-      // time for each image the more images and workspace it has.
+      // An engine with more workspace per image is faster. In the worst case the time per image
+      // also falls as the number of images grows.
       const double rate = 0.01 * (kEngines - engine);
       const double time_ms = kind == kWorst ? std::sqrt(size) * (kEngines - engine)
                                             : (0.02 * (1 + engine) + rate * size) * noise(random);

@@ -7,17 +7,18 @@
 
 namespace ucudnn::bench {
 
-// Counts since the program started, of all threads. Over the transport loopback, sends and receives
-// are copies to and from the host.
+// Counts since the program started, of all threads. With the transport loopback, copies to the host
+// count as sends, and copies from the host as receives.
 struct DeviceCalls {
   long sends = 0, sent_bytes = 0;
   long receives = 0, received_bytes = 0;
-  // `reductions` counts calls of ncclAllReduce, `reduced_bytes` the bytes that each rank gives
-  // them.
+  // `reductions` counts calls of ncclAllReduce. `reduced_bytes` is the size of their input on this
+  // rank.
   long reductions = 0, reduced_bytes = 0;
   long copies = 0;  // the number of copies within the device
   long fills = 0;
-  // `events` counts recorded events and written words, `waits` the waits of streams for either.
+  // `events` counts cuEventRecord and cuStreamWriteValue32. `waits` counts the calls that make a
+  // stream wait for an event or a value.
   long events = 0, waits = 0;
   long host_functions = 0;
   long allocations = 0;          // the number of allocations by libucudnn's code

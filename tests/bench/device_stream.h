@@ -1,5 +1,5 @@
-// Makes streams for benches whose cuDNN does nothing. The device is that of the machine's driver if
-// there is one, otherwise that of the CPU stand-in in this build.
+// Makes streams for benches whose cuDNN does nothing. They use the machine's CUDA driver if there
+// is one, otherwise the CPU stand-in of this build.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 // - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions. It may not
 //   allocate on the heap. A variant pack is made for each execution, as frameworks do.
 // - Finalizing a plan that ucudnn does not change may take 0.2 us longer than finalizing it
-//   directly, or 5 us if ucudnn has to read the plan's JSON from cuDNN to see that.
+//   directly, or 5 us if ucudnn has to read the plan's JSON from cuDNN to find that out.
 // - The first finalize of a plan that a store divides may take 0.1 ms.
 // - The first finalize and execution of a plan of one image in tiles may take 0.3 ms.
 // - A schedule of m tiles may add 150 ns + 10 ns * m to m direct executions.
@@ -52,11 +52,11 @@ ConvolutionProblem PointwiseProblem(int c, int k) {
                             .alignment = 16});
 }
 
-// Returns the convolution that runs in `pieces` pieces. The number of channels depends on `pieces`,
-// so that each number has a kernel of its own.
+// Returns the convolution that runs in `pieces` pieces. Its number of channels depends on `pieces`,
+// so each number of pieces has its own kernel in the store.
 ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 32); }
 
-// Returns kernel number `kernel` of those that are timed when they are called for the first time.
+// Returns the kernel with number `kernel`, for benches that time a kernel's first call.
 ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
 // These constants and TiledProblem describe plans of one image that need more workspace than the
@@ -77,7 +77,7 @@ std::string TensorJson(int uid, int n, int c, int extent) {
          ",1],\"isVirtual\":false,\"isByValue\":false,\"vectCount\":1,\"vectDim\":-1,"
          "\"ptrAlignment\":16,\"reordering\":\"CUDNN_TENSOR_REORDERING_NONE\"}";
 }
-// Returns the JSON of cuDNN 9.19 for a plan of the problem.
+// Returns a plan of the problem as JSON, in the form that cuDNN 9.19 writes.
 std::string JsonOf(const ConvolutionProblem& problem, int schema = 4, int engine = 38) {
   const std::string pads = std::to_string(problem.pad[1]) + "," + std::to_string(problem.pad[2]);
   return "{\"cudnnVersion\":91900,\"schemaVersion\":" + std::to_string(schema) +
@@ -171,8 +171,8 @@ struct Program : bench::LibraryUser {
 
 struct Setting {
   Setting() {
-    // A child process finalizes the tiled plans first, so that its promises of workspace are in the
-    // store, as those of a user's earlier process are.
+    // A child process finalizes the tiled plans first, so that the store has its promises of
+    // workspace, as after an earlier run of a user's program.
     const pid_t earlier = fork();
     if (earlier == 0) {
       Open();
@@ -272,7 +272,7 @@ BENCHMARK(ExecuteOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(1000);
 
-// Measures how much longer a schedule of tiles takes than direct executions of as many plans. A
+// Measures how much longer a schedule of tiles takes than executing as many plans directly. A
 // square image is cut along h.
 void TilesOverDirect(benchmark::State& state) {
   const Program& program = *TheSetting().direct;
@@ -355,7 +355,7 @@ void FinalizeUnfamiliarJson(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJson)->Apply(bench::InNanoseconds)->Iterations(5000);
-// Finalizes plans of other kernels each time, as when a program starts.
+// Finalizes a plan of a new kernel in each iteration, as a starting program does.
 void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   std::vector<std::string> jsons;
   for (int kernel = 0; kernel < kStored; ++kernel) {
@@ -369,8 +369,7 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// Finalizes plans that are divided by measurements in the store. Each plan has a kernel that was
-// not finalized before.
+// Finalizes a plan of a new kernel in each iteration. Measurements in the store divide it.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {

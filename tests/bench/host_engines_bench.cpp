@@ -54,9 +54,9 @@ ConvolutionShape ShapeOf(const Layer& layer, int64_t n, Operation operation,
   return s;
 }
 
-// Runs the convolution as a user of oneDNN would write it. If `any` is false, all tensors are in
-// nchw. Otherwise they are in the layouts that oneDNN prefers, and each run reorders every tensor
-// from or to nchw.
+// Runs the convolution by oneDNN, as a user of oneDNN would write it. If `any` is false, all
+// tensors are in nchw. Otherwise they are in the layouts that oneDNN prefers, and each run reorders
+// every tensor from or to nchw.
 class Rival {
  public:
   Rival(const ConvolutionShape& s, bool any, float* x, float* w, float* y)

@@ -163,7 +163,7 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
-  constexpr int kMore = 48;  // with so few cycles relaxation is not exact
+  constexpr int kMore = 48;  // few enough that relaxation alone is not exact
   for (const Run& run : kRuns) {
     Solver solver(target, chain, run.way, run.launch, 0);
     double ms[2];
@@ -182,7 +182,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
-// Prints the fastest times of both ways of training, which take turns.
+// Prints the fastest times of training steps that update weights on the host and on the device;
+// both take turns.
 void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
   std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
               device);

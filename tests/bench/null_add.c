@@ -1,4 +1,5 @@
-/* Split convolutions also call cudnnAddTensor, which null_cudnn.c lacks. This one does nothing. */
+/* A cudnnAddTensor that does nothing. Split convolutions call this function, and null_cudnn.c
+   lacks it. */
 #include <cudnn.h>
 
 cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,

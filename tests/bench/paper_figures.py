@@ -97,8 +97,8 @@ class Count:
         return 4 * sum(self.kinds[kind] for kind in kinds or ("transfer", "update"))
 
     def update_of(self, layers):
-        """Returns the number of elements that are received to sum the gradients of these layers' parameters. A sum's count is
-        divided among its parameters by their elements, since all of them move equally often."""
+        """Returns the number of elements that are received to sum the gradients of these layers' parameters. A sum's count
+        is divided among its parameters by their elements, since every element moves equally often."""
         nodes, total = {node["name"]: node for node in self.schedule["nodes"]}, 0
         for one in self.schedule["sums"]:
             for layer, name in one["parameters"]:
@@ -169,7 +169,7 @@ def listed(values):
 
 
 def degrees(text):
-    """Returns the degrees of all axes: {"n": 8, "c": 1, "h": 1, "w": 1} for the text "n8"."""
+    """Returns the number of parts along each axis: {"n": 8, "c": 1, "h": 1, "w": 1} for the text "n8"."""
     return {axis: int(found.group(1)) if (found := re.search(axis + r"(\d+)", text)) else 1 for axis in "nchw"}
 
 

@@ -88,7 +88,7 @@ def split_sums(path):
 
 
 class Link:
-    """Is the port of a rank, which transfers one message at a time."""
+    """The port of a rank, which transfers one message at a time."""
 
     def __init__(self, bytes_per_s):
         self.rate, self.free, self.lock = bytes_per_s, 0.0, threading.Lock()
@@ -139,7 +139,7 @@ def sleepy(options):
 
 
 def worker(options):
-    """Is the process of one rank. Rank 0 prints the times of the steps by mode as JSON."""
+    """Runs the process of one rank. Rank 0 prints the times of the steps by mode as JSON."""
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)

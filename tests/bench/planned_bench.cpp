@@ -31,11 +31,11 @@ ConvolutionProblem Problem(int c, int k) {
       {.n = kImages, .c = c, .k = k, .x = {1, 28, 28}, .alignment = cudnn::kLegacyAlignment});
 }
 
-// Returns the convolution that runs in `pieces` pieces. Each number of pieces has a kernel and
-// measurements of its own.
+// Returns the convolution that runs in `pieces` pieces. Each number of pieces has its own kernel
+// and measurements.
 ConvolutionProblem ProblemOf(int pieces) { return Problem(16 * pieces, 32); }
 
-// Returns kernel number `kernel` of those for FirstCallFromStore.
+// Returns the kernel with number `kernel`, for FirstCallFromStore.
 ConvolutionProblem StoredProblem(int kernel) { return Problem(16, 64 + kernel); }
 
 // Holds the functions of a library and makes calls as a program that uses them does.
@@ -70,8 +70,8 @@ struct Setting {
     planned = new Program(bench::OpenLibrary(bench::DropIn()), stream);
   }
 
-  // Stores measurements by which algorithm 0, for which the program asks, is slow, and algorithm 1
-  // is fast in pieces.
+  // Stores measurements which say that algorithm 0, the one that the program asks for, is slow, and
+  // that algorithm 1 is fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
     const planning::Platform platform =

@@ -20,8 +20,8 @@ from paper_figures import replace_between, row, run, table
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "planning", "tables", "miopen")
 DEVICES = {"gfx90a-104cu": "MI200 series", "gfx908-120cu": "MI100", "gfx906-60cu": "MI50, Radeon VII"}
-# JUDGE is the chip of JUDGED with more compute units. Divisions found with the measurements of one device are timed with those
-# of the other.
+# JUDGE is the same chip as JUDGED with more compute units. Divisions found with the measurements of one device are timed with
+# those of the other.
 JUDGED, JUDGE = "gfx90a-104cu", "gfx90a-110cu"
 NETWORKS = ("alexnet", "vgg16", "resnet18", "resnet50", "inception-v3")
 LIMITS = {"caller": "no limit", "64MiB": "64 MiB", "8MiB": "8 MiB"}
@@ -41,7 +41,7 @@ def read_published():
 
 
 def known_whole(rows):
-    """Returns the rows of those solvers that have a row for the whole mini-batch of their kernel."""
+    """Returns the rows of the solvers (device, engine, kernel) that have a row for the whole mini-batch."""
     def solver(row):
         return row["device"], row["engine"], kernel_of(row)
     whole = {solver(row) for row in rows if row["micro_batch"] == str(BATCH)}

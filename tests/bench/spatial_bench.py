@@ -184,8 +184,8 @@ class Bench:
             self.bound(f"host_time of {operation}: us of its own", ALLOWED_US, figures[0])
 
     def pairs(self, results):
-        """Returns two lists: the times of a call of each sample with the exchange, and those without it. Each is the time of
-        the slower rank."""
+        """Returns two lists with the ms of one call in each sample: with the exchange, and without it. Each is the time of
+        the slowest rank."""
         calls = results[0]["calls"]
         split = [max(times) / calls for times in zip(*(result["split_ms"] for result in results))]
         alone = [max(times) / calls for times in zip(*(result["alone_ms"] for result in results))]

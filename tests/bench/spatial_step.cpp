@@ -77,8 +77,8 @@ class Convolution {
     y_ = MakeNumbers(elements, seed + 1);
     w_ = MakeNumbers(taps, 7);
     tensor_bytes_ = (2 * elements + taps) * sizeof(float);
-    // Gradients overwrite the tensors x and w to save memory, unless the other gradient's call
-    // reads these.
+    // The operation backward needs x and w for both gradients. In the other operations the gradient
+    // overwrites x or w, to save memory.
     dx_ = x_;
     dw_ = w_;
     if (operation_ == "backward") {
@@ -156,7 +156,8 @@ class Convolution {
 
 void Synchronize() { CHECK_CUDA(cudaDeviceSynchronize()); }
 
-// Waits for the device and for ucudnn's own threads, which tell the other ranks of each call.
+// Waits for the device, and gives ucudnn's threads time to send the other ranks their messages
+// about each call.
 void Settle() {
   Synchronize();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -234,8 +234,8 @@ class Table {
   }
 
  private:
-  // The numbers of kernels of one operation: those that run by engine 0 or by no engine, undivided
-  // and in tiles, and for each limit those that need more workspace, undivided and in tiles.
+  // Numbers of kernels of one operation, undivided and in tiles: those that run by engine 0 or by
+  // no engine, and for each limit those that need more workspace.
   struct Numbers {
     int last_resort = 0, last_in_tiles = 0;
     std::vector<int> over, over_in_tiles;

@@ -11,9 +11,9 @@
 
 namespace ucudnn::bench {
 
-// Times `work`, which returns an error, or an empty string. An error ends the benchmark. Reports
-// the minimum and the median of the times in `unit`; a second has `units_a_second` of them.
-// `allowed` is reported unless it is 0.
+// Times `work`, which returns an error message, or an empty string if it succeeded. An error ends
+// the benchmark. Reports the minimum and the median of the times in `unit`, of which
+// `units_a_second` make a second. Also reports `allowed`, unless it is 0.
 template <typename Work>
 void Timed(benchmark::State& state, const std::string& unit, double units_a_second, double allowed,
            const Work& work) {
@@ -54,8 +54,8 @@ double Nanoseconds(int calls, const Call& call) {
 struct LeastTimes {
   double direct_ns = 0, other_ns = 0;
 };
-// Calls two functions by turns, each of which returns the ns that it took. `direct` calls a library
-// directly, and `other` is compared with it. Reports how much longer `other` takes.
+// Calls `direct` and `other` by turns; each returns the ns that its call took. `direct` calls a
+// library directly. Reports how much longer `other` takes.
 template <typename Direct, typename Other>
 LeastTimes OverDirect(benchmark::State& state, const Direct& direct, const Other& other) {
   std::vector<double> direct_ns, other_ns, over_ns;

@@ -45,7 +45,7 @@ def counted(ranks):
 
 
 def worker(options):
-    """Is a process of a Job. Takes a step for each line of stdin, and prints its time as JSON."""
+    """Runs one process of a Job: takes a step for each line of stdin, and prints its time as JSON."""
     import torch
     import torchvision
     import torch.distributed as dist
@@ -86,7 +86,7 @@ def worker(options):
 
 
 class Job:
-    """Is a group of processes that take a step together."""
+    """A group of processes that take training steps together."""
 
     def __init__(self, arguments, ranks, threads, variables):
         self.processes = []

@@ -1,5 +1,5 @@
 // Helps benches that call cuDNN through the drop-in, as users do. A null library takes the place of
-// the real cuDNN, and plans are made from a store of the bench's own.
+// the real cuDNN, and each bench plans from its own store.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -1,8 +1,8 @@
 // Times the exact solver of Workspace Division. At most 1 ms is allowed for 562 choices, which is
 // the size of the paper's ResNet-50 (its GLPK took 5.46 ms). At most 1 s is allowed for 10,000
 // kernels of 12 choices, alone or as a running network whose kernels share slots. Selections must
-// be proven optimal. Also measures how many times faster it is than GLPK on equal instances, which
-// must be at least 10 (geometric mean). GLPK gets sizes in MiB, and its matrix is loaded only once.
+// be proven optimal. Also compares the solver with GLPK on equal instances: it must be at least 10
+// times as fast (geometric mean). GLPK gets sizes in MiB, and its matrix is loaded only once.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -69,7 +69,7 @@ BENCHMARK(Divide)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Makes the kernels of a running network with these choices, which run on `lanes` lanes.
+// Makes the kernels of a running network from their choices, and spreads them over `lanes` lanes.
 std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int lanes) {
   std::vector<NetworkKernel> network;
   for (const Choices& choices : kernels) {
@@ -78,7 +78,7 @@ std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int la
       kernel.choices.push_back(
           {{{{"legacy:1", 1, choice.time_ms, choice.workspace_bytes, true}, 1}}});
     }
-    // Every hundredth kernel runs on two lanes, so that the lanes do not fall apart into
+    // Every hundredth kernel runs on two lanes, since lanes without a common kernel would be
     // independent problems.
     const int number = static_cast<int>(network.size());
     kernel.lanes = {number % lanes};

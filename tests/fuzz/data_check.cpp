@@ -22,7 +22,7 @@ std::string CheckImages(const multigrid::Images& images, const std::string& byte
   if (images.pixels.size() != static_cast<size_t>(images.count * images.rows * images.columns)) {
     return "images with pixels of other ones";
   }
-  if (bytes.front() != 0) return "";  // the mutation has compressed the file
+  if (bytes.front() != 0) return "";  // IDX files begin with 0, so this one is already compressed
   const test::MadeFile packed(test::GzipOf(bytes));
   const auto unpacked = multigrid::ReadIdxImages(packed.path());
   if (!unpacked.ok()) return "images that are refused compressed: " + unpacked.message();
@@ -62,7 +62,7 @@ std::string CheckArrays(const std::vector<NamedArray>& arrays) {
   std::set<std::string> names;
   for (const NamedArray& array : arrays) {
     if (!names.insert(array.name).second) return "a name of two arrays";
-    // An empty array is found first, because the product of its other extents may overflow.
+    // Empty arrays are handled apart, because the product of their other extents may overflow.
     const bool is_empty = std::count(array.shape.begin(), array.shape.end(), 0) > 0;
     size_t count = is_empty ? 0 : 1;
     for (const int64_t extent : array.shape) count *= static_cast<size_t>(extent);

@@ -7,9 +7,9 @@
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
-// A problem is one call. Calls of one setting follow each other in one session, so --only also runs
-// the calls before it, unless --alone is given. Child processes do the work, because a fault of
-// ucudnn or of the stand-in's device ends its process.
+// A problem is one call. The calls of one setting run one after the other in one process, so --only
+// also runs the calls before it, unless --alone is given. Child processes do the work, because a
+// fault of ucudnn or of the stand-in's device ends its process.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

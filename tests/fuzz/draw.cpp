@@ -128,7 +128,7 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
   const double spread = random.OneOf({1.0, 1.2, 2.0, 5.0});
-  const bool strange = random.Chance(3);  // the store holds times that other programs wrote
+  const bool strange = random.Chance(3);  // as if another program had written times to the store
   const bool gaps = random.Chance(50);    // engines could not be measured at some sizes
   return [=](int algorithm, int size) -> double {
     Random row(seed, {kCost, static_cast<uint64_t>(number), static_cast<uint64_t>(algorithm),
@@ -163,7 +163,7 @@ std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   return sizes;
 }
 
-// Draws bytes around what some engine needs, zero, or an arbitrary number.
+// Draws a number of bytes: near the need of an engine, zero, or arbitrary.
 size_t DrawBytes(Random& random, const std::vector<size_t>& needs) {
   const size_t need = needs.empty() ? 0 : random.OneOf(needs);
   switch (random.Between(0, 6)) {
@@ -277,11 +277,12 @@ Setting DrawSetting(uint64_t seed, long number) {
   } else {
     options.workspace_limit_auto = random.Chance(30);
   }
-  // If not, most rows are not verified, like those of another machine or an earlier release.
+  // If false, most rows are not verified, like rows that another machine or an earlier release
+  // wrote.
   const bool verified = random.Chance(80);
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
-  // A setting that measures for itself begins without rows. Calls to graph engines are not
-  // recorded.
+  // If ucudnn measures during the run, it begins without rows. It uses only legacy engines, because
+  // calls to graph engines are not recorded.
   if (options.tuning.on) {
     options.engines = EngineSet::kLegacy;
     setting.rows.clear();

@@ -1,6 +1,6 @@
 // Draws the fuzzer's random cases: kernels, the settings in which a process calls them, and the
-// calls. A case depends only on a seed and a number, and, where it depends on workspace needs, on
-// those of the stand-in.
+// calls. A case depends only on a seed, a number, and the workspace sizes that the stand-in's
+// algorithms need.
 #pragma once
 
 #include <optional>
@@ -18,18 +18,19 @@ namespace ucudnn::fuzz {
 constexpr long kCallsPerSetting = 16;
 constexpr long kSettingsPerKernel = 6;
 
-// The options of one process, and its measurements of its one kernel.
+// The options of one process, and the measurements of the only kernel that it calls.
 struct Setting {
-  ConvolutionProblem problem;  // at its largest mini-batch, as ucudnn reads it
+  ConvolutionProblem problem;  // the kernel with its largest mini-batch, as descriptors give it
   Options options;
   bool has_store = true;
   std::vector<planning::Measurement> rows;
-  std::vector<int> sizes;     // sizes at which nothing more could be measured
+  std::vector<int> sizes;     // micro-batch sizes at which every engine counts as measured
   std::vector<size_t> needs;  // workspace of every row
 };
 Setting DrawSetting(uint64_t seed, long number);
 
-// A number of bytes relative to a base, which is known only when the bytes are needed.
+// A number of bytes: the base plus `difference`. The base is nothing, the workspace that a query
+// reported to the caller (kTold), or the workspace that the algorithm needs (kNeed).
 struct Amount {
   enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
   int64_t difference = 0;

@@ -20,9 +20,9 @@ struct ImportCheck {
 };
 
 // Imports `bytes`. Networks are imported twice, once with passing unknown operators through and
-// once without. An error must be one line that names the file. A graph must have shapes. Its layers
-// and its number of parameters must be found, or be refused in one line. The graph must stay equal
-// when it is written as JSON and read again. For data see CheckData.
+// once without. An error must be one line that names the file. A graph must have shapes. Finding
+// its layers and counting its parameters must succeed, or be refused in one line. The graph must be
+// equal after it is written as JSON and read again. For data see CheckData.
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
 // Returns an empty text if the error is one line that names the file, otherwise a text that begins

@@ -61,8 +61,8 @@ void ChangeWord(std::string& bytes, Random& random) {
   bytes.replace(to, to_end - to, bytes.substr(from, from_end - from));
 }
 
-// Replaces a byte. In half of the cases the new byte is one that begins or ends numbers of protocol
-// buffers or structures of text.
+// Replaces a byte. In half of the cases the new byte is one with a special meaning: in the numbers
+// of protocol buffers, or as a bracket, quote or separator of a text format.
 void ChangeByte(std::string& bytes, Random& random) {
   const size_t at = Place(bytes, random);
   if (at == bytes.size()) return;
@@ -93,7 +93,8 @@ void ChangeAttribute(AttributeProto& attribute, Random& random) {
   if (random.Chance(5)) attribute.set_s("SAME_LOWER");
 }
 
-// Makes `node` equal to `other` in one point.
+// Changes `node`: copies the operator, an input or everything from `other`, or adds or removes an
+// input.
 void ChangeNode(NodeProto& node, const NodeProto& other, Random& random) {
   switch (random.Between(0, 4)) {
     case 0:

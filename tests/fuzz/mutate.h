@@ -1,4 +1,4 @@
-// Makes files that are almost right. The results depend on the arguments alone.
+// Makes files that are almost valid. The results depend only on the arguments.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace ucudnn::fuzz {
 std::string Mutate(std::string bytes, const std::string& other, Random& random);
 
 // Returns the ONNX model in `bytes` with up to four changes of its meaning: other operators, inputs
-// or attributes, and extreme extents and shape constants. Returns `bytes` unchanged if they are no
-// model.
+// or attributes, and extreme extents and shape constants. Returns `bytes` unchanged if they are not
+// a model.
 std::string MutateOnnx(const std::string& bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

@@ -1,4 +1,4 @@
-// Makes files of data that are almost right. The results depend on the arguments alone.
+// Makes files of data that are almost valid. The results depend only on the arguments.
 #pragma once
 
 #include <string>

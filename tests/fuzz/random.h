@@ -1,5 +1,5 @@
-// Generates random numbers that depend only on a seed and a place in a sequence, so that any
-// problem can be drawn again by itself.
+// Generates random numbers that depend only on a seed and a place in a sequence, so that a problem
+// can be drawn again without the problems before it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Records every convolution that Recording() forwards to the real library's legacy API, so that
-// what really ran can be compared with what callers were told. One thread alone may use it.
+// Records every convolution that Recording() forwards to the real library's legacy API, so that the
+// convolutions that ran can be compared with the answers that callers got. For use by one thread
+// only.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Runs the call itself and checks its status, its output, and which convolutions the real library
+// Runs a trial's call, and checks its status, its output, and which convolutions the real library
 // ran.
 #include <gtest/gtest.h>
 
@@ -162,14 +162,14 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
-  // A misaligned call and an identity activation are each served by one algorithm alone, whose
-  // pieces may have no undivided engine to fall back on.
+  // A misaligned call or an identity activation is served by one algorithm only. Its pieces may
+  // have no undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // If a piece may have changed the output that a rerun would read, nothing may run again.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
   // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
-  // If no undivided engine meets the demand within the workspace, only pieces do, and nothing can
+  // If only pieces serve this call within the workspace, and no undivided engine does, nothing can
   // replace a piece that failed.
   const size_t room = std::min(limit_, bytes);
   const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);

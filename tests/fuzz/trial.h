@@ -20,12 +20,12 @@ struct Coverage {
   long problems = 0;
   long divided = 0;     // ran in several pieces
   long mixed = 0;       // ran in pieces of different engines
-  long below_need = 0;  // ran right in less workspace than the caller's algorithm needs
+  long below_need = 0;  // ran correctly in less workspace than the caller's algorithm needs
   long misaligned = 0;  // had pointers that are not aligned to 16 bytes
   long refused = 0;     // failed like the real library's call
   long recovered = 0;   // was right although a piece failed
   long rounded = 0;     // was compared within a tolerance
-  long measured = 0;    // was in a setting that measures for itself
+  long measured = 0;    // was in a setting in which ucudnn measures during the run
   long compared = 0;    // was divided, in a setting whose rows were not all verified
   long checked = 0;     // had every piece compared with the undivided engine by UCUDNN_CHECK
   long over_limit = 0;  // was refused under a strict limit

@@ -1,6 +1,6 @@
-"""Tests how GPU tests on one device affect each other, on the CPU stand-in. A test that should divide fails if another process
-measures on the device all the time, and waits for one that ends in time. A program runs only once without ucudnn for all tests
-that compare with it. Other functions of machine.py are tested, too."""
+"""Tests on the CPU stand-in how GPU tests on one device affect each other. A test that expects divided kernels fails if
+another process measures on the device all the time, and waits if that process ends in time. A run without ucudnn with which
+several tests compare is made only once. Also tests other functions of machine.py."""
 
 import concurrent.futures
 import contextlib

@@ -6,8 +6,8 @@
 //
 // With `global` the other thread calls cudnnFind...Ex in global capture mode, the default of every
 // thread; otherwise, in relaxed mode. In global mode a thread's unsafe calls (such as cudaMalloc)
-// break the captures of other threads, unless the code that makes them changes the mode. ucudnn
-// does that when it measures; cuDNN does not.
+// break the captures of other threads, unless the calling code changes the mode. ucudnn changes the
+// mode when it measures; cuDNN does not.
 //
 //   capture_beside_measuring [BATCH [global]]
 #include <atomic>

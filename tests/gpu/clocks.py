@@ -38,9 +38,9 @@ def driver():
 
 
 class Log:
-    """Between start() and end(), takes a row from nvidia-smi every half second, if there is one. Replaces a CSV file by its old
-    rows, which earlier sittings may have written, and the new ones. It does so every WRITE_SECONDS and in end(), and the file
-    is whole at any moment."""
+    """Between start() and end(), takes a row from nvidia-smi every half second, if there is one. Replaces a CSV file by its
+    old rows, which earlier sittings may have written, and the new ones. It does so every WRITE_SECONDS and in end(), and the
+    file is complete at any moment."""
 
     def __init__(self, path, sitting):
         self.path, self.sitting, self.process, self.begin, self.written = path, sitting, None, time.monotonic(), 0.0
@@ -51,7 +51,7 @@ class Log:
         reason = next((reason for reason in REASONS if query(reason)), None)
         if not query(*FIELDS):
             return
-        # nvidia-smi writes each line to a terminal at once, but buffers what it writes to a pipe.
+        # nvidia-smi flushes each line if it writes to a terminal, but buffers its output if it writes to a pipe.
         try:
             reader, writer = pty.openpty()
         except OSError:  # the machine has no pseudo-terminals

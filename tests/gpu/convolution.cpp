@@ -54,7 +54,8 @@ size_t ElementBytes(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
-// Returns a hash, with which buffers of different seeds do not correlate, so that sums stay small.
+// Returns a hash of both arguments. Values of different seeds do not correlate, so sums of their
+// products stay small.
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
   bits = (bits ^ bits >> 16) * 0x7feb352du;

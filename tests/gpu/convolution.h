@@ -1,7 +1,7 @@
-// One convolution as frameworks have it: descriptors, device buffers and the algorithm that
+// One convolution as frameworks run it: descriptors, device buffers and the algorithm that
 // cudnnFind...Ex returns first. The programs of tests/gpu that use this file know nothing of ucudnn
 // and are linked with the real libraries. CUDA and cuDNN errors end the program, except
-// NOT_SUPPORTED of cudnnFind...Ex and what TryToRun returns.
+// NOT_SUPPORTED from cudnnFind...Ex and errors that TryToRun returns.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -61,7 +61,7 @@ class Jax(Convolutions, unittest.TestCase):
     framework, device = "jax", "gpu"
 
     def took_cudnn(self):
-        """Returns whether XLA's compiled program has calls that are known as cuDNN's, or cuDNN's engines were loaded."""
+        """Returns whether the program that XLA compiled calls cuDNN, as far as is known, or cuDNN's engines were loaded."""
         engines = [name for name in self.plain["cudnn_files"] if name.startswith("libcudnn_engines")]
         return self.plain["cudnn_calls"] > 0 or len(engines) > 0
 

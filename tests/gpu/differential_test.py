@@ -1,9 +1,10 @@
 """Compares divided convolutions with undivided ones by each engine of the legacy API: all three operations in fp32, fp16 and
 bf16, NCHW and NHWC.
 
-A first run measures. Then, for each engine in turn, a store in which its pieces are the fastest is made of the measurements
-(stores.py), and a run that may not measure divides accordingly. With UCUDNN_TEST_KEEP=FOLDER the measurements are kept in
-FOLDER. Test cases in other processes take them from there, so that those of engines never measure."""
+A first run measures. Then, for each engine in turn, a store is made from these measurements in which that engine's pieces
+are the fastest (stores.py), and a run that may not measure divides accordingly. With UCUDNN_TEST_KEEP=FOLDER the
+measurements are kept in FOLDER. Test cases in other processes take them from there, so that the tests of single engines
+never measure."""
 
 import json
 import os
@@ -95,7 +96,7 @@ class Measured(Cases, unittest.TestCase):
 class Engines(Cases, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # With UCUDNN_TEST_KEEP these tests run beside a stage that measures, so they must not measure themselves.
+        # With UCUDNN_TEST_KEEP these tests run at the same time as a stage that measures, so they must not measure themselves.
         if os.environ.get("UCUDNN_TEST_KEEP") and not cls.kept().exists():
             raise machine.Failed(f"nothing was measured before: {cls.kept().name} is missing; run {cls.measured} first, in "
                                  "the same sitting")

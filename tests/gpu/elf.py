@@ -1,4 +1,4 @@
-"""Reads what an ELF file asks of the loader: the libraries that it needs, and the folders in which to search. Reads only 64-bit
+"""Reads which libraries an ELF file needs, and the folders in which the loader searches them. Reads only 64-bit
 little-endian files, since ucudnn is built for no other kind."""
 
 import mmap

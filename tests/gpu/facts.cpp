@@ -10,8 +10,8 @@
 // legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the layers
 //            of the built-in networks
 //
-// kernels    prints the kernels of plans, read from captures; only plans that cannot be captured
-//            otherwise run first
+// kernels    prints the kernels of plans, read from captures; a plan runs before its capture only
+//            if it cannot be captured otherwise
 //
 // launches   times the first ten launches of 20 plans in a new process
 //

@@ -68,7 +68,7 @@ class Cases {
 // Returns the functions of the cuDNN library with which the program is linked.
 const cudnn::Functions& Linked();
 
-// Owns a cuDNN handle, its stream, and two events.
+// A cuDNN handle, its stream, and two events, all owned by this object.
 class Device {
  public:
   Device();

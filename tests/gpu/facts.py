@@ -102,8 +102,8 @@ def start(words, path, seconds):
 
 
 def ask(command, seconds, *words, on_device=True):
-    """Returns what facts.cpp prints within `seconds`. If it crashes, that is recorded, and another process runs the cases after
-    the one in which it crashed."""
+    """Returns what facts.cpp prints within `seconds`. A crash is recorded, and another process runs the cases that follow
+    the crashed one."""
     told, deadline, first = Told(), time.monotonic() + seconds, 0
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST and on_device else []
     tiny = ["--tiny"] if machine.HOST and on_device else []
@@ -149,7 +149,7 @@ def keep(sitting, part, value):
 
 
 def finished(sitting, part, told, figures, **more):
-    """Writes the stage's part of the file. Returns the figures of the stage, or raises an error that has them if a case
+    """Writes the stage's part of the file. Returns the figures of the stage, or raises an error with these figures if a case
     failed."""
     keep(sitting, part, {"cases": told.cases, "others": told.others, "crashes": told.crashes, "not run": told.not_run} | more)
     no_room = {name: text for name, text in told.failed.items() if text.startswith(NO_ROOM)}
@@ -299,7 +299,8 @@ def plans(sitting, seconds):
 
 
 def own_list(seconds):
-    """Returns the device's profile, as cuDNN describes it, and the list of plans for that profile; or a reason, and None."""
+    """Returns the device's profile, as cuDNN describes it, and the list of plans for that profile. If one of them cannot be
+    made, returns the reason and None."""
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST else []
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         code, errors = start([*stand_in, PROFILER], pathlib.Path(file.name), 0.3 * seconds)
@@ -312,7 +313,7 @@ def own_list(seconds):
     return profile, told.cases
 
 
-# ---- Stages that run beside others and record no times.
+# ---- Stages that run at the same time as others and record no times.
 
 
 def legacy(sitting, seconds):

@@ -30,7 +30,7 @@ struct Met {
   ConvolutionProblem problem;
 };
 
-// Returns each distinct layer of the built-in networks, those of kFirst first.
+// Returns each distinct layer of the built-in networks, starting with the networks of kFirst.
 std::vector<Met> Layers() {
   std::vector<std::string> names(std::begin(kFirst), std::end(kFirst));
   for (const std::string& name : planner::NetworkNames()) {

@@ -1,5 +1,5 @@
-// Makes named graphs, finds the engine configurations that heuristics give for them, and makes
-// plans of these.
+// Makes named graphs, finds the engine configurations that heuristics give for a graph, and makes
+// plans of these configurations.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace ucudnn::facts {
 
-// The device for which plans are made: device 0 or, with --profile, a described one, on which
-// nothing can run (`present` is then null).
+// The device for which plans are made: device 0, or with --profile the device that the file
+// describes. No plan can run on a described device, and `present` is then null.
 struct Target {
   explicit Target(const Options& options);
 

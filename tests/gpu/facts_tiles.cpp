@@ -197,11 +197,11 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // Runs the picture in `parts` parts once, on integers, and compares the result with that of the
-  // first call of this function. If the run took at most kLongMs, then times the parts on random
-  // numbers; if parts > 1 and the picture does not pack, the uncut image is timed in turn with
-  // them. If the picture packs, the uncut image runs only for parts == 1, and only if its estimated
-  // time is at most kMostWholeMs.
+  // Computes the picture in `parts` parts once, on integers, and compares the result with that of
+  // the first call of this function. If this run took at most kLongMs, also times the parts on
+  // random numbers. If parts > 1 and the picture does not pack, the uncut image is timed in turn
+  // with the parts. If the picture packs, the uncut image runs only for parts == 1, and only if its
+  // estimated time is at most kMostWholeMs.
   Json Parts(int64_t parts) {
     const Way way(device_, picture_, parts, x_.at(0), w_.at(0), y_.at(0));
     Json told = {{"parts", parts}, {"packed", way.packs()}, {"plans", Described(way.plans())}};

@@ -159,8 +159,8 @@ void Launches(const Options& options) {
   Cases cases(options);
   const std::vector<NamedGraph> graphs = NamedGraphs(options.tiny);
   for (int i = 0; i < kPlans; ++i) {
-    // Each shape but the last, which is too large, gives one graph; the first shape gives a second
-    // one.
+    // Each shape except the last, which is too large, gives one graph. The first shape also gives a
+    // second one.
     const NamedGraph& named = graphs[i < kPlans - 1 ? 3 * i + i % 3 : 1];
     cases.Run(named.name, [&]() -> Json {
       const size_t tensors = named.TensorBytes();

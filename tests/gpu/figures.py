@@ -137,7 +137,7 @@ def cliff(sitting, seconds):
 
 def table(sitting, seconds):
     """Measures every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning.
-    Returns what policy all plans from these measurements."""
+    Returns the times that policy all plans with these measurements."""
     batch, store = "2" if machine.HOST else "256", sitting.scratch / "all.db"
     path, rows = sitting.output / f"{sitting.slug}-alexnet.csv", sitting.scratch / "alexnet.csv"
     words = [machine.ROOT / "tests/bench/record-table", *([] if machine.HOST else ["--gpu"]), "--db", store, machine.UCUDNN]
@@ -183,7 +183,7 @@ def measurements_of(sitting):
 
 
 def export(sitting, seconds):
-    """Writes the rows of the sitting's store as compressed CSV to its output. They were measured while nothing else ran."""
+    """Writes the rows of the sitting's store as compressed CSV to its output. No other stage ran while they were measured."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")

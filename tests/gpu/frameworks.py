@@ -57,8 +57,9 @@ FAILED = "failed: "  # program.outcome() returns failures with this beginning
 
 
 def assert_equal_case(test, plain, divided):
-    """Expects that a case's checksums are equal, and are those of whole numbers. Skips a case that fails without ucudnn; if it
-    fails under ucudnn, too, the messages must agree except for numbers. REQUIRES: the caller is in a subtest."""
+    """Expects that a case's results are equal, and that they are checksums of whole numbers (16 hexadecimal digits). Skips a
+    case that fails without ucudnn; if it fails under ucudnn, too, the messages must agree except for numbers. REQUIRES: the
+    caller is in a subtest."""
     if plain.startswith(FAILED):
         alike = lambda text: re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)
         if divided.startswith(FAILED):
@@ -69,7 +70,8 @@ def assert_equal_case(test, plain, divided):
 
 
 def assert_equal_cases(test, plain, divided):
-    """Checks all cases, each in a subtest. Expects that fewer than half of them failed without ucudnn."""
+    """Compares all cases by assert_equal_case, each in a subtest. Expects that fewer than half of them failed without
+    ucudnn."""
     test.assertEqual(plain.keys(), divided.keys())
     failed = [result for result in plain.values() if result.startswith(FAILED)]
     test.assertLess(2 * len(failed), len(plain), failed)
@@ -79,7 +81,7 @@ def assert_equal_cases(test, plain, divided):
 
 
 def divided(report):
-    """Returns the kernels with a call that ran in pieces; `undivided_calls` of a kernel do not count."""
+    """Returns the kernels with a call that ran in pieces, that is, with more calls than `undivided_calls`."""
     return [kernel for kernel in report["kernels"]
             if machine.pieces(kernel) > 1 and kernel["calls"] > kernel.get("undivided_calls", 0)]
 

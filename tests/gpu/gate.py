@@ -1,6 +1,6 @@
 """The stage `gate`, which decides whether most other stages make sense on this machine, and the stage `page cache`. The gate
-checks the driver, the findings of `ucudnn doctor`, the device's profile, and that the drop-in does not change the outputs of a
-program that knows nothing of it."""
+checks the driver, the findings of `ucudnn doctor`, the device's profile, and that the drop-in does not change the outputs of
+an ordinary cuDNN program."""
 
 import concurrent.futures
 import importlib.util
@@ -52,7 +52,7 @@ def cases(seconds, *options):
 
 
 def compared(real, dropped_in):
-    """Returns reasons why the runs with and without the drop-in are not as they should be, or an empty list."""
+    """Returns the faults that the runs with and without the drop-in show, or an empty list."""
     if not any(len(line) > 1 and line[1] != "unsupported" for line in real["lines"]):
         return ["cuDNN runs no convolution here, without ucudnn"]
     if not dropped_in["kernels"]:
@@ -98,7 +98,7 @@ def diagnostics():
 
 
 def told_by(words):
-    """Returns a command's output; of a long one only the beginning and the end."""
+    """Returns a command's output. A long output is shortened to its beginning and its end."""
     if not shutil.which(str(words[0])):
         return "not found"
     try:

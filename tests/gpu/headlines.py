@@ -1,8 +1,8 @@
-"""Measures what ucudnn gains in whole calls. These are the figures that readers want first, each beside its baseline.
-layer_calls.cpp (for whole iterations torch_worker.py), which knows nothing of ucudnn, executes convolutions, in one process for
-each configuration. The processes take turns in rounds, so that changes of the machine affect all of them. Each stage takes the
-sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has each headline in one
-sentence. `findings` has the predictions that execution does not confirm, in stages that have predictions."""
+"""Measures what ucudnn gains in whole calls. These figures come first for readers, each with the baseline that it is
+compared with. layer_calls.cpp (for whole iterations torch_worker.py), which knows nothing of ucudnn, executes convolutions,
+in one process for each configuration. The processes take turns in rounds, so that changes of the machine affect all of them.
+Each stage takes the sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has
+each headline in one sentence. In stages that have predictions, `findings` has those that execution does not confirm."""
 
 import csv
 import json
@@ -69,9 +69,8 @@ def shrunk(rows, batch):
 
 
 def kernels_of(rows, operations, dtype=None, first_is_input=True):
-    """Returns each distinct convolution once, with the number of times that rows have it (`count`), those with the most
-    arithmetic first. With `first_is_input`, the first row has no backward_data, since no one needs the gradient of a network's
-    input."""
+    """Returns each distinct convolution once, with the number of rows that have it (`count`), sorted by arithmetic, most
+    first. With `first_is_input`, the first row has no backward_data, since no one needs the gradient of a network's input."""
     kernels = {}
     for index, row in enumerate(rows):
         for op in operations:
@@ -94,8 +93,8 @@ def arithmetic(kernel):
 
 class Calls:
     """Runs kernels under several configurations. `configurations` has options of `ucudnn run` by name, or None for a run
-    without ucudnn. They are prepared in this order, so the one that measures most should be first, and others find its rows in
-    the store. `tunes` has UCUDNN_TUNE_SECONDS by name."""
+    without ucudnn. They are prepared in the order given. The first should be the configuration that measures most, since the
+    others find its rows in the store. `tunes` has UCUDNN_TUNE_SECONDS by name."""
 
     def __init__(self, configurations, kernels, seconds, tunes=None, variables=None):
         self.configurations, self.kernels = configurations, kernels
@@ -187,15 +186,15 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """Returns the median, least and greatest of reference / own over the rounds: how many times as fast as the reference it
-    is."""
+    """Returns the median, least and greatest of reference / own over the rounds, that is, how many times as fast as
+    `reference` the configuration `own` is."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 
 
 def compared(calls, references):
-    """Returns the figures of a case. `references` has the configurations with which all are compared, by the word for them in
-    the names of figures."""
+    """Returns the figures of a case. `references` has the configurations with which all are compared, by a word that becomes
+    part of the names of figures."""
     complete = calls.complete()
     kernels = [kernel for kernel in calls.kernels if all(kernel["name"] in rounds[0] for rounds in complete.values())]
     by_kernel = {kernel["name"]: {"count": kernel["count"]} | {
@@ -406,8 +405,8 @@ COST_CALLS = 20 if machine.HOST else 400  # the calls of a round
 
 
 def planned_words(report, pieces):
-    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of algorithm 1, which the program
-    names."""
+    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of algorithm 1, the one that the
+    program asks for."""
     kernel = next(kernel for kernel in report["kernels"] if kernel["api"] == "legacy")
     size = TINY["n"] // pieces
     run = {"engine": "legacy:1", "micro_batch": size, "count": pieces, "workspace_bytes": MIB, "piece_ms": 1}

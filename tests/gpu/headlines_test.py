@@ -1,5 +1,5 @@
-"""Tests headlines.py on the CPU stand-in with tiny sizes, and how it handles wrong predictions, workers that die and short
-time. Times here are those of a CPU and say nothing about GPUs."""
+"""Tests headlines.py on the CPU stand-in with tiny sizes, and how it handles wrong predictions, workers that die, and too
+little time. Times here are those of a CPU and say nothing about GPUs."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class OnStandIn(unittest.TestCase):
         self.sitting = types.SimpleNamespace(output=self.folder, scratch=self.folder, store=self.folder / "m.db", slug="host")
 
     def compared(self, kernels, store, **variables):
-        """Compares undivided, which is prepared first, with divided, both within 256 KiB."""
+        """Compares the configurations UNDIVIDED and DIVIDED, prepared in this order, both within 256 KiB."""
         options = {name: ["--db", store, *workers.within(0.25, policy)] for name, policy in (
             (UNDIVIDED, "undivided"), (DIVIDED, "auto"))}
         calls = headlines.Calls(options, kernels, SECONDS, variables=variables).run()
@@ -37,7 +37,7 @@ class OnStandIn(unittest.TestCase):
 
 
 class Stages(OnStandIn):
-    # The stand-in's clock is processor time, so other programs do not change what is faster.
+    # The stand-in's clock is processor time, so the load of other programs does not change which plan is faster.
     @unittest.mock.patch.dict(headlines.THREADS, HOSTGPU_CLOCK="processor")
     def test_layers_then_drift(self):
         told = headlines.layers(self.sitting, SECONDS)

@@ -130,7 +130,7 @@ struct Layer {
   }
 };
 
-// Holds memory with random numbers of one type, which all kernels read, and memory that all kernels
+// Memory with random numbers of one type, which all kernels read, and memory that all kernels
 // write.
 class Operands {
  public:
@@ -160,8 +160,8 @@ class Operands {
   char* written() const { return written_->address(); }
 
  private:
-  // Returns random numbers that are repeated to fill memory. Their count is no multiple of an
-  // image's, so images differ.
+  // Returns random numbers that are repeated to fill memory. Their count is not a multiple of an
+  // image's elements, so images differ.
   std::vector<char> RandomBlock() const {
     constexpr size_t kElements = (4 << 20) + 1237;
     const size_t bytes = dtype_ == "fp32" ? 4 : 2;
@@ -367,7 +367,7 @@ class LegacyKernel {
 };
 
 // Returns the host's microseconds for a call: the median and the least over groups of kGroup calls,
-// few enough for the device's queue.
+// which are few enough to fit the device's queue.
 template <class AnyKernel>
 Json Cost(AnyKernel& kernel, int calls) {
   constexpr int kGroup = 20;

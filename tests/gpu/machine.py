@@ -81,9 +81,9 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH: those of NVIDIA's wheels if this Python has
-    them, since its frameworks use the same; none if the loader finds the libraries anyway; else those of the build or of a
-    toolkit."""
+    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH. These are the folders of NVIDIA's wheels
+    if this Python has them, since its frameworks use the same. Without wheels, returns no folder if the loader finds the
+    libraries, and the folders of the build or of a toolkit if it does not."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
     if not HOST and any(glob.glob(f"{folder}/libcudnn.so.9") for folder in wheels):
@@ -164,7 +164,7 @@ def described(words):
 
 
 def write_whole(path, data):
-    """Replaces the file `path` at once, so that it is complete at any moment, even if this process is killed."""
+    """Replaces the file `path` atomically, so that it is complete at any moment, even if this process is killed."""
     path = pathlib.Path(path)
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -245,7 +245,8 @@ def record(name, value):
 
 
 class Outcome(unittest.TextTestResult):
-    """Counts tests and subtests that passed, because Python versions differ in whether `testsRun` includes skipped tests."""
+    """Counts tests and subtests that passed, because whether `testsRun` includes skipped tests depends on the version of
+    Python."""
 
     passed = 0
 
@@ -275,7 +276,8 @@ def test_cases(suite):
 
 
 def run_references(names):
-    """Calls references() of the test cases with these names, or of all but Brief ones. Returns failures by test case."""
+    """Calls references() of the test cases with these names, or of all test cases but the Brief ones. Returns failures by
+    test case."""
     loader, module, failed = unittest.TestLoader(), sys.modules["__main__"], {}
     suite = loader.loadTestsFromNames(names, module) if names else loader.loadTestsFromModule(module)
     for case in test_cases(suite):

@@ -1,7 +1,7 @@
-"""Tests layer-parallel multigrid on a GPU. All ways of running blocks at once come near the output of serial propagation, and
-their residuals are equal but for rounding. Convergence does not depend on depth. Every precision solves as well as it rounds.
-Ranks that share the device change no bit of training, which is near that on the host. Records the time of each way and of
-serial propagation."""
+"""Tests layer-parallel multigrid on a GPU. All ways of running blocks at the same time come near the output of serial
+propagation, and their residuals are equal up to rounding. Convergence does not depend on depth. In every precision, the
+error of a solve is no larger than rounding explains. Training on ranks that share the device is equal to the bit to training
+on one rank, and close to training on the host. Records the time of each way and of serial propagation."""
 
 import itertools
 import json
@@ -47,7 +47,7 @@ class Multigrid(unittest.TestCase):
                     self.assertEqual("fp32", solved.get("precision", "fp32"))
                     residuals[f"{way}, {launch}"] = solved["residuals"]
                     times[f"{way}, {launch}"] = {key: value for key, value in solved.items() if key.endswith("seconds")}
-                    # The bound allows for what four cycles leave unsolved and for rounding in single precision.
+                    # The bound allows for the error that remains after four cycles and for rounding in single precision.
                     self.assertLess(solved["output_error"], 1e-3)
             machine.record(f"seconds of 4 cycles, {depth} layers", times)
             for way, of_way in residuals.items():
@@ -94,8 +94,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Records how many streams run a block at the same time on average, by events of the device, as figure 5 of the paper
-        shows. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
+        """Records the average number of streams that run a block at the same time, from events of the device, as in figure 5
+        of the paper. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]
@@ -118,8 +118,8 @@ class Multigrid(unittest.TestCase):
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
     def test_the_coarse_operator_fits_the_device(self):
-        """Without --coarse, the operator is "sum" if single layers do not fill the device. Records its cycles beside those of
-        "inject" for the same tolerance."""
+        """Without --coarse, the operator is "sum" if single layers do not fill the device. Records its number of cycles and
+        that of "inject" for the same tolerance."""
         words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
         chosen = {}
         for name, own in (("inject", words), ("chosen", words[:-2])):
@@ -149,7 +149,7 @@ class Multigrid(unittest.TestCase):
                 self.assertEqual(epochs["one"][key], epochs[name][key], f"{name}, {key}")
 
     def test_training_on_the_device_is_training_on_the_host(self):
-        """Also records how long the ways take to train 256 layers."""
+        """Also records how long each way takes to train 256 layers."""
         def epoch(way, *layers):
             return solve(*(layers or self.TRAINING[:2]), *self.TRAINING[2:], "--way", way)["training"]["epochs"][0]
         words = self.TRAINING

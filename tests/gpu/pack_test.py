@@ -1,5 +1,5 @@
-"""Tests tools/gpu-check --pack: the pack has what a sitting needs and no more, works in another folder with an empty
-environment, and a file that would not start elsewhere is noticed."""
+"""Tests tools/gpu-check --pack. A pack has the files that a sitting needs and no others, works in another folder with an
+empty environment, and is refused if one of its files would not start on another machine."""
 
 import contextlib
 import io

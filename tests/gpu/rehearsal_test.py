@@ -64,7 +64,7 @@ class Rehearsal(unittest.TestCase):
         cls.environment = {"PATH": str(programs), "HOME": str(cls.folder / "home"), "OMP_WAIT_POLICY": "passive"}
 
     def sit(self, name, *words):
-        """Returns the call's exit code, and its stages by name."""
+        """Runs the sitting `name`. Returns its exit code, and its stages by name."""
         words = [PYTHON, "-B", self.moved / "tools/gpu-check", "--sitting", name, "--host", "--output", self.output, *words]
         result = subprocess.run([str(word) for word in words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
                                 timeout=SECONDS)
@@ -101,7 +101,7 @@ class Rehearsal(unittest.TestCase):
         return {stage.name for stage in (*plan.stages, *plan.last)}
 
     def test_both_calls(self):
-        """Makes both calls one after the other: the second one continues from the result file of the first."""
+        """Runs sitting A, and then sitting B, which continues from the result file of A."""
         self.assert_green("A", *self.sit("A"))
         self.assert_green("B", *self.sit("B", "--resume"))
 

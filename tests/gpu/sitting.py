@@ -16,8 +16,8 @@ import machine
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
 POLL_SECONDS = 0.05
-# A stage ends by itself within its limit, and reports what it has. It is killed with all processes that it started when it
-# exceeds its limit by this many seconds.
+# A stage must end within its limit and report what it has. If it exceeds its limit by this many seconds, it is killed with all
+# processes that it started.
 SLACK_SECONDS = 5
 REASON_CHARACTERS = 4000
 
@@ -29,7 +29,8 @@ def own_limit(stage):
 
 
 def without_times(figures):
-    """Returns the figures without the times in them. Times of a stage that ran beside others are no measurements."""
+    """Returns the figures without the times in them. Times of a stage that ran together with other stages are not valid
+    measurements."""
     if isinstance(figures, list):
         return [without_times(each) for each in figures]
     if not isinstance(figures, dict):
@@ -172,7 +173,7 @@ class Sitting:
         return beginning
 
     def has_room(self, lane, lanes):
-        """Returns whether a stage of `lane` may run beside stages of `lanes`."""
+        """Returns whether a stage of `lane` may run at the same time as stages of `lanes`."""
         if lane == BESIDE:
             return True
         if lane == ALONE or self.room is None:
@@ -219,9 +220,9 @@ class Sitting:
         self.tell(entry)
 
     def judge(self, entry, run):
-        """Sets the outcome of a stage that was cut off or left out work. If the sitting's end shortened its time, it was not
-        run. If it had its full time, a test that was cut off has failed, and so has a stage that passed but left out a part of
-        its work."""
+        """Sets the outcome of a stage that was cut off or left out work. If the sitting's end shortened its time, the
+        outcome is "not run". If it had its full time, a test that was cut off has failed, and so has a stage that passed but
+        left out a part of its work."""
         shortened = run.seconds < own_limit(run.stage)
         left_out = entry.get("figures", {}).get("not run")
         if shortened and (entry["outcome"] == "cut" or left_out):

@@ -2,7 +2,7 @@
 computes with the whole images. A convolution that cannot be split is refused on all ranks. A job whose rank dies ends in time.
 No job leaves processes, files or shared memory behind.
 
-Ranks exchange by loopback, since NCCL refuses ranks that share a GPU. nccl_test.py tests what one rank of NCCL can show."""
+Ranks exchange by loopback, since NCCL refuses ranks that share a GPU. nccl_test.py tests NCCL with one rank."""
 
 import collections
 import json
@@ -223,7 +223,7 @@ class Networks(Split):
 
 
 class Plans(Split):
-    """Tests plans of the graph API, and programs that compare their own stripes with what they expect."""
+    """Tests plans of the graph API, and programs that compare their own stripes with expected ones."""
 
     counts, layers = (2, 4), LAYERS
 
@@ -258,7 +258,7 @@ class Plans(Split):
 
 
 class Brief:
-    """Makes the ranks not measure, since a stage that measures may run at the same time."""
+    """Turns tuning off, since a stage that measures may run at the same time."""
 
     counts, layers = (2,), (("fp32", "2", 2), ("fp16", "3", 2))
     variables = {"UCUDNN_TUNE": "off"}

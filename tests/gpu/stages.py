@@ -6,9 +6,9 @@ import machine
 
 # The lane of a stage says what may run at the same time. ucudnn lets only one process per device measure. If two tests measured
 # at the same time, one of them would divide nothing and might still pass.
-BESIDE = "beside"    # uses no GPU, so it starts whatever else runs
+BESIDE = "beside"    # uses no GPU, so it may start whatever stages are running
 FREE = "free"        # ucudnn does not measure: runs without ucudnn, ranks that exchange, runs on a prepared store
-MEASURES = "measures"  # ucudnn measures, so one of these runs at a time, beside stages of FREE
+MEASURES = "measures"  # ucudnn measures: only one such stage runs at a time, possibly together with stages of FREE
 ALONE = "alone"      # records times, memory, or how long something takes to end, so only BESIDE runs at the same time
 
 GATE = "gate"
@@ -53,7 +53,7 @@ BEGIN = (
           ("gate.gate",), every_time=True),
 )
 
-# Tests that measure take the results of their runs without ucudnn from stages "references …", if the sitting has such stages.
+# A test that compares with runs without ucudnn takes their results from a stage "references …", if the sitting has one.
 SHORT = (
     references("torch graph", "torch", "BriefGraph", needs=TORCH),
     references("torch legacy", "torch", "BriefLegacy", needs=TORCH),

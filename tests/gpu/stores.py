@@ -1,6 +1,6 @@
-"""Makes measurement stores in which running in pieces is fastest for every kernel. What ucudnn divides depends on times, which
-differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times, imports them
-into a new store, and gives that store to another run."""
+"""Makes measurement stores in which running in pieces is fastest for every kernel. Which kernels ucudnn divides depends on
+times, which differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times,
+imports them into a new store, and gives that store to another run."""
 
 import csv
 import math

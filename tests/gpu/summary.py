@@ -14,7 +14,7 @@ def first_line(stage):
 
 
 class Sentence(str):
-    """Is a sentence of a headline, which is not shortened."""
+    """A sentence of a headline, which is not shortened."""
 
 
 def shortened(text):

@@ -12,8 +12,8 @@ import machine
 
 
 def test(sitting, seconds, name, cases=()):
-    """Runs the test file NAME_test.py, or the test classes `cases` of it. The file learns `seconds` from UCUDNN_TEST_SECONDS,
-    and is ended after them. Returns the figures that it recorded."""
+    """Runs the test file NAME_test.py, or only its test classes `cases`. The file learns `seconds` from UCUDNN_TEST_SECONDS,
+    and is killed after them. Returns the figures that it recorded."""
     with tempfile.TemporaryDirectory() as folder:
         results = pathlib.Path(folder, "results.json")
         words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", *cases]
@@ -30,7 +30,8 @@ def test(sitting, seconds, name, cases=()):
 
 
 def references(sitting, seconds, name, cases=()):
-    """Runs what the test file NAME_test.py runs without ucudnn, and leaves the results for the stage of the test itself."""
+    """Makes the runs without ucudnn with which the test file NAME_test.py compares, and keeps their results for the stage of
+    the test."""
     words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", "--references", *cases]
     machine.run(words, dict(os.environ, UCUDNN_TEST_SECONDS=str(seconds)), seconds)
     return {}

@@ -61,8 +61,8 @@ def figures(prepared, rounds, reference):
 
 def planned_after_s(steps_ms, steady_ms):
     """Returns the seconds before the first step that runs as planned, after ucudnn has measured. This is the first step that
-    takes at most 1.1 times `steady_ms`, the time of later steps. If every step takes longer than that because the host waits
-    for it, it is the first within 10 % of the fastest one."""
+    takes at most 1.1 times `steady_ms`, the time of later steps. If no step is that fast, because the host waits for each of
+    them, it is the first step that takes at most 1.1 times the fastest step's time."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000
@@ -102,9 +102,9 @@ def run(configurations, cases, seconds, tune=TUNE):
 
 
 def layouts(network, batch, last, store, seconds):
-    """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit it runs
-    divided and undivided; undivided shows what cuDNN does within the same workspace. PyTorch alone with CUDNN_CONV_WSCAP_DBG,
-    by which its users limit workspace, is compared, too."""
+    """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit it
+    runs divided and undivided; undivided shows what cuDNN does within the same workspace. Also compares PyTorch alone with
+    CUDNN_CONV_WSCAP_DBG, by which its users limit workspace."""
     of_store = ["--db", store]
     configurations = {"plain": (None, {}), "no limit": (of_store, {})}
     for mib in () if machine.HOST else LIMITS_MIB:

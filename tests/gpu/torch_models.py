@@ -52,7 +52,7 @@ def resnet(depth):
 
 
 class AlexNet(nn.Sequential):
-    """Is the variant of AlexNet with one tower (Krizhevsky 2014)."""
+    """The variant of AlexNet with one tower (Krizhevsky 2014)."""
 
     def __init__(self, size=224):
         pooled = ((size + 4 - 11) // 4 + 1 - 3) // 2 + 1
@@ -75,7 +75,7 @@ class DenseLayer(nn.Module):
 
 
 class DenseNet40(nn.Sequential):
-    """Is a DenseNet for 32 x 32 images with three blocks of twelve layers (Huang et al., 2017). Its growth rate is 40 by
+    """A DenseNet for 32 x 32 images with three blocks of twelve layers (Huang et al., 2017). Its growth rate is 40 by
     default."""
 
     def __init__(self, growth=40):
@@ -91,7 +91,7 @@ class DenseNet40(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """Is a U-Net of two or three dimensions. Strided convolutions halve its sides instead of pooling, since in three dimensions
+    """A U-Net of two or three dimensions. Strided convolutions halve its sides instead of pooling, since in three dimensions
     PyTorch adds up the gradient of pooling in a random order."""
 
     def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
@@ -120,7 +120,7 @@ class UNet(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """Is a residual block of decoders, with group normalisation before each convolution."""
+    """A residual block of decoders, with group normalisation before each convolution."""
 
     def __init__(self, inputs, outputs, groups):
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 
 try:
     import expecttest  # noqa: F401
-except ImportError:  # PyTorch's test tools import it, but what is used of them here does not need it
+except ImportError:  # PyTorch's test tools import expecttest, but the functions used here do not need it
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
@@ -22,7 +22,7 @@ DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
 OPERATORS = tuple(f"nn.functional.conv{kind}{dimensions}d" for kind in ("", "_transpose") for dimensions in (1, 2, 3))
 TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)[:2 if DEVICE == "cpu" else 4]
 MOST = 10 if DEVICE == "cpu" else None  # the largest number of samples of an operator
-COPIES = 8  # the factor by which a sample's mini-batch grows, so that there is one to divide
+COPIES = 8  # the factor by which a sample's mini-batch grows, so that ucudnn can divide it
 
 
 def moved(value, function):
@@ -37,8 +37,8 @@ def moved(value, function):
 
 
 def with_images(sample):
-    """Returns COPIES times as many random images if the sample's images have a batch dimension, that is, as many dimensions as
-    its filter. Otherwise returns its images."""
+    """Returns random images, COPIES times as many as the sample's, if the sample's images have a batch dimension, that is,
+    as many dimensions as its filter. Otherwise returns the sample's images."""
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)

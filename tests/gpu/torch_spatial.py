@@ -123,7 +123,7 @@ def normed(dtype):
 
 
 def stepped(model, images):
-    """Returns the loss, the gradients of all parameters and the running statistics, in one row."""
+    """Returns the loss, the gradients of all parameters and the running statistics, as one flat tensor."""
     loss = model(images).square().mean()
     loss.backward()
     found = [loss.detach(), *(parameter.grad for parameter in model.parameters())]

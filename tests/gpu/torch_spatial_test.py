@@ -1,6 +1,7 @@
-"""Tests the module ucudnn.spatial with CUDA tensors. The module knows every backend that torch takes for a convolution. A VAE
-that decodes in stripes, on ranks that share the GPU, gives the picture that it gives undivided. Converted batch norms give what
-undivided ones give. Launches of a captured CUDA graph give what steps of the undivided model give."""
+"""Tests the module ucudnn.spatial with CUDA tensors. The module has a route for every backend that torch chooses for a
+convolution. A VAE that decodes in stripes, on ranks that share the GPU, gives the same picture as the undivided VAE.
+Converted batch norms give the same results as undivided ones. Launches of a captured CUDA graph give the same results as
+steps of the undivided model."""
 
 import json
 import pathlib
@@ -49,8 +50,8 @@ class Backends(unittest.TestCase):
 
 class OnRanks:
     """Runs PROGRAM in its mode `one`, which saves results in `folder`, and then on several ranks in its mode `each`, which
-    compares with them. A test without a GPU starts the ranks itself instead of by `ucudnn run`, since a PyTorch for CPUs has no
-    cuDNN."""
+    compares its results with the saved ones. A test without a GPU starts the ranks itself instead of by `ucudnn run`, since
+    a PyTorch for CPUs has no cuDNN."""
 
     @classmethod
     def setUpClass(cls):
@@ -135,7 +136,7 @@ class Decoding(OnRanks, unittest.TestCase):
 
 
 class BriefDecoding(Decoding):
-    """Has two ranks, which do not measure, since a stage that measures may run at the same time."""
+    """Uses two ranks with tuning off, because a stage that measures may run at the same time."""
 
     counts, tune = (2,), {"UCUDNN_TUNE": "off"}
 
@@ -171,7 +172,7 @@ class Replays(OnRanks):
 
 @unittest.skipIf(MISSING, MISSING)
 class TrainingReplayed(Replays, unittest.TestCase):
-    """Captures whole training steps with their exchanges and sums. Each rank has a GPU of its own, since only exchanges by NCCL
+    """Captures whole training steps with their exchanges and sums. Each rank has its own GPU, since only exchanges by NCCL
     can be captured."""
     each, transport = "replayed", "nccl"
 

@@ -86,7 +86,7 @@ class Path(Convolutions):
 
 
 class Brief:
-    """Has one convolution, for which a few seconds of measuring are enough."""
+    """Runs one convolution, for which a few seconds of measuring are enough."""
 
     words, variables = ("--brief",), {"UCUDNN_TUNE_SECONDS": "0.5:6"}
 

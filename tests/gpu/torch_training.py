@@ -73,7 +73,7 @@ class Training:
                 outputs = self.forward(self.images)
             return outputs, outputs.float().mean()
         self.optimizer.zero_grad()
-        # A captured step must cast the weights anew in each replay, so autocast may not reuse what it cast before.
+        # A captured step must cast the weights anew in each replay, so autocast may not cache them.
         with torch.autocast(self.device, self.type, enabled=self.type is not None, cache_enabled=not self.captures):
             outputs = self.forward(self.images)
         loss = self.network.loss(outputs, self.targets)

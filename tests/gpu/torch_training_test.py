@@ -52,8 +52,8 @@ def too_far(name, plain, divided):
 
 
 def results(test, name, **runs):
-    """Returns the results of the case `name` in the order of `runs`. Fails if the case failed in a run, and skips the test if
-    every run says what this machine lacks."""
+    """Returns the results of the case `name` in the order of `runs`. Fails if the case failed in a run. Skips the test if
+    every run reports something that this machine lacks."""
     found = [run[name] for run in runs.values()]
     lacking = {told.get("lacks") for told in found}
     if None not in lacking:
@@ -116,8 +116,8 @@ class ResNet50(Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
-    """Has two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, since its tensor
-    cores take NHWC. In a sitting the run without ucudnn saves its float64 results for the run under ucudnn."""
+    """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, since its
+    tensor cores take NHWC. In a sitting, the run without ucudnn saves its float64 results for the run under ucudnn."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
     path = {"UCUDNN_TUNE_SECONDS": "0.3:6"}
@@ -141,7 +141,8 @@ class UNet3d(Training, unittest.TestCase):
 
 
 class Compiled(Training):
-    """Holds the tests of a compiled network. They are apart from the others because compiling takes longer than all of them."""
+    """Holds the tests of a compiled network. They are separate from the other tests because compiling takes longer than all
+    of those."""
 
     @classmethod
     def words(cls):

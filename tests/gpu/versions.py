@@ -1,5 +1,6 @@
-"""Finds the versions of the installed libraries and frameworks. A sitting asks for all of them at once, and leaves the answers
-for its stages in the file that UCUDNN_TEST_VERSIONS names. A test that is started by itself asks for what it needs."""
+"""Finds the versions of the installed libraries and frameworks. The stage `versions` of a sitting finds all of them and
+writes them to the file that UCUDNN_TEST_VERSIONS names, for later stages. A test that runs without a sitting finds the
+versions that it needs."""
 
 import concurrent.futures
 import functools
@@ -79,7 +80,7 @@ def library(name):
 
 
 def versions(sitting, seconds):
-    """Is the work of the stage `versions`. Records the versions on which the figures depend."""
+    """The work of the stage `versions`: records the versions on which the figures depend."""
     with concurrent.futures.ThreadPoolExecutor(2 if machine.HOST else 8) as threads:
         asked = {name: threads.submit(ask, name, seconds) for name in PROBES}
         libraries = {name: threads.submit(library, name) for name in LIBRARIES}
@@ -91,7 +92,7 @@ def versions(sitting, seconds):
 
 
 def commit():
-    """Returns the commit of this ucudnn, from the file `commit` in a pack or else from git."""
+    """Returns the commit of this ucudnn, from the file `commit` in a pack, or from git if there is no such file."""
     carried = machine.ROOT / "commit"
     if carried.exists():
         return carried.read_text().strip()

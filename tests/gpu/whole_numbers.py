@@ -1,5 +1,5 @@
-"""Makes tensors of small whole numbers, and checksums of results computed from them. These must be equal in two runs whatever
-algorithms they use."""
+"""Makes tensors of small whole numbers, and checksums of results computed from them. The checksums of two runs must be
+equal, whatever algorithms the runs use."""
 
 import hashlib
 

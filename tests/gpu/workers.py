@@ -1,6 +1,6 @@
-"""Runs programs that are compared with each other (torch_worker.py, layer_calls.cpp). Each configuration has a process, which
-is started once, and one process works at a time. They read commands from their input, a line of JSON each, and answer each with
-a line of JSON."""
+"""Runs programs that are compared with each other (torch_worker.py, layer_calls.cpp). Each configuration has one process,
+which is started once; only one of these processes works at a time. A process reads commands from stdin, one line of JSON
+each, and answers each with a line of JSON."""
 
 import contextlib
 import json
@@ -19,15 +19,15 @@ POLICIES = ("auto", "undivided", "powerOfTwo", "all")
 
 
 def within(mib, policy):
-    """Returns options for a limit of `mib` MiB. A promise of workspace holds for every process with that limit and store,
-    whatever its policy. Limits differ by a few bytes between policies, so that no policy is held to the promises of another
-    one."""
+    """Returns options for a limit of `mib` MiB. A promise of workspace holds for every process with the same limit and
+    store, whatever its policy. So limits differ by a few bytes between policies, and the promises of one policy do not bind
+    another."""
     return ["--policy", policy, "--workspace-limit", str(int(mib * MIB) - POLICIES.index(policy))]
 
 
 class Worker:
-    """Is a process of the command line `program` under `ucudnn run` with `options`, or alone if they are None. On the CPU
-    stand-in a program with `on_host` runs under `ucudnn run --host`, and the others run on the CPU without ucudnn."""
+    """A process of the command line `program` under `ucudnn run` with `options`, or without ucudnn if they are None. On the
+    CPU stand-in, a program with `on_host` runs under `ucudnn run --host`; other programs run on the CPU without ucudnn."""
 
     def __init__(self, name, program, options, environment, folder, on_host=False):
         self.name, self.error = name, None
@@ -120,7 +120,7 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """Returns a text for each report that says that its process could not measure because another one did."""
+    """Returns a text for each report that says that its process could not measure because another process did."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 

@@ -1,4 +1,4 @@
-// Waits, for a limited time, for what another thread, process or device does.
+// Waits, up to a time limit, until another thread, process or device has made a condition true.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,8 @@
 
 namespace ucudnn::test {
 
-// Waits until `condition` holds, and returns whether it did within `most`. A test waits as long as
-// the default only if there is a fault.
+// Polls `condition` every millisecond until it holds or `most` has passed. Returns whether it held.
+// A correct test never waits for the default limit.
 template <typename Condition>
 bool Becomes(const Condition& condition,
              std::chrono::milliseconds most = std::chrono::seconds(60)) {

@@ -1,4 +1,4 @@
-// Says how many cases of a long series a test runs.
+// Says how many cases of a long series a test runs: few, or all in tools/check --full.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 
 namespace ucudnn::test {
 
-// Returns `all` in tools/check --full, which sets UCUDNN_TEST_CASES=all, else `few`, which find
-// most mistakes. `all` is less than `few` where a test runs every `all`th case instead of every
-// `few`th. With a sanitizer, in which a case takes many times as long, --full runs a fifth of
-// `all`, but at least `few`.
+// Returns `few`, which find most mistakes, or `all` if UCUDNN_TEST_CASES=all, which tools/check
+// --full sets. With a sanitizer, which slows every case down, `all` becomes a fifth of it, but at
+// least `few`. A test that runs every Nth case passes N instead, so its `all` is less than its
+// `few`, and a sanitizer makes it use `few`.
 inline int Cases(int all, int few) {
   const char* const asked = std::getenv("UCUDNN_TEST_CASES");
   if (asked == nullptr || std::string_view(asked) != "all") return few;

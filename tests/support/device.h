@@ -1,4 +1,5 @@
-// The first device of the stand-in: its context on the test's thread, and its free memory.
+// Helpers for tests on the first device of the stand-in: its context, its free memory, and a
+// fixture.
 #pragma once
 
 #include <cuda.h>

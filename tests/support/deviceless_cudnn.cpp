@@ -28,9 +28,9 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-// Returns the path of the library that absent_driver.c makes in the build folder, which is a folder
-// above this program. If the program was moved elsewhere, returns the bare name, which the caller
-// cannot open.
+// Returns the path of the library that is built from absent_driver.c, searched from this program's
+// folder upwards. If the program was moved out of its build folder, returns the bare file name,
+// which the caller cannot open.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -1,6 +1,6 @@
 // Uses the real cuDNN without a GPU: makes operation graphs, engines and execution plans for a
-// device that is only described. Workspace sizes are the real library's, but no plan can run.
-// `Graph` also makes the same graphs with any other library and its handle.
+// device of which only a description is given. Workspace sizes are the real library's, but no plan
+// can run. `Graph` also makes the same graphs with any other library and its handle.
 #pragma once
 
 #include <optional>
@@ -40,14 +40,15 @@ struct FusedStep {
     kRow,          // a value for each column, shared by all images, channels and rows
     kWhole,        // a tensor laid out like the output
     kPerImage,     // a value for each image and channel
-    kOtherLayout,  // a tensor of the output's extents, NHWC where the problem is NCHW, and the
-                   // reverse
+    kOtherLayout,  // a tensor of the output's extents in the other layout: NHWC if the problem is
+                   // NCHW, and NCHW if it is NHWC
   };
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
   Reads reads = Reads::kNothing;  // the operand in addition to the previous result
   std::optional<DataType> type;   // type of the operand; none: the problem's
   int64_t alignment = 16;
-  bool reads_first = false;  // the previous result is then the second operand
+  bool reads_first = false;  // the operand is the operation's first input, and the previous result
+                             // the second
 };
 
 // The parts and settings of a graph in addition to its convolution.

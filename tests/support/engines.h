@@ -1,4 +1,5 @@
-// Helpers for tests of engines: which engines serve, and a schedule of legacy ones.
+// Helpers for tests of engines: list the engines that serve a problem, and make a schedule of
+// legacy engines.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The stand-in's cuDNN with a fault at one convolution call (forward, backward data or backward
-// filter): before it is enqueued, or after it has run. Later calls can be watched. A process has
-// one fault at a time.
+// filter): changed arguments, an error instead of a run, or changed results. Later calls can be
+// observed. A process has one fault at a time.
 #pragma once
 
 #include "cudnn/convolution_call.h"

@@ -1,5 +1,5 @@
-// A device that does no work but counts it, so that a call costs only the caller's own time and
-// memory. Functions that make objects and plans are the stand-in's.
+// A device that does no work and only counts calls, so that a call costs only the caller's own time
+// and memory. Functions that make objects and plans are the stand-in's.
 #pragma once
 
 #include "cuda/driver.h"

@@ -18,7 +18,7 @@ class RandomGrids {
   // Its padding is smaller than the dilated filter and may differ at the two ends of an axis. A
   // third of the tensors may have gaps between rows, channels and images.
   ConvolutionProblem Problem();
-  // Draws a grid; many grids cannot cut the problem.
+  // Returns a random grid, which often cannot cut `problem`.
   TileGrid Grid(const ConvolutionProblem& problem);
 
   int Draw(int least, int most);

@@ -1,5 +1,6 @@
-// A cuDNN table for tests: real descriptors (of tests/support/null_cudnn), and convolutions that
-// record their calls and fail on demand. Each thread has its own Recording.
+// A table of cuDNN functions for tests. Descriptors work as in cuDNN (tests/support/null_cudnn).
+// Convolutions compute nothing, record their calls, and fail on demand. Each thread has its own
+// Recording.
 #pragma once
 
 #include <vector>

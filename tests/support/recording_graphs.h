@@ -1,5 +1,5 @@
-// The null library with a graph API that records executions, fails on demand, and notes that one
-// engine is nondeterministic. Each thread has its own GraphRecording.
+// The null library with a graph API that records executions, fails on demand, and can report one
+// engine as nondeterministic. Each thread has its own GraphRecording.
 #pragma once
 
 #include <cstdint>

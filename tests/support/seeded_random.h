@@ -8,7 +8,7 @@
 
 namespace ucudnn::test {
 
-// Failures in its scope say how it was seeded, so that they can be repeated.
+// Test failures while this object exists print its seed, so that they can be repeated.
 class SeededRandom : public std::mt19937 {
  public:
   explicit SeededRandom(unsigned seed = std::random_device()())

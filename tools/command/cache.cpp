@@ -392,7 +392,8 @@ Result<int> RunCache(const CLI::App& app, const CacheOptions& options) {
   }
   for (const std::string& path : paths) {
     if (command.makes_store || command.reads_unsound) break;
-    // The user asks about this file, not about the sibling that runs would use in its place.
+    // A run would use a sibling file in place of a file that is no store. This command must judge
+    // the named file itself.
     if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
   }
   return command.run(chosen, options, paths);

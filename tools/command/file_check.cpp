@@ -23,8 +23,8 @@ std::vector<std::string> StoresOf(const VariableOptions& variables) {
   return parsed.ok() ? options.stores : std::vector<std::string>();
 }
 
-// Identifies the file, for which it reads every page. The error names the file, and may be one that
-// passes, such as a lock.
+// Identifies the file, and reads every page of it. The error names the file, and may be transient,
+// such as a lock.
 Result<db::Identity> IdentityOf(const std::string& path) {
   db::Connection connection;
   UCUDNN_RETURN_IF_ERROR(connection.Open(path, db::Connection::Access::kRead));

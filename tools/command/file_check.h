@@ -28,7 +28,8 @@ Status CheckIsStore(const std::string& path);
 // and measurements, and reads a plan.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
-// Returns one line for each missing store behind the first one, because runs only read those.
+// Returns a line for each missing store after the first one. Runs only read these stores, and so do
+// not create them.
 std::vector<std::string> MissingStores(const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -10,10 +10,10 @@
 
 namespace ucudnn::planner {
 
-// Reads the network in its own state, or in the training phase if the file gives no state.
-// planner/graph/FORMAT.md says what is read, left out and refused. Errors show the file as `file`
-// and name the layer, or the line that is no prototxt. `tensors`, if not null, receives the place
-// of each blob of the file in the graph.
+// Reads the layers that run in the state (phase, level and stages) that the file gives, or in the
+// training phase if the file gives none. planner/graph/FORMAT.md says what is read, left out and
+// refused. Errors show the file as `file` and name the layer, or the line that is no prototxt.
+// `tensors`, if not null, receives for each blob of the file its node and axes in the graph.
 Result<Graph> ImportCaffe(std::string_view text, const std::string& file,
                           const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

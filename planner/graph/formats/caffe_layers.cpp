@@ -263,8 +263,9 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // If the second bottom does not have exactly the axes n and c, its axes are at other positions of
-  // the graph's shape than those of the first bottom, so the operator counts as mixing positions.
+  // A second bottom with the axes n and c applies to all positions. The axes of any other bottom
+  // have other positions in the graph's shape than those of the first bottom, so the operator
+  // counts as mixing positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),

@@ -40,7 +40,8 @@ struct CaffeLayer {
 struct CaffeTensor {
   int number = 0;
   int uses = 0;
-  // lr_mult and decay_mult. Layers that give one must agree on it; none if no layer gives it.
+  // lr_mult and decay_mult. Layers that give such a factor must give the same one; none if no layer
+  // gives it.
   std::optional<double> rate, decay;
 };
 

@@ -163,7 +163,7 @@ constexpr Fields kSchema[] = {
     {"ArgMaxParameter", "axis", "whole", kRead},
     {"BatchNormParameter", "use_global_stats", "flag", kRead},
     {"BatchNormParameter", "moving_average_fraction eps", "real", kHarmless, kConstant},
-    {"BNParameter", "frozen", "flag", kRead},  // BNParameter is of PSPNet's and SegNet's forks
+    {"BNParameter", "frozen", "flag", kRead},  // BNParameter comes from PSPNet's and SegNet's forks
     {"BNParameter", "bn_mode", "LEARN|INFERENCE", kRead},
     {"BNParameter", "slope_filler scale_filler bias_filler shift_filler", "FillerParameter",
      kHarmless, kStart},

@@ -1,5 +1,5 @@
-// The code that importers share: it adds nodes under the names of the file, and computes their
-// shapes at once. Thread-compatible.
+// The code that importers share: it adds nodes under the names of the file, and infers the shape of
+// each node when the node is added. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -60,8 +60,8 @@ class ImportedGraph {
   // Drops a node if no other node reads it.
   void DropIfUnused(NodeId id);
 
-  // If only cuts of whole channels read a Linear, and each channel is read at most once, replaces
-  // the Linear by one Linear for each cut. The tensors `outputs` count as read.
+  // Replaces a Linear by one Linear for each Padding that cuts whole channels out of its output, if
+  // nothing else reads the Linear and no channel is read twice. The nodes `outputs` count as read.
   void SplitFusedLinears(const std::vector<NodeId>& outputs);
 
   // Records an unknown operator. The importer continues as if the operator passed its input

@@ -508,8 +508,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    // If the node has extent 1 along the axis that an image has at this position, the new axis of
-    // the tensor becomes that axis of the node; otherwise it becomes channels.
+    // `place` is the node axis that an image has at this position of its shape. The new axis of the
+    // tensor becomes that axis if the node has extent 1 along it; otherwise it becomes channels.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);

@@ -11,10 +11,10 @@
 namespace ucudnn::planner {
 
 // Reads `model`, the content of a file. Only the shapes of filters are needed, so the filters'
-// values may be in other files. The batch may be any number; every other extent of an input must be
+// values may be in other files. The batch may have any size; every other extent of an input must be
 // given. The importer follows tensors through reshapes and transpositions. Errors show the file as
-// `file` and name the node. `tensors`, if not null, receives the place of each tensor of the file
-// in the graph.
+// `file` and name the node. `tensors`, if not null, receives for each tensor of the file its node
+// and axes in the graph.
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
                          const ImportOptions& options = {}, ImportedTensors* tensors = nullptr);
 

@@ -211,8 +211,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
-  // The images of `tensor` are along an axis where `like` has one element, and those of `like` are
-  // along another axis. With a larger batch each image would be combined with all images.
+  // If the images of `tensor` are along an axis where `like` has one element, and the images of
+  // `like` are along another axis, a larger batch would combine each image with all images.
   if (images && others && images != others && Extent(like.view[*images]) == 1) {
     return {std::nullopt};
   }

@@ -114,8 +114,8 @@ inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   return made;
 }
 
-// Returns the first input with the extents `dims` and the same elements in row-major order; unknown
-// if there are no `dims`.
+// Returns the first input with the extents `dims` and the same elements in row-major order. The
+// result is unknown if `dims` is none.
 inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   if (!dims) return NotKnown();
   OnnxConstant seen = folding.In(0);

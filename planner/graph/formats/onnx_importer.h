@@ -48,7 +48,7 @@ struct OnnxTensor {
   // True if no other node reads the node, so that the next node of the file may complete its
   // operator.
   bool is_sole = false;
-  int scores = -1;  // position in OnnxImporter::scores_ if it is a product of queries and keys
+  int scores = -1;  // position in OnnxImporter::scores_; -1 if the tensor holds no scores
 };
 
 // Scores (products of queries and keys) whose values are not known yet. Scores get no node of their
@@ -138,15 +138,13 @@ class OnnxImporter {
   Status Append(const Operator& op, const OnnxTensor& tensor,
                 std::vector<Parameter> parameters = {});
   Status AddNothing();
-  // Records node_ as unsupported, and continues as if it passed through its first input that is no
-  // constant.
+  // Records node_ as unsupported, and continues as if its output were its first computed input.
   Status Refuse(const std::string& why);
   Status RefuseUnknown() { return Refuse(""); }
   Status RefuseMixedImages() { return Refuse("that mixes images"); }
 
-  // Returns whether an operator that mixes the positions of an axis mixes images. If the batch is 1
-  // and its digit is only one of several digits of the axis, the operator does not count as mixing
-  // images.
+  // Returns whether an operator mixes images if it mixes the positions of an axis with these
+  // digits. A batch of 1 counts as images only if its digit is the only digit of the axis.
   bool MixesImages(const Digits& digits) const {
     return Holds(digits, ViewAxis::kBatch) && (batch_ > 1 || digits.size() == 1);
   }
@@ -173,8 +171,8 @@ class OnnxImporter {
     Spatial dilation;
   };
   Result<Sliding> ReadSliding(const OnnxTensor& tensor, const Spatial& extents) const;
-  // Sets the pads for which each extent of the output is that of the input divided by the stride,
-  // rounded up. If the pads are odd in total, the additional pixel is at the end, or at the
+  // Sets the pads of ONNX's SAME modes: each output extent becomes the input extent divided by the
+  // stride, rounded up. If the pads are odd in total, the additional pixel is at the end, or at the
   // beginning if `lower` is set.
   Status PadToSame(const OnnxTensor& tensor, const Spatial& extents, bool lower,
                    Sliding& sliding) const;
@@ -215,8 +213,9 @@ class OnnxImporter {
   // Returns the tensor repeated to the extents `extents` along axes of extent 1; none if this would
   // repeat images.
   Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
-  // Returns `tensor` as a node that has the digits of `like` along all axes that `tensor` has.
-  // Returns none if an operator that reads both would combine different images.
+  // Returns `tensor` with the digits of `like` along every axis on which `tensor` has digits; this
+  // may need a new node. Returns none if an operator that reads both would combine different
+  // images.
   Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
   Status AddGlobalPooling();
@@ -245,8 +244,8 @@ class OnnxImporter {
   // if the axis holds images or if no cut of the node gives the range.
   Result<std::optional<OnnxTensor>> Sliced(const OnnxTensor& tensor, size_t axis, int64_t begin,
                                            int64_t count, int output = 0);
-  // Returns the tensor as a new node in which an axis that holds the whole image is one row; none
-  // if the axis does not hold the whole image.
+  // If `axis` holds exactly all spatial positions of an image, returns the tensor as a node in
+  // which these positions are one row. Otherwise returns none.
   Result<std::optional<OnnxTensor>> AsRow(const OnnxTensor& tensor, size_t axis);
   // Returns the Roll that joins two ranges of one tensor, the later range first; none if `parts`
   // are not two such ranges.
@@ -255,8 +254,8 @@ class OnnxImporter {
   // The functions below add products; they are in onnx_products.cpp.
   Status AddGemm();
   Status AddMatMul();
-  // Adds the product of a tensor and weights over the tensor's last axis. If `transposed` is set,
-  // the first axis of the weights is the outputs.
+  // Adds the product of a tensor and weights over the tensor's last axis. The weights are [outputs,
+  // inputs] if `transposed` is set, otherwise [inputs, outputs].
   Status AddLinear(OnnxTensor tensor, const OnnxConstant& weights, bool transposed, bool bias,
                    std::vector<Parameter> parameters, bool swaps_axes);
   // Adds a product in which each position of the leading axes has its own matrix.

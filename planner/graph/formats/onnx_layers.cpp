@@ -338,8 +338,8 @@ Status OnnxImporter::AddResize() {
   for (size_t axis = 0; axis < rank; ++axis) {
     const double wanted = factors[axis] * static_cast<double>(extents[axis]);
     if (!(wanted >= 0.5 && wanted < 2147483648.0)) return Refuse("to no image");
-    // A factor that is the quotient of `sizes` gives an inexact product, which is rounded to the
-    // nearest.
+    // If the factor is a quotient computed from `sizes`, the product is inexact, so it is rounded
+    // to the nearest.
     const bool rounds = !sizes->empty();
     const auto extent =
         static_cast<int64_t>(rounds ? std::floor(wanted + 0.5) : std::floor(wanted));
@@ -425,8 +425,8 @@ Status OnnxImporter::AddDepthToSpace() {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
   const auto parts = Reshaped(tensor.view, apart);
-  // The digits of an axis that must be split (channels in DepthToSpace, h or w in SpaceToDepth)
-  // cannot be split into blocks, so the operator becomes an Opaque.
+  // If the axis that must be split (channels in DepthToSpace, h or w in SpaceToDepth) has digits
+  // that do not divide into blocks, the operator becomes an Opaque.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

@@ -1,5 +1,5 @@
-// Visits the operators of a graph and their members by name, for code that reads or writes them as
-// text. Calls one function of `fields` for each member, in the order of the format:
+// VisitFields(op, fields) calls one function of `fields` for each member of `op`, in the order of
+// the file format. `fields` reads or writes the members as text; it has these functions:
 //
 //   fields.Required("filters", int32_t&)     a number without a default
 //   fields.Optional("groups", int32_t&)      a number, real number or flag with a default

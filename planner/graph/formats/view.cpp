@@ -196,8 +196,8 @@ Remainder Compacted(const View& kept) {
     for (Digit* digit : digits) {
       int64_t& extent = remainder.extents[axis];
       digit->stride = extent;
-      // An extent that overflows 64 bits is set to their largest number. It exceeds 32 bits, so the
-      // node is refused later.
+      // An extent that overflows 64 bits becomes the largest number of 64 bits. That exceeds 32
+      // bits, so the node is refused later.
       if (__builtin_mul_overflow(extent, digit->size, &extent)) {
         extent = std::numeric_limits<int64_t>::max();
       }

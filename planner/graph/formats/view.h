@@ -30,7 +30,7 @@ struct Digit {
   bool operator==(const Digit&) const = default;
 };
 
-// Each digit has more than one value, except that the batch always has a digit.
+// Every digit has two or more values, except that a batch of 1 has a digit, too.
 using Digits = std::vector<Digit>;
 using View = std::vector<Digits>;  // by axis of the file
 
@@ -73,7 +73,7 @@ std::optional<std::pair<Digits, Digits>> Aligned(const Digits& a, const Digits& 
 // memory.
 bool RunsInOrder(const Digits& digits, const NodeExtents& extents);
 
-// What Compacted() returns: the extents of a node that has only the digits `kept` of another node,
+// The result of Compacted(): the extents of a node that has only the digits `kept` of another node,
 // and the view of the new node that takes the place of `kept`. The digits of each axis keep the
 // order of their strides and have no gaps.
 struct Remainder {
@@ -82,8 +82,8 @@ struct Remainder {
 };
 Remainder Compacted(const View& kept);
 
-// What SeparationOf() returns: how an operator may be divided that mixes exactly the positions of
-// `mixed`. The members mean the same as in Opaque.
+// The result of SeparationOf(): how an operator that mixes exactly the positions of `mixed` may be
+// divided. The members mean the same as in Opaque.
 struct Separation {
   int64_t channel_parts = 1;
   bool rows = false;

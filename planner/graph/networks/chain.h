@@ -1,6 +1,6 @@
-// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it.
-// Functions that add nodes append them to the last node, under names that begin with the caller's
-// name; but Join() is told the inputs, and Classify() chooses the names. Thread-compatible.
+// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it. A
+// function that adds nodes appends them to last() and begins their names with `name`. Exceptions:
+// Join() takes the inputs as an argument, and Classify() chooses the names. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -57,7 +57,7 @@ class Chain {
   const Shape& shape() const { return shapes_[static_cast<size_t>(last_)]; }
 
   GraphBuilder builder_;
-  std::vector<Shape> shapes_;  // of the nodes' outputs; empty after a node that does not fit
+  std::vector<Shape> shapes_;  // shapes of the nodes' outputs; Shape() for a node that does not fit
   NodeId last_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace ucudnn::planner {
 namespace {
 
 // Appends one layer, whose nodes have names that begin with `name`. The block joins the output of
-// its last node to earlier outputs.
+// the layer's last node to earlier outputs.
 using AppendLayer = std::function<void(const std::string& name)>;
 
 void AppendBlock(Chain& net, const std::string& name, int layers, DenseJoin join,

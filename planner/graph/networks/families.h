@@ -12,7 +12,7 @@
 namespace ucudnn::planner {
 
 constexpr int32_t kImageNetClasses = 1000;
-// The number of categories of ImageNet-22K in DeePa, appendix A.4.
+// The number of classes of ImageNet-22K that DeePa gives in appendix A.4.
 constexpr int32_t kImageNet22KClasses = 21841;
 
 // "One weird trick", section 3: one tower on 224 x 224 images, without normalisation. `filters` has
@@ -46,9 +46,10 @@ enum class DenseJoin { kChain, kNary };
 Result<Graph> DenseNet40(const std::string& name, int32_t growth, DenseJoin join);
 // Huang 2016, table 1: bottlenecks, and transitions that halve the channels between blocks.
 Result<Graph> DenseNet121(const std::string& name, DenseJoin join);
-// Zoph 2017: NASNet-A (`repeats` @ 24 `filters`). A cell reads the outputs of the last two cells.
-// The cell after a reduction reads the reduction's output and one of the reduction's inputs: the
-// second input if `prior_skips` is set (large), otherwise the first (mobile).
+// Zoph 2017, NASNet-A (N @ F, with N = `repeats` and F = 24 `filters`). A cell reads the outputs of
+// the last two cells. The cell after a reduction reads the reduction's output and one of the
+// reduction's inputs: the second input if `prior_skips` is set (large), otherwise the first
+// (mobile).
 struct NasNetSize {
   int32_t extent;
   int32_t stem_filters;

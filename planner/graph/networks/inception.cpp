@@ -28,7 +28,8 @@ class Module {
     for (const Convolution& unit : units) Append(unit);
     ends_.push_back(net_.last());
   }
-  // Adds a branch: a sequence of units, and two parallel units that both read the last one.
+  // Adds a branch: a sequence of units, and two parallel units that both read the sequence's
+  // output.
   void ForkedBranch(const std::vector<Convolution>& units, const Convolution& left,
                     const Convolution& right) {
     Start();

@@ -18,15 +18,15 @@ class NasnetCell {
   NasnetCell(Chain& net, std::string name, int32_t filters)
       : net_(net), name_(std::move(name)), filters_(filters) {}
 
-  // Returns `from` with the cell's number of channels.
+  // Appends a pointwise convolution that maps `from` to the cell's number of channels.
   NodeId Squeeze(const std::string& name, NodeId from) {
     net_.ContinueFrom(from);
     AppendPointwise(net_, name_ + "." + name, filters_);
     return net_.last();
   }
-  // Returns `from`, which has twice the cell's extents, in the cell's shape. Each half of the
-  // channels is computed from every second pixel; the second half begins one pixel later (section
-  // A.1's factorised reduction).
+  // Maps `from`, which has twice the cell's extents, to the cell's shape. Each half of the channels
+  // is computed from every second pixel; the second half begins one pixel later (section A.1's
+  // factorised reduction).
   NodeId SqueezeAndHalve(const std::string& name, NodeId from) {
     const std::string path = name_ + "." + name;
     net_.ContinueFrom(from);

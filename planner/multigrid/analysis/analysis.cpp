@@ -173,8 +173,8 @@ double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy
   double layers = 0;
   for (int level = 0; level < hierarchy.levels(); ++level) {
     // A cycle applies the steps of a level c_sweeps + 1 times on the way down and once on the way
-    // up. The level's right sides apply them once more if the level is not the finest. The coarsest
-    // level is solved once.
+    // up. On a coarse level it applies them once more, to compute the level's right sides. The
+    // coarsest level is solved once.
     const bool is_coarsest = level == hierarchy.coarsest();
     const int passes = is_coarsest ? 1 : setting.c_sweeps + 2;
     layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);

@@ -39,8 +39,8 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
 }
 
 // Adds the host's launches of some kernels. `after` gets the first launch, for which the kernels
-// wait. `done` gets the other launches, for which a reader of the kernels' results waits too.
-// Without a launch, `after` gets the device's last launch.
+// wait. `done` gets the other launches, for which a reader of the kernels' results waits too. If
+// `launches` is 0, `after` gets the device's last launch.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

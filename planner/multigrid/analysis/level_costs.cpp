@@ -27,8 +27,8 @@ LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int>
   }
 }
 
-// Returns the cost of running these steps at once. Their layers of one kind run at once, and the
-// kinds one after the other.
+// Returns the cost of running these steps at once. Layers of the same kind run at once; different
+// kinds run one after the other.
 RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
   struct Counted {
     double groups = 0;

@@ -113,7 +113,7 @@ Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) co
   for (int device = 0; device < devices; ++device) {
     layers.emplace_back(row.kinds.begin() + begins[device], row.kinds.begin() + begins[device + 1]);
   }
-  // Bytes of the state that travels from the device to the next.
+  // Returns the bytes of the state that `device` sends to the next device.
   const auto boundary_bytes = [&](int device) {
     return row.state_bytes[static_cast<size_t>(begins[device + 1]) - 1];
   };

@@ -70,7 +70,7 @@ class MultigridModel {
   // too few layers for two levels.
   static Result<MultigridModel> Make(const NetworkModel& model, const MultigridSetting& setting);
 
-  // Returns the number of blocks of the longest stage. More devices could not all have work.
+  // Returns the number of blocks of the longest stage. With more devices, some would have no work.
   int MostDevices() const { return LongestHierarchy().level(0).blocks(); }
   // Models a run with `setting`. REQUIRES: devices <= MostDevices(), and `setting` has the levels,
   // the coarse operator and the c_sweeps of the setting given to Make.

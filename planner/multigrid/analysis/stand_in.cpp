@@ -104,8 +104,8 @@ Shape Reducer::StateOf(const Reduction& reduction) const {
   return state;
 }
 
-// Returns the operator that the stand-in has in place of `node`, whose output in the network is
-// `output`.
+// Returns the operator that the stand-in has in place of `node`. `output` is the shape of the
+// node's output in the network.
 planner::Operator Reducer::Reduced(const Node& node, const Shape& output,
                                    const Reduction& reduction) const {
   const Shape state = StateOf(reduction);

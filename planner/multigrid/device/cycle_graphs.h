@@ -11,8 +11,8 @@
 
 namespace ucudnn::multigrid {
 
-// The lanes of one solve. After Join, work on the first lane, or a wait for it, follows all earlier
-// work of all lanes.
+// The lanes of one solve. Once Join has returned, later work of the first lane, or a wait for that
+// lane, follows all earlier work of all lanes.
 class DeviceLanes {
  public:
   // Makes `count` lanes and, if `exchanges`, an additional lane for messages between ranks, which
@@ -54,9 +54,9 @@ class CycleGraphs {
   // object.
   static Result<CycleGraphs> Make(const DeviceTarget& target);
 
-  // Runs the first work of a kind directly, because it creates everything that is created at first
-  // use. Records the second work of the kind as a graph, and launches that graph from then on,
-  // until memory of the lanes moves. `work` must enqueue the same calls each time, and wait for
+  // Runs the first work of a kind directly, because that run creates all objects that are created
+  // at first use. Records the second work of the kind as a graph, and launches that graph from then
+  // on, until memory of the lanes moves. `work` must enqueue the same calls each time, and wait for
   // nothing. REQUIRES: the lanes are joined, apart from messages. On return the lanes are joined
   // again.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);

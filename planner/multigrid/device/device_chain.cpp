@@ -273,8 +273,8 @@ Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) 
                                    run().lanes->lane(lane));
 }
 
-// Drops states that were computed from C-points, because the graph of a cycle must contain their
-// computation.
+// Before and after the cycle, drops the chain's states that were computed from C-points, because
+// the graph of the cycle must contain their computation.
 Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
   trajectory_->Reset();
   Status ran = DeviceStates::RunCycle(kind, cycle);

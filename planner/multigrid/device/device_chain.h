@@ -25,7 +25,8 @@ enum class Way {
   kGrouped   // side by side, as groups of one convolution
 };
 
-// The objects that a chain and its adjoint share. The chains of other levels share the lanes, too.
+// The objects that a chain and its adjoint share. If this rank also solves gathered levels, the
+// chain of these levels shares `lanes`, too.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
   std::shared_ptr<DeviceLanes> lanes;
@@ -54,7 +55,7 @@ class DeviceStates : public Propagator {
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
-  // Later cycles are recorded and launched as CUDA graphs.
+  // Makes later cycles run as CUDA graphs (CycleGraphs).
   Status RecordCycles();
   const Precision& precision() const { return *run_.runner->target().precision; }
 
@@ -93,7 +94,8 @@ class DeviceStates : public Propagator {
   bool IsPacked(const StatesView& view) const {
     return view.image_distance == 1 || run_.runner->batch() == 1;
   }
-  // Returns the numbers of the state's array. Does not reuse the buffer `kept`.
+  // Returns the numbers of the state's array. Downloads them unless a buffer of downloaded_ already
+  // has them. Does not overwrite the buffer `kept`.
   Result<const Downloaded*> Read(DeviceLane& lane, State state, const Downloaded* kept);
   Status Measure(DeviceLane& lane, const Pending& pending);
 
@@ -148,7 +150,7 @@ class DeviceAdjoint : public DeviceStates {
   // Reads the states of the chain again after they have changed. The caller calls it after Prepare.
   Status Linearise() { return side_by_side() ? side_by_side()->Linearise() : Status::Ok(); }
 
-  // REQUIRES: LineariseAt.
+  // REQUIRES: LineariseAt was called.
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 

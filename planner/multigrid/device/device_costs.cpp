@@ -23,7 +23,8 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   return parameters;
 }
 
-// Returns the least ms of a call of work(), which enqueues work on the device, and a Wait.
+// Calls work(), which enqueues work on the device, and waits for this work, several times. Returns
+// the ms of the fastest round.
 Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
   return LeastMs(kRounds, [&]() -> Status {
@@ -134,9 +135,9 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
   return ms / 2;
 }
 
-// Returns the number of layers to time on one input, given their number of parameters; twice as
-// many are timed side by side. Returns 1 if the weights of several layers would take long to
-// upload.
+// Returns the number of layers to time on one input; twice as many are timed side by side.
+// `parameters` is the number of parameters of one layer. Returns 1 if the weights of several layers
+// would take long to upload.
 int TimedTogether(int64_t parameters) {
   constexpr int64_t kMostTogether = 8;
   constexpr int64_t kMostNumbers = int64_t{1} << 27;

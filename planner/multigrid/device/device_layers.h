@@ -20,9 +20,9 @@ struct LaneSetting {
   size_t workspace_limit = 0;  // bytes for all lanes together
 };
 
-// `channel` is null if the rank is alone, and `replicas` if the stage has no replicas. Cycles may
-// be recorded only if `channel` can be captured. Everything to which `target` points must outlive
-// the layers.
+// Returns the maker of this rank's layers of `stage`. `channel` is null if the rank is alone, and
+// `replicas` is null if the stage has no replicas. Cycles may be recorded only if `channel` can be
+// captured. Everything to which `target` points must outlive the layers.
 Result<StageMaker> DeviceMaker(const DeviceTarget& target, const StageToSolve& stage,
                                const LaneSetting& setting, std::shared_ptr<RankChannel> channel,
                                std::shared_ptr<RankChannel> replicas);

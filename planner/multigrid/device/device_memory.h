@@ -20,14 +20,14 @@
 
 namespace ucudnn::multigrid {
 
-// UCUDNN_CUDNN calls a function of the target's cuDNN, and UCUDNN_DRIVER one of its driver. Both
-// return a Status, which names the function if the call failed.
+// UCUDNN_CUDNN calls a function of the target's cuDNN, and UCUDNN_DRIVER calls a function of its
+// driver. Both return a Status, which names the function if the call failed.
 #define UCUDNN_CUDNN(target, function, ...) \
   CudnnStatus(*(target).functions, (target).functions->function(__VA_ARGS__), #function)
 #define UCUDNN_DRIVER(target, function, ...) \
   cuda::DriverStatus(*(target).driver, (target).driver->function(__VA_ARGS__), #function)
 
-// The address of numbers in device memory, which have the target's precision.
+// An address in device memory. The numbers there have the target's precision.
 using Address = std::byte*;
 
 // The device to run on, and the precision. The caller owns both tables and the context, and keeps

@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the options of a solve of one cycle that measures nothing.
+// Returns the options `of`, changed to a solve of one cycle that measures nothing.
 SolveOptions OneCycle(const SolveOptions& of) {
   SolveOptions options(of);
   options.tolerance.reset();
@@ -22,9 +22,9 @@ SolveOptions OneCycle(const SolveOptions& of) {
   return options;
 }
 
-// Returns the least seconds of the runs of a cycle behind kFirst ones, which make everything that
-// is made at first use, and record the graph. If the stage trains, a run includes an adjoint cycle
-// and a descent.
+// Returns the seconds of the fastest measured run of one cycle. The first kFirst runs are not
+// measured, because they create objects at first use and record the graph. If the stage trains, a
+// run includes an adjoint cycle and a descent.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);

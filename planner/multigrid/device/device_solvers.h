@@ -33,9 +33,9 @@ const char* NameOf(Launch launch);  // "each" or "graph"
 // (StageToSolve::notes_timeline). None means that the value is chosen later.
 Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
-// Returns the coarse operator for a device on which the layers of a block at once take `sum_cost`
-// times as long as one layer (MeasureSumCost). Returns kSum up to a cost of 2, because such layers
-// leave the device idle when they run singly.
+// Returns the coarse operator for a device on which the layers of a block, run at once, take
+// `sum_cost` times as long as one layer (MeasureSumCost). Returns kSum up to a cost of 2, because
+// such layers leave the device idle when they run singly.
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
@@ -62,9 +62,9 @@ class DeviceSolvers : public StageSolvers {
   const DeviceTarget& target() const { return target_; }
   const DeviceSetting& setting() const { return setting_; }
 
-  // Returns the coarse operator that fits the device. Decides by the measured cost of `layers`
-  // layers at once, which all are like the first layer of `stage`. Returns kInject if this cannot
-  // be measured.
+  // Returns the coarse operator that fits the device. Decides by the measured cost of running
+  // `layers` layers at once, all like the first layer of `stage`. Returns kInject if this cannot be
+  // measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                  int layers) const;
 

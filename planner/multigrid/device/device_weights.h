@@ -34,8 +34,8 @@ struct Arrangement {
   bool is_contiguous() const { return count == 1 || distance == fan; }
 };
 
-// By layer of the kind: the numbers of all steps, step by step within a group, and group after
-// group.
+// By layer of the kind. The numbers of a layer are in the order of the groups and, within a group,
+// of the steps.
 using ArrangedNumbers = std::vector<LayerNumbers>;
 
 // Memory for the numbers of an arrangement's steps, with the layout of ArrangedNumbers.
@@ -95,8 +95,8 @@ class DeviceWeights {
                                                      const StagePart& stage,
                                                      const StageShapes& shapes);
 
-  // Returns the numbers in that arrangement, as of the last Upload or InOrderChanged. They are
-  // valid for later work of `lane`, and as long as the weights exist.
+  // Returns the weights in `arrangement`, as of the last Upload or InOrderChanged. They are valid
+  // for later work of `lane`, and as long as the weights exist.
   Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
   // Uploads the host's current parameters, and waits.

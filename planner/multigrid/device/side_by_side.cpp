@@ -24,8 +24,8 @@ int64_t DistanceOf(std::span<const ChainOperation> operations, Member member) {
   return IndexOf(operations[1].*member) - IndexOf(operations[0].*member);
 }
 
-// Returns whether the states `member` let the last of `operations` be part of one call with the
-// others: these states must be in one array at equal distances.
+// Returns whether the last of `operations` can join the call of the earlier ones, as far as the
+// operand `member` is concerned: the operands must be states of one array at equal distances.
 bool Follows(std::span<const ChainOperation> operations, Member member) {
   const State before = operations[operations.size() - 2].*member;
   const State last = operations.back().*member;
@@ -192,8 +192,8 @@ Result<SideBySide::Call> SideBySide::CallOf(std::span<const Operation> operation
   return call;
 }
 
-// The linearised states of a coarse level are one block apart, so copies of them are placed side by
-// side.
+// Returns the states at which `operations` are linearised. On a coarse level these states are one
+// block apart, so copies of them are placed side by side.
 Result<StatesView> SideBySide::LinearisedOf(std::span<const Operation> operations) {
   const Operation& first = operations.front();
   bool are_beside = true;

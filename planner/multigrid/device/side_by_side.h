@@ -30,7 +30,7 @@ class SideBySide {
   SideBySide(StepRunner& runner, DeviceLanes& lanes, Direction direction)
       : runner_(runner), lanes_(lanes), direction_(direction) {}
 
-  // Creates a state of a system. The state exists as long as this object.
+  // Creates a state of a system. The state is valid as long as this object exists.
   Result<State> Create(const StatePlace& place);
 
   // An operation of a chain.

@@ -199,8 +199,9 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
         made.y, MakePacked(target_, batch_, int64_t{copies} * out.channels, out.rows, out.columns));
     UCUDNN_ASSIGN_OR_RETURN(made.numbers,
                             MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
-    // An activation overwrites its input, because its slope follows from its output. The exception
-    // is an input that is itself the output of an activation, whose slope needs that output.
+    // An activation overwrites its input, because its slope can be computed from its output. The
+    // exception is an input that is the output of another activation, because the slope of that
+    // activation is computed from it.
     const bool is_in_place =
         layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
     made.value = !is_in_place ? take(out.Count())

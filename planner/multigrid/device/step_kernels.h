@@ -125,8 +125,8 @@ class StepKernels {
   // and the alignment, if possible a deterministic one.
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
-  // Returns the distance between the states of two images. With one image any distance is the same,
-  // so `count` stands for all of them.
+  // Returns the distance between the states of two images. With one image the distance does not
+  // matter; `count` is returned for all distances, so that they share what was prepared.
   int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
   // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);

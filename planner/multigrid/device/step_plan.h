@@ -1,6 +1,6 @@
 // Plans the library calls with which many steps of a level run at once, and makes these calls.
-// Steps of one kind whose numbers are at equal distances are one call. All layers that a coarse
-// step applies to one input are one call, too.
+// Steps of one kind are one call if their positions in the kind (StageShapes::number_of) are at
+// equal distances. All layers that a coarse step applies to one input are one call, too.
 #pragma once
 
 #include <memory>

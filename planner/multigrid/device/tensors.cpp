@@ -6,8 +6,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Creates a descriptor with create(), describes it with set(handle, arguments...), and returns it
-// with its owner. `name` is the name of `set`.
+// Creates a descriptor with create(), describes it with set(handle, arguments...), and returns its
+// owner. `name` is the name of `set`, for errors.
 template <typename Handle, typename Set, typename... Arguments>
 Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(Handle*),
                            cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set,

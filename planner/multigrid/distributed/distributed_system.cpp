@@ -119,7 +119,8 @@ Status DistributedSystem::GatherCoarse() {
 }
 
 Status DistributedSystem::ScatterCoarse() {
-  // The first state of each rank is sent, too, except on position 0, where it is u0.
+  // Each rank receives its first state, too, except the rank at position 0, whose first state is
+  // u0.
   std::vector<State> own;
   const int count = part_.hierarchy->level(part_.distributed).steps;
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {

@@ -1,5 +1,5 @@
-// Callbacks for the failure of a job of ranks. They end waits for other ranks that do not go
-// through Peers. Thread-safe.
+// Callbacks for the failure of a job of ranks. They end waits for other ranks that Peers does not
+// manage, such as waits on a channel of a device. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,8 @@ namespace ucudnn::multigrid {
 class FailureListeners {
  public:
   // Calls tell() once when the job fails, or now if it has failed already. Any thread may make this
-  // call, so tell() must not wait. Returns a number for Remove.
+  // call, and makes it under this object's lock, so tell() must neither wait nor call this object.
+  // Returns a number for Remove.
   int Add(std::function<void()> tell) {
     MutexLock lock(mutex_);
     if (has_failed_) tell();

@@ -51,7 +51,8 @@ Status OrderedSum::AddUp(Sum& sum) {
   return Status::Ok();
 }
 
-// Adds up this rank's own sums first. Otherwise two ranks might wait for each other's sums.
+// Computes the sums of this rank (SummerOf) before it waits for sums of other ranks. Otherwise two
+// ranks might wait for each other.
 Status OrderedSum::Finish() {
   for (size_t i = 0; i < begun_.size(); ++i) {
     if (SummerOf(i) == peers_.rank()) UCUDNN_RETURN_IF_ERROR(AddUp(begun_[i]));

@@ -15,8 +15,8 @@ class OrderedSum {
   // `peers` must outlive the object.
   explicit OrderedSum(Peers& peers) : peers_(peers) {}
 
-  // Sends the numbers of `parts` to the rank that sums them, and does not wait. Until Finish
-  // replaces the numbers by the sums, they must not change.
+  // Sends the numbers of `parts` to the rank that sums them, and does not wait. The caller must not
+  // change the numbers until Finish has replaced them by the sums.
   Status Begin(std::vector<std::span<double>> parts);
   // Waits for all sums that Begin has started.
   Status Finish();

@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the unit of the cuts: the number of each rank's first layer must be a multiple of it.
+// Returns the unit of the cuts: the number of each rank's first layer is a multiple of this unit.
 int UnitOf(const Hierarchy& hierarchy, int distributed) {
   return hierarchy.level(std::min(distributed, hierarchy.coarsest())).span;
 }

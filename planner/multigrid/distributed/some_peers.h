@@ -11,8 +11,9 @@ namespace ucudnn::multigrid {
 
 class SomePeers : public Peers {
  public:
-  // members[i] is the rank in `all` of rank i here; the caller's rank must be among them. `all`
-  // must outlive the object. At most one thread at a time may use the objects made of one `all`.
+  // Rank i of this object is rank members[i] of `all`. The caller's rank must be among the members.
+  // `all` must outlive the object. At most one thread at a time may use the objects made from one
+  // `all`.
   SomePeers(Peers& all, std::vector<int> members) : all_(all), members_(std::move(members)) {
     const auto own = std::find(members_.begin(), members_.end(), all.rank());
     rank_ = static_cast<int>(own - members_.begin());

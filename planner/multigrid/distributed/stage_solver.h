@@ -22,7 +22,7 @@ namespace ucudnn::multigrid {
 struct StageToSolve : StagePart {
   const Partition& partition;  // this rank is one of its ranks
   Peers& peers;
-  // The options of later solves, for choices that are made by measuring.
+  // The options that later solves will have. Layers that choose how to run by measuring use them.
   SolveOptions forward = {}, backward = {};
   bool trains = false;  // whether SolveBackward will be called
   // The ranks that have these layers in each replica. Descend averages their gradients. Null if
@@ -40,7 +40,7 @@ class StageSolver {
   // changed the parameters.
   Status LoadWeights();
   // Returns whether the solver keeps the loaded weights and their momentum where it computes. If
-  // so, Descend changes these weights, and the host has the weights of the last ReadWeights.
+  // so, Descend changes these weights, and the host's copy is as of the last ReadWeights.
   bool keeps_weights() const { return layers_->kept_weights() != nullptr; }
   // Solves from the first state, which the first rank reads from `first`, to the last state, which
   // the last rank writes to `last`. Both are states of all images, [batch, C, H, W]; other ranks do
@@ -108,9 +108,9 @@ class StageSolver {
   Status GatherKeptWeights();
   Status GatherStates();
   Status Linearise();
-  // Makes `way.given`, on the first rank of `way`, the first state of its system. If the solve
-  // starts from the states of the solve before it, all ranks add the change of the first state to
-  // their states.
+  // On the first rank of `way`, copies `way.given` into the first state of the rank's system. With
+  // Start::kPrevious, all ranks also add the change of the first state to their other states
+  // (BlockSystem::CarryOver).
   Status SetFirst(Start start, Way& way);
   // Returns the scale that fits the first adjoint, whose values `numbers` only the last rank has.
   Result<double> AdjointScale(const double* numbers);

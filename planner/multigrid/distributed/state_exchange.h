@@ -32,13 +32,13 @@ class StateExchange {
 
   // Allocates buffers for `room`. All ranks that exchange must call it, before any other function.
   virtual Status Reserve(const ExchangeRoom& room) = 0;
-  // Sends at most one message to each rank, and receives at most one from each. A sent state has
-  // the value after all work that lanes had been given before the last Join; it may change after
-  // the call.
+  // Sends at most one message to each rank, and receives at most one from each. A message carries
+  // the values that its states have after all work that lanes were given before the last Join. The
+  // states may change after the call.
   virtual Status Begin(std::span<const StateMessage> sends,
                        std::span<const StateMessage> receives) = 0;
-  // Makes later work of `lane` wait for everything that Begin receives. One lane must call it once
-  // after each Begin that receives, before the next Begin.
+  // Makes later work of `lane` wait for everything that Begin receives. Exactly one lane must call
+  // it after each Begin that receives, before the next Begin.
   virtual Status Finish(int lane) = 0;
   // Fails if a received message differs from what was sent. Called after a wait for the lanes.
   virtual Status Check() { return Status::Ok(); }

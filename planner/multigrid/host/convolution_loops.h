@@ -42,9 +42,11 @@ struct ConvolutionLoops {
   int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
-  // Returns the number of outputs of one depth, in rows as long as those of the padded input.
+  // Returns how many numbers the outputs of one depth occupy if their rows are as long as those of
+  // the padded input.
   int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }
-  // Returns the number of doubles that Forward needs: the padded input, and outputs in long rows.
+  // Returns the number of doubles that Forward needs: the padded input, and the outputs of one
+  // depth in long rows.
   int64_t Scratch() const { return channels * PaddedPixels() + LongRows(); }
 
   // Transposed() returns the convolution that computes the gradient of the input from the gradient
@@ -154,7 +156,7 @@ struct ConvolutionLoops {
     if (!HasTransposed()) return BackwardDataApart(dy, weights, dx, scratch);
     const planner::Convolution transposed = Transposed();
     const ConvolutionLoops loops(transposed, out, in, filters, channels);
-    // The layout is [C, K, taps in reverse order].
+    // The layout of `reversed` is [C, K, taps in reverse order].
     double* const reversed = scratch + loops.Scratch();
     for (int k = 0; k < filters; ++k) {
       for (int c = 0; c < channels; ++c, weights += Taps()) {

@@ -76,10 +76,9 @@ class HostNetwork {
   int64_t input_size() const;   // numbers in one image
   int64_t output_size() const;  // numbers in the logits of one image
 
-  // Makes later passes, until Backward has run, start from a broadcast if they would start from the
-  // previous states (Start::kPrevious). The caller must call ForgetStates before a mini-batch other
-  // than the last one. Otherwise, the change of the first state is added to all other states
-  // (BlockSystem::CarryOver).
+  // Until Backward has run, later passes with Start::kPrevious start from a broadcast instead. The
+  // caller must call ForgetStates before it passes another mini-batch than the last one. Otherwise
+  // the change of the first state is added to all other states (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
   // Computes the logits of `images`, [batch, input_size]. The logits are the input of the closing
@@ -91,7 +90,7 @@ class HostNetwork {
   // the parameters. Only logits_rank() reads `logits_gradient`, [batch, output_size]. watch()
   // receives nodes when their gradients are complete, except nodes whose parameters solvers keep.
   // With kHosts, does not compute gradients of nodes whose parameters solvers keep. REQUIRES:
-  // Forward.
+  // Forward was called for this mini-batch.
   enum class Gradients { kAll, kHosts };
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
@@ -99,8 +98,8 @@ class HostNetwork {
   // Tells the network that the host has changed parameters since Make or the last pass.
   void ParametersChanged();
   // Returns whether a solver keeps the node's parameters where it computes
-  // (StageSolver::keeps_weights). If so, Descend changes these parameters, and the host has the
-  // parameters of the last ReadKept.
+  // (StageSolver::keeps_weights). If so, Descend changes these parameters, and the host's copy is
+  // as of the last ReadKept.
   bool KeepsParameters(planner::NodeId id) const { return is_kept_[id]; }
   // Moves the parameters that solvers keep along the gradient of the last Backward. REQUIRES: the
   // caller has changed all other parameters.
@@ -145,7 +144,7 @@ class HostNetwork {
   Placement placement_;
   std::unique_ptr<HostSolvers> host_solvers_;        // used if the settings have no solvers
   std::vector<std::unique_ptr<StageSolve>> stages_;  // in the order of the sections
-  // By section: the values that a serial section reads and that another rank has.
+  // By serial section: the values that the section reads and that are at home on another rank.
   std::vector<std::vector<planner::NodeId>> imports_;
   // By node: the values of this rank's serial sections, and the first and last values of its
   // stages.

@@ -12,7 +12,7 @@
 
 namespace ucudnn::multigrid {
 
-// A propagator whose states have state_size() doubles each.
+// A propagator whose states are arrays of size() doubles.
 class HostStates : public Propagator {
  public:
   Result<State> Create() override;

@@ -17,15 +17,15 @@
 namespace ucudnn::multigrid {
 
 struct RankCosts {
-  // By section: the ms of each step, which include the forward pass and, in training, the adjoint
-  // and the gradient. Empty for serial sections.
+  // By section and step of a stage: the ms of the step's forward pass and, in training, also of its
+  // adjoint and gradient. Empty for serial sections.
   std::vector<std::vector<double>> steps;
   MessageCosts messages;  // in ms
 };
 
 // Functions that measure in place of the host.
 struct RankMeasures {
-  // Returns the ms of one layer of each kind of `network`, by pass, for `passes`.
+  // Returns, by kind of `network` and by pass, the ms of one layer. Only `passes` are measured.
   std::function<Result<std::vector<std::array<double, kLayerPasses>>>(
       const NetworkLayers& network, std::span<const LayerPass> passes)>
       layers;

@@ -59,7 +59,7 @@ struct CheckedStep {
   double gradient_error = 0;
 };
 
-// The results of one epoch, without solves and checked steps of other replicas.
+// The results of one epoch. Solves, cycles and checks are those of this replica alone.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
   double top1 = 0;        // accuracy on Evaluate's examples, in [0, 1]

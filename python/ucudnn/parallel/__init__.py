@@ -1,6 +1,6 @@
 """PyTorch models that run by a plan of `ucudnn plan --schedule`: each rank of torch.distributed computes its boxes of
-every layer (docs/parallel.md). Needs torch, which is imported with the first of these names that uses it and not
-before."""
+every layer (docs/parallel.md). Importing this package does not import torch; the first use of a name that needs torch
+does."""
 from ucudnn.lazily import getter
 
 _HOMES = {

@@ -1,5 +1,5 @@
-"""`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: writes a model as the planner reads
-it."""
+"""`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: writes a model as a ucudnn-net file,
+which the planner reads."""
 import argparse
 import importlib
 import json
@@ -8,7 +8,8 @@ import sys
 
 
 def build(text, arguments):
-    """Returns the result of MODULE:FUNCTION(**arguments), built without memory for its weights if that is possible."""
+    """Returns the result of MODULE:FUNCTION(**arguments). Builds it on torch's meta device, without memory for weights,
+    if the function allows that."""
     import torch
     module, colon, function = text.partition(":")
     if not colon:
@@ -19,7 +20,7 @@ def build(text, arguments):
     try:
         with torch.device("meta"):
             return make(**arguments)
-    except RuntimeError:  # the function computes with its weights' values
+    except RuntimeError:  # the function computes with values of its weights, which meta tensors do not have
         return make(**arguments)
 
 

@@ -1,4 +1,4 @@
-"""Agreement of ranks: if one rank refuses a call, all ranks refuse it, before anything else is exchanged."""
+"""Agreement of ranks: if one rank refuses a call, all ranks refuse it before they exchange anything else."""
 import datetime
 import math
 import zlib
@@ -12,7 +12,8 @@ from .transport import Transport
 
 
 def differing(all_facts):
-    """Describes the facts ({what: value}, for each rank) that differ between ranks; None if all are equal."""
+    """`all_facts` has a dict {what: value} for each rank. Returns a text about the first value that differs between
+    ranks, or None if all are equal."""
     for what in dict.fromkeys(what for facts in all_facts for what in facts):
         first = all_facts[0].get(what)
         for rank, facts in enumerate(all_facts):
@@ -23,19 +24,20 @@ def differing(all_facts):
 
 
 def digest(tensor):
-    """Returns a number that depends on each bit of a tensor with at least one dimension, and on its place. It is computed where
-    the tensor is: on the host a CRC."""
+    """Returns a hash of a tensor with at least one dimension: it depends on every bit and its position. Computed on the
+    tensor's device; a CRC-32 on the host."""
     rows = tensor.detach().contiguous().reshape(len(tensor), math.prod(tensor.shape[1:]))
     if not rows.is_cuda:
         return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
     bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
     weights = mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
-    sums = torch.stack([(row * weights).sum() for row in bits])  # one row at a time, because products have 8 bytes
+    # one row at a time: the int64 products take 8 bytes for each element
+    sums = torch.stack([(row * weights).sum() for row in bits])
     return mixed(mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
 
 class Alone:
-    """The agreement of one rank with itself, for one process, and for meta tensors, which have no values."""
+    """Stands in for Agreement where there are no other ranks to ask: in a single process, and on meta tensors."""
 
     is_alone = True
 
@@ -58,8 +60,8 @@ class Alone:
 
 
 class Agreement:
-    """Agreement of all ranks of torch.distributed, in a gloo group of its own, because it is about numbers of the
-    host."""
+    """Agreement of all ranks of torch.distributed. It has a gloo group of its own, because the compared numbers are on
+    the host."""
 
     is_alone = False
 
@@ -68,9 +70,10 @@ class Agreement:
         self.transport = Transport(group, timeout_s)
 
     def bring(self, what, allowed, told="", facts=None, refusal=None):
-        """Returns the bits that `allowed`, a number above 0, has on all ranks. If a rank has a `refusal`, facts differ
-        or no bit is left, every rank raises: its own refusal, or NotSupported with another rank's refusal, with the
-        facts, or with the text `told` of each rank. So it does where `what` differs, because ranks have made different calls."""
+        """`allowed` is a bit mask above 0. Returns the bits that are set on all ranks. Every rank raises if a rank has
+        a `refusal`, if `what` or `facts` differ, or if no common bit is left: its own refusal, or NotSupported with
+        another rank's refusal, the different facts, or the text `told` of each rank. If `what` differs, ranks have made
+        different calls."""
         facts = facts or {}
         checksum = zlib.crc32(repr((what, facts)).encode())
         own = torch.tensor([0 if refusal else allowed, checksum, ~checksum])
@@ -93,33 +96,35 @@ class Agreement:
                            f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text, _) in enumerate(answers))}")
 
     def are_equal(self, what, values):
-        """Returns for each of several numbers whether it is the same on all ranks that have it, where it is not None."""
+        """Returns for each number whether it is equal on all ranks. A rank whose value is None does not count."""
         common = torch.tensor([[-1, -1] if value is None else [value, ~value] for value in values])
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
         return (common[:, 0] == ~common[:, 1]).tolist()
 
     def give(self, what, tensor, source):
-        """Overwrites a tensor of the host with that of the rank `source`."""
+        """Overwrites `tensor`, which is on the host, with that of rank `source`. All ranks call it with the same
+        shape."""
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.broadcast(tensor.reshape(-1).view(torch.uint8), source, group=self.transport.group)
 
     def gather(self, what, tensor):
-        """Returns the tensors of the host of all ranks."""
+        """Returns a list of every rank's `tensor`. All are on the host and have the same shape."""
         found = [torch.empty_like(tensor) for _ in range(self.transport.world)]
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_gather(found, tensor, group=self.transport.group)
         return found
 
     def answers(self, what, own):
-        """Returns the objects `own` of all ranks."""
+        """Returns a list of every rank's object `own`."""
         found = [None] * self.transport.world
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_gather_object(found, own, group=self.transport.group)
         return found
 
     def compare(self, what, numbers):
-        """Has all ranks refuse numbers, {what: number}, that differ between ranks that have them: None is a rank's that has none."""
+        """`numbers` is {what: number}; a rank without a number has None. Raises NotSupported on all ranks if two ranks
+        have different numbers."""
         if not numbers:
             return
         equal = self.are_equal(what, numbers.values())

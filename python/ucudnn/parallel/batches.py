@@ -1,5 +1,5 @@
-"""Agreement of ranks on the images, labels and loss functions of a pass, before its forward pass begins; and on labels
-for whole_labels."""
+"""Before a batch's forward pass, ranks agree here on its size, images, labels and loss functions, and later on the
+labels given to whole_labels."""
 import math
 
 import torch
@@ -11,9 +11,10 @@ from .losses import Mean, Sum, kind_of, misfit, reference_numbers
 
 
 def agreed_size(executor, model, images, labels):
-    """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of all ranks allow;
-    if they allow both, the smaller one where no sampler has given this batch and all ranks have the same images and labels. If
-    tensors do not fit on one rank, all ranks refuse them."""
+    """Returns the number of images of the batch. A sampler may give batches of two sizes: the size is the one that the
+    rows of all ranks fit. If both fit, it is the smaller one where no sampler has given this batch and all ranks have
+    the same images and labels, otherwise the larger one. If the tensors of one rank fit neither size, all ranks refuse
+    them."""
     sizes, fits, facts, told, refusal = sorted(executor.sizes), 0, {}, "", None
     has_sampled, executor.has_sampled = executor.has_sampled, False
     try:
@@ -35,7 +36,8 @@ def agreed_size(executor, model, images, labels):
         refusal = error
     fits = executor.agreement.bring("the batch of model(...)", fits, told, facts, refusal)
     executor.shared_values.compare()
-    if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger batch
+    # both sizes fit: either all ranks have the whole smaller batch, or each has its rows of the larger one
+    if fits & (fits - 1):
         has_rows = executor.rows(sizes[-1]) is not None and not has_sampled
         digests = [digest(tensor) if has_rows else None for tensor in (images, labels) if tensor is not None]
         is_whole = all(executor.agreement.are_equal("whole batches", [*digests, executor.rank + 1 if has_sampled else 0]))
@@ -44,7 +46,7 @@ def agreed_size(executor, model, images, labels):
 
 
 def agree_on_data(executor, plan, images, labels):
-    """Refuses images that several ranks load, and their labels, unless they are the same on each."""
+    """Raises NotSupported if images that several ranks load, or labels of such images, differ between these ranks."""
     told = [(what, tensor, shared) for what, tensor in (("images", images), ("labels of images", labels)) if tensor is not None
             for shared in plan.shared]
     if not told or executor.agreement.is_alone:
@@ -59,9 +61,9 @@ def agree_on_data(executor, plan, images, labels):
 
 
 def agree_on_losses(executor, plan, labels, like):
-    """Has functions of the program compute the loss of a reference, whose labels are some of this batch's and whose outputs are of
-    the type `like`, the first time that labels are of this type and shape. Refuses functions that differ between ranks, and gives
-    Mean the reference."""
+    """Compares the program's own loss functions between ranks, once for each type and shape of labels. Every rank
+    computes the loss of the same reference: random outputs of type `like`, and some labels of this batch. Raises
+    NotSupported if the results differ. Keeps the reference in each Mean."""
     functions = [(output, loss) for output, (loss, _) in zip(executor.network.outputs, executor.losses) if isinstance(loss, (Mean, Sum))]
     if not functions or kind_of(labels) in executor.referenced or not math.prod(labels.shape[1:]):
         return
@@ -79,7 +81,8 @@ def agree_on_losses(executor, plan, labels, like):
         references.append((x, given))
     told = executor.agreement.gather("losses", torch.tensor(numbers, dtype=torch.float64))
     for rank, other in enumerate(told):
-        for place, at in ((told[0] - other).abs() > 1e-4 * told[0].abs() + 1e-6).nonzero().tolist():  # false for NaN
+        # comparisons with NaN are false: a function that failed is not refused here
+        for place, at in ((told[0] - other).abs() > 1e-4 * told[0].abs() + 1e-6).nonzero().tolist():
             raise NotSupported(
                 f"ranks differ in the loss of {functions[place][0].node}: {told[0][place, at]:.6g} on rank 0, "
                 f"{other[place, at]:.6g} on rank {rank}, for the same outputs and labels; the same function is expected")
@@ -90,7 +93,8 @@ def agree_on_losses(executor, plan, labels, like):
 
 
 def facts_of_labels(executor, labels):
-    """Returns the facts about labels of the last pass's batch that are equal on all ranks. Raises NotSupported if they are none."""
+    """Returns the facts about `labels` and the last pass that must be equal on all ranks. Raises NotSupported if
+    `labels` cannot be the labels of that pass."""
     plan, rank = executor.last_plan, executor.rank
     if plan is None:
         raise NotSupported("whole_labels(labels) before a pass: model(images) comes first, and these are its labels")
@@ -105,7 +109,7 @@ def facts_of_labels(executor, labels):
 
 
 def _facts(executor, labels):
-    """Returns the facts that decide which messages a pass has, and their types."""
+    """Returns the facts that decide which messages a pass sends, and the types of these messages."""
     return {"sizes of batches": sorted(executor.sizes), "the batch that the sampler gave last": executor.sampled,
             "labels": None if labels is None else f"{labels.dtype} of shape {tuple(labels.shape[1:])} for each image",
             "no_sync": not executor.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
@@ -117,7 +121,7 @@ def _facts(executor, labels):
 
 
 def _misfit(executor, batch, images, labels):
-    """Returns why this rank's images and labels cannot belong to a batch of `batch` images, or None."""
+    """Returns why this rank's images or labels cannot belong to a batch of `batch` images, or None if they can."""
     rows, shape = executor.rows(batch), executor.network.nodes[0].shape
     if rows is None:
         return None
@@ -139,7 +143,8 @@ def _misfit(executor, batch, images, labels):
 
 
 def _check_types(executor, images, labels):
-    """Refuses what is no tensor, and images that give messages of other types than the parameters' type does."""
+    """Raises NotSupported for images or labels that are no tensor, and for images whose type gives messages of other
+    types than the parameters' type does."""
     for what, one in (("images", images), ("labels", labels)):
         if not isinstance(one, torch.Tensor) and (what == "images" or one is not None):
             raise NotSupported(f"{what} of type {type(one).__name__} on rank {executor.rank}: one tensor is expected"

@@ -1,5 +1,6 @@
-"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w. `needed` tells which box of an input
-an operator reads for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without torch."""
+"""Boxes of tensors: an interval [begin, end) for each of the axes n, c, d, h, w. `needed` returns the box of an input
+that an operator reads for a box of its output, by the rules of planner/cost/partition.cpp. Pure functions, without
+torch."""
 import math
 
 from .errors import NotSupported
@@ -8,7 +9,8 @@ N, C, D, H, W = range(5)
 
 
 def part(extent, parts, index):
-    """Interval `index` of `extent` elements in `parts` parts, the first of which have one element more."""
+    """Returns interval number `index` of `extent` elements that are cut into `parts` parts. The first extent % parts
+    parts have one element more."""
     each, more = divmod(extent, parts)
     begin = index * each + min(index, more)
     return begin, begin + each + (index < more)
@@ -27,7 +29,7 @@ def elements(box):
 
 
 def holds(a, b):
-    """Returns whether b lies in a."""
+    """Returns whether box `a` contains box `b`."""
     return all(i[0] <= j[0] and j[1] <= i[1] for i, j in zip(a, b))
 
 
@@ -38,12 +40,14 @@ def whole(shape, batch):
 
 
 def axes_of(rank):
-    """Returns the axis of each dimension of a tensor with `rank` spatial axes."""
+    """Returns the axes (numbers as N, C, ...) of a tensor with `rank` spatial dimensions, in the order of its
+    dimensions."""
     return (N, C, H, W) if rank == 2 else (N, C, D, H, W)
 
 
 def spatial(members, name, neutral, rank):
-    """Returns a member of a convolution or a pooling, by axis d, h, w."""
+    """Returns the values of member `name` of a convolution or pooling for the axes d, h, w, with `neutral` where it has
+    none."""
     values = members.get(name) or [neutral] * rank
     return [neutral] * (3 - len(values)) + list(values)
 
@@ -56,7 +60,8 @@ def window_of(node, rank):
 
 
 def read_under(interval, window):
-    """Returns the positions that the windows of these outputs read, including positions outside the input."""
+    """Returns the interval of input positions that the windows of the outputs in `interval` read. Positions outside the
+    input are included."""
     extent, stride, pad, _ = window
     return interval[0] * stride - pad, (interval[1] - 1) * stride - pad + extent
 
@@ -73,7 +78,7 @@ def _under(interval, window, extent):
 
 
 def _over(interval, window, extent):
-    """Returns the inputs of a transposed convolution that contribute to these outputs."""
+    """Returns the interval of inputs that contribute to the outputs in `interval` of a transposed convolution."""
     size, stride, pad, _ = window
     begin = -(-(interval[0] + pad - size + 1) // stride)
     end = (interval[1] - 1 + pad) // stride + 1
@@ -82,14 +87,14 @@ def _over(interval, window, extent):
 
 
 def groups_of(channels, filters, groups):
-    """Returns the groups of a convolution that compute these output channels."""
+    """Returns the interval of groups of a convolution that compute the output channels in `channels`."""
     each = filters // groups
     return channels[0] // each, -(-channels[1] // each)
 
 
 def runs(channels, width):
-    """Returns channels as (begin, end, groups): the parts of groups that the interval cuts, and the whole groups
-    between them."""
+    """`width` is the number of channels of a group. Cuts the interval `channels` into runs (begin, end, groups): at
+    most one piece of a group at either end, and all whole groups between them."""
     begin, end = channels
     found = []
     while begin < end:
@@ -105,9 +110,9 @@ def runs(channels, width):
 
 
 def part_of_parameter(node, place, shape, source, computed, kept, summed):
-    """Returns the ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels,
-    and of the input's channels (`source` is the input's shape) that are summed over
-    (planner/schedule/parameters.cpp)."""
+    """Returns the ranges of parameter number `place` of a node, which has this `shape`. `computed` and `kept` are
+    intervals of the output's channels, `summed` is the interval of the input's channels that are summed over, `source`
+    is the input's shape (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
         return tuple((0, extent) for extent in shape)
@@ -125,8 +130,8 @@ def part_of_parameter(node, place, shape, source, computed, kept, summed):
 
 
 def needed(node, place, box, shapes, summed=None):
-    """Returns the box of input `place` that is read for `box` of the output. `shapes` are the shapes of the inputs'
-    images. `summed`: the channels that a part of a reduction sums over."""
+    """Returns the box of input number `place` that the node reads for `box` of its output. `shapes` are the shapes of
+    one image of each input. `summed` is the interval of input channels that this part of a reduction sums over."""
     shape = shapes[place]
     rank = len(shape) - 1
     full = whole(shape, 1)

@@ -1,5 +1,5 @@
-"""A module built from a description: `module(net.json)`, for networks that `ucudnn net NAME -o net.json` writes and no
-program defines."""
+"""Builds a module from a ucudnn-net file: `module(net.json)`. For networks that `ucudnn net NAME -o net.json` writes,
+which have no PyTorch program."""
 import math
 import pathlib
 
@@ -13,8 +13,9 @@ from .reading import network_in
 
 
 def module(path):
-    """Makes the module of a ucudnn-net file. Its weights are drawn as torch's own layers draw them. It returns the
-    outputs of the nodes that nothing reads. A softmax among these is left to the loss, F.cross_entropy."""
+    """Returns a module of a ucudnn-net file. Initializes weights as torch's own layers do. The module returns the
+    outputs of all nodes that no other node reads. Such a node, if it is a softmax, is left out, because F.cross_entropy
+    includes it."""
     return Built(network_in(pathlib.Path(path).read_text()))
 
 
@@ -56,8 +57,8 @@ class Built(nn.Module):
 
 
 def outputs_of(network, images, tensors, is_training):
-    """Returns the outputs of a Network for whole images. `tensors` has parameters and buffers by name; `is_training` tells it
-    of a node."""
+    """Returns the outputs of a Network for whole images. `tensors` has parameters and buffers by name;
+    `is_training(node)` returns whether the node runs in training mode."""
     values = {}
     for node in network.nodes:
         box = b.whole(node.shape, len(images))

@@ -1,5 +1,6 @@
-"""Compares a model with its description on random images: outputs, running statistics and gradients, without dropout. An
-export shows the forward pass alone; a backward pass of the program's own is seen here."""
+"""Compares a model with the Network that describes it, on random images and without dropout: outputs, running
+statistics and gradients. torch.export shows only the forward pass, so a backward pass that the program defines itself
+is found only here."""
 import copy
 import math
 
@@ -12,19 +13,21 @@ from .building import outputs_of
 from .errors import NotSupported
 
 LARGE = 50_000_000  # parameters, or multiply-adds of one image
-IMAGES = 3  # normalized positions of two images would be 1 and -1 whatever they are
+IMAGES = 3  # with two images, normalized values would be 1 and -1 for any input
 
 
 def compare(model, network, shape):
-    """Refuses a model that computes something other than its network. A large model is compared only if its backward pass is
-    not that of torch's operators alone, because that takes time and memory. One whose copy does not run is not compared."""
+    """Raises NotSupported if the model computes something other than `network`. Comparing takes time and memory, so a
+    model above LARGE is compared only if its backward pass may contain the program's own code. A model whose copy does
+    not run is not compared."""
     size = sum(network.parameters[name].elements * math.prod(node.shape[1:]) for node in network.nodes for name in node.parameters)
     if max(size, sum(one.elements for one in network.parameters.values())) > LARGE and not _has_own_backward(model, shape):
         return
-    for dtype, tolerance in ((torch.float64, 1e-6), (torch.float32, 1e-2)):  # a model may convert to its own type
+    # a model may convert images to a type of its own, so float32 has a wide tolerance
+    for dtype, tolerance in ((torch.float64, 1e-6), (torch.float32, 1e-2)):
         try:
             rows = [row for is_training in (True, False) for row in _compared(model, network, shape, dtype, is_training)]
-        except Exception:  # of the program's own code, which may expect values or a device that a copy has not
+        except Exception:  # the program's own code may expect values or a device that the copy does not have
             continue
         for what, wanted, found, most in rows:
             if wanted.shape != found.shape:
@@ -38,8 +41,8 @@ def compare(model, network, shape):
 
 
 def _compared(model, network, shape, dtype, is_training):
-    """Returns a row for each tensor: its name, the model's tensor, the network's, and the greatest magnitude in all outputs or all
-    gradients of the model. For running statistics that value is 0."""
+    """Returns a row (name, the model's tensor, the network's tensor, greatest magnitude) for each compared tensor. The
+    magnitude is that of all outputs or of all gradients of the model together; 0 for running statistics."""
     generator = torch.Generator().manual_seed(0)
     twin = _twin(model, network, generator, dtype).train(is_training)
     constants, parameters = dict(twin.named_buffers(remove_duplicate=False)), dict(twin.named_parameters())
@@ -76,7 +79,8 @@ def _tensors(outputs):
 
 
 def _twin(model, network, generator, dtype, device="cpu"):
-    """Returns a copy of the model with random parameters and statistics. Its other buffers have the model's values."""
+    """Returns a copy of the model with random parameters and running statistics. Other buffers keep the model's
+    values."""
     drawn = {name for node in network.nodes for name in node.call.get("statistics", ())} if network else ()
 
     def made(tensor, is_drawn):
@@ -96,7 +100,7 @@ def _twin(model, network, generator, dtype, device="cpu"):
 
 
 class _Undropped(TorchFunctionMode):
-    """Leaves out dropout, also of images. `is_hooked`: a tensor was given a hook."""
+    """Replaces functions named dropout by the identity. `is_hooked`: some tensor was given a hook."""
 
     is_hooked = False
 
@@ -111,12 +115,13 @@ class _Undropped(TorchFunctionMode):
 
 
 def _has_own_backward(model, shape):
-    """Returns whether an autograd.Function or a hook is part of the backward pass, or may be: a copy runs on meta tensors."""
+    """Runs a copy of the model on meta tensors. Returns whether its backward pass has an autograd.Function of the
+    program or a hook, and True if the copy fails."""
     try:
         twin, dtype = _twin(model, None, None, None, "meta").train(), next(model.parameters()).dtype
         with torch.enable_grad(), _Undropped() as mode:
             pending = [y.grad_fn for y in _tensors(twin(torch.empty(IMAGES, *shape, dtype=dtype, device="meta")))]
-    except Exception:  # as above
+    except Exception:  # the program's own code, as in compare()
         return True
     seen = set()
     while pending:

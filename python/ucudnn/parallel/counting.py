@@ -1,5 +1,5 @@
-"""Counts what a training step would move. The step's own code runs on meta tensors, so that no values, no messages and
-no other ranks are needed."""
+"""Counts the elements that a training step would move. The step's own code runs on meta tensors, so it needs no values,
+no messages and no other ranks."""
 import copy
 
 import torch
@@ -13,9 +13,9 @@ from .transport import MetaTransport
 
 
 def count(model, plan, rank, loss=F.cross_entropy):
-    """Returns the Report of one step of `model` by the schedule in the file `plan`, as the device `rank` would run it;
-    if `rank` has several ranks, a list of Reports. `loss` has the meaning that it has in `apply`; labels are one class
-    for each image, or for a logistic loss a number for each class."""
+    """Returns the Report of one step of `model` by the schedule in the file `plan`, as device number `rank` would run
+    it. If `rank` is a sequence of ranks, returns a list of Reports. `loss` is as in `apply`. Labels are one class for
+    each image, or one number for each class with a logistic loss."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
     if isinstance(rank, int):
@@ -26,7 +26,8 @@ def count(model, plan, rank, loss=F.cross_entropy):
 def _count(model, schedule, rank, network, losses):
     transport, summing = (MetaTransport(rank, schedule.devices) for _ in range(2))
     executor = Executor(network, schedule, transport, summing, losses, torch.device("meta"), is_beside=False)
-    model = copy.deepcopy(model, {id(network): network}).to("meta").train()  # a built module keeps its network
+    # the memo keeps `network` shared: a module made by building.module holds it as a member
+    model = copy.deepcopy(model, {id(network): network}).to("meta").train()
     divide(model, executor, lambda tensor: tensor)
     data = network.nodes[0]
     rows = executor.rows(schedule.batch)

@@ -7,14 +7,15 @@ _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def mixed(x):
-    """Computes the output function of splitmix64; shifts are logical."""
+    """Returns the output function of splitmix64 of each element. The masks make the shifts logical."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
     x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
     return x ^ ((x >> 31) & (1 << 33) - 1)
 
 
 def seed_of(seed, number):
-    """Returns the seed of the model with this number among those that share a seed; number 0 has the seed itself."""
+    """Returns the seed of the copy with this number among models that were made from one seed. Copy 0 has the seed
+    itself."""
     return seed if number == 0 else mixed(torch.tensor(_signed(seed)) + torch.tensor(number) * _A).item()
 
 
@@ -23,9 +24,9 @@ def _signed(number):
 
 
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
-    """Returns a mask of the elements of `box` that are kept, in a tensor with the box `whole`: true with probability 1
-    - rate. `per`: whether elements, channels or images are kept as a unit. `images`: the images of the whole tensor
-    that `box` counts; all of them by default."""
+    """Returns the dropout mask of `box`, a part of a tensor with the box `whole`: true (kept) with probability 1 -
+    rate. `per`: elements, channels or images are kept or dropped as a unit. `images`: numbers in the whole batch of the
+    images that `box` counts; by default the box's own."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
         key = mixed(key + torch.tensor(_signed(number), device=device) + _A)

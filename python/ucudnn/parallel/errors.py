@@ -1,5 +1,5 @@
-"""Errors. NotSupported: an operation cannot be done exactly; all ranks refuse it by name before anything is exchanged
-for it. RankLost: an exchange failed."""
+"""NotSupported: an operation cannot be done exactly. All ranks raise it, with the operation's name, before they
+exchange anything for the operation. RankLost: an exchange failed."""
 from ucudnn.spatial.errors import NotSupported, RankLost
 
 __all__ = ["NotSupported", "RankLost"]

@@ -24,8 +24,9 @@ from .sums import Summed, Worker
 
 
 class Executor:
-    """The executor of one rank. It relies only on what the ranks have agreed on. Modules, parameters, buffers and
-    `training` are read from the model anew at each call. `losses`: (function, weight) for each output, or None."""
+    """The executor of one rank. It decides only by facts that all ranks have agreed on. It reads modules, parameters,
+    buffers and `training` from the model anew at each call. `losses` has a pair (function, weight) for each output, or
+    is None."""
 
     def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
                  agreement=Alone(), is_local=False):
@@ -37,15 +38,19 @@ class Executor:
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated, self.left = {}, {}, {}
         self.plans, self.types_by_state, self.trained, self.last_plan = {}, {}, None, None
-        self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
-        self.has_sampled = False  # a sampler has given a batch since the last pass
-        self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
-        self.between_passes, self.pass_scale = None, None  # the scale of a GradScaler
-        self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
-        self.copies, self.is_new_copy = itertools.count(-1, -1), False  # numbers of copies of the model that parallel.apply divided
-        self.referenced = set()  # types and shapes of labels with which ranks have compared their losses
-        self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
-        self.applied = None  # what parallel.apply found, see model.Applied
+        # sizes: batch sizes that a sampler gives; sampled: text about the batch that it gave last
+        self.sizes, self.sampled = {schedule.batch}, None
+        self.has_sampled = False  # whether a sampler has given a batch since the last pass
+        # passes since the last report by (PassKind, is_backward), including passes of copies of the model
+        self.passes_run = collections.Counter()
+        # pass_scale: the scale of a GradScaler while step() runs a plan with passes, otherwise None
+        self.between_passes, self.pass_scale = None, None
+        self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were checked to be means over images
+        # copies: numbers for copies of the model that parallel.apply divided
+        self.copies, self.is_new_copy = itertools.count(-1, -1), False
+        self.referenced = set()  # (type, shape) of labels for which ranks have compared their losses
+        self.is_local = is_local  # whether batch normalization uses the statistics of each rank's own box
+        self.applied = None  # the model as parallel.apply found it: a model.Applied
         self.shared_values = SharedValues(self)
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
@@ -64,25 +69,25 @@ class Executor:
         place = [parameter.name for parameter in self.schedule.nodes[node].parameters].index(name)
         return self.network.by_name[node].parameters[place]
 
-    # Gradients that wait for a synchronous pass
+    # ---- Gradients that wait for the next synchronous pass
 
     def keep(self, gradients):
         self.accumulated.update(gradients)
 
     def kept(self, name):
-        """Returns the gradient of earlier passes that was not summed, unless the parameter's gradient was set to None
-        since."""
+        """Returns the gradient of earlier passes under no_sync that is not summed yet, or None. It is None also if the
+        program has set the parameter's grad to None since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
-        """Notes the gradient that autograd left on a parameter, if an earlier gradient of this parameter still waits to be
-        summed."""
+        """Remembers `gradient`, which autograd has left in the parameter's grad, while an earlier gradient of the
+        parameter waits to be summed. _refuse_written compares the two."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 
     def discard(self, name, gradient):
-        """Forgets the waiting gradient of a parameter when the program writes zeros into the parameter's gradient."""
+        """Drops the waiting gradient of a parameter, because the program writes zeros into the parameter's grad."""
         own = self.parameters[name].grad if name in self.accumulated else None
         if own is not None and (own is gradient or own.data_ptr() == gradient.data_ptr()):
             del self.accumulated[name]
@@ -95,7 +100,7 @@ class Executor:
                 raise NotSupported(f"the gradient of {name} was written to after a pass in no_sync, which the next pass outside of it "
                                    "sums: gradients are changed after that pass, or discarded by zero_grad()")
 
-    # Properties of a pass
+    # ---- Properties of a pass
 
     def groups_of(self, statistics):
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
@@ -131,12 +136,12 @@ class Executor:
         self.device = next(iter(self.parameters.values())).device
 
     def tensor_of(self, name):
-        """Returns the model's parameter or buffer of this name; None if there is no name."""
+        """Returns the model's parameter or buffer `name`. If `name` is empty or None, returns it unchanged."""
         path, _, last = (name or "").rpartition(".")
         return name and getattr(self.modules[path], last)
 
     def types(self, like):
-        """Returns the type of each node's output under the present autocast."""
+        """Returns {node: type of its output} for inputs of type `like` under the current autocast."""
         state = (like, self.autocast())
         if state not in self.types_by_state:
             if state[1] is None and {p.dtype for p in self.parameters.values()} <= {like}:
@@ -169,7 +174,7 @@ class Executor:
         return types
 
     def autocast(self):
-        """Returns the type of the present autocast, or None."""
+        """Returns the current autocast's type, or None if it is off."""
         kind = "cpu" if self.device.type == "meta" else self.device.type
         return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
@@ -181,11 +186,12 @@ class Executor:
         finally:
             self.is_synchronous = before
 
-    # A pass
+    # ---- Running a pass
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        if self.is_new_copy:  # numbered at its first pass, which all ranks run, since one rank may have made more copies
+        # A copy gets its number at its first pass, which all ranks run; one rank may have made more copies.
+        if self.is_new_copy:
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)
         if labels is not None and not labels.is_meta and (self.transport.world > 1 or self.schedule.passes):
@@ -197,7 +203,7 @@ class Executor:
         return run.outputs() if labels is None else run.total()
 
     def whole_labels(self, labels):
-        """Returns the labels of the batch of the last pass, whole, on every rank."""
+        """Returns the labels of the last pass's whole batch, on every rank. All ranks call it."""
         refusal = facts = None
         try:
             facts = batches.facts_of_labels(self, labels)
@@ -208,7 +214,7 @@ class Executor:
         return self.last_plan.whole_labels.bring(self.transport, own, self.rank, "outputs")
 
     def pass_plan(self, plan, number):
-        """Returns the Plan of one pass."""
+        """Returns the Plan of pass `number` of a schedule with passes."""
         if number not in plan.passes:
             plan.passes[number] = Plan(self, schedule_of(plan.schedule, plan.schedule.passes.images[number]))
         return plan.passes[number]
@@ -219,8 +225,8 @@ class Executor:
         return self.schedules[batch]
 
     def rows(self, batch):
-        """Returns the images of a batch of this size that this rank reads: (begin, end), or None. For samplers, which
-        may run in another thread."""
+        """Returns (begin, end): the images that this rank reads of a batch of this size; None if it reads none.
+        Samplers call it, which may run in another thread."""
         box = self.schedule_for(batch).nodes[self.network.nodes[0].name].boxes.get(self.rank)
         return box and box[b.N]
 
@@ -228,7 +234,7 @@ class Executor:
         return next((p.dtype for p in self.parameters.values() if p.dtype.is_floating_point), images.dtype)
 
     def own_rows(self, plan, tensor):
-        """Returns this rank's rows of images or labels, which are given alone or in the whole batch."""
+        """Returns this rank's rows of images or labels. `tensor` has either these rows or the whole batch."""
         if plan.rows is None or len(tensor) == plan.rows[1] - plan.rows[0]:
             return tensor
         return tensor[slice(*plan.rows)]
@@ -241,6 +247,6 @@ class Executor:
 
 
 def refuse_call(module, arguments):
-    """A hook of the modules within a model that runs by a plan."""
+    """Forward pre-hook of the modules within a divided model: raises NotSupported."""
     raise NotSupported(f"a call of the {type(module).__name__} alone of a model that runs by a plan: modules have parts of parameters, so "
                        "the whole model is called")

@@ -1,7 +1,8 @@
-"""Gradients of parts. If there are several ranks, each gradient of a parameter is a Part, even where the rank has the
-whole parameter, and so is what is computed from it element by element. Norms, and reductions over all elements, of a
-Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank as on one
-device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
+"""Gradients of parts. With several ranks, each gradient of a parameter is a Part, even where the rank has the whole
+parameter. A result computed from a Part element by element is again a Part. A norm of a Part, or a reduction over all
+of its elements, is the norm or reduction of the whole parameter. So torch's own clip_grad_norm_ and GradScaler give the
+same on every rank as on one device. All ranks have all parameters (those of other ranks are empty) and make the same
+calls."""
 import functools
 import math
 
@@ -10,15 +11,15 @@ import torch
 from .errors import NotSupported
 from .moves import Meeting
 
-# Functions whose result has an element for each element of the Part, in addition to those that torch tags as pointwise.
+# Functions that return one element for each element of a Part, in addition to those that torch tags as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
     "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal "
     "ones_like permute pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
     "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())
 _OPERATORS = frozenset("abs add and eq floordiv ge gt invert le lshift lt mod mul ne neg or pos pow rshift sub truediv xor".split())
-# Functions that read no element of the Part, or whose result is not used in computations. They get this rank's part as it is;
-# as_subclass(torch.Tensor) returns it as a plain tensor.
+# Functions that read no element of a Part, or whose result is not used in computations. They get this rank's part
+# unchanged; as_subclass(torch.Tensor) returns it as a plain tensor.
 _ASKING = frozenset(
     "as_subclass data_ptr dim element_size get_device has_names nelement ndimension new_empty new_full new_ones new_tensor new_zeros "
     "numel record_stream register_hook retain_grad size storage_offset stride untyped_storage "
@@ -27,8 +28,8 @@ _ASKING = frozenset(
 
 @functools.cache
 def _is_elementwise(name):
-    """Returns whether a function gives its result element by element. Some torch functions reduce one argument and compare two
-    element by element; these do not count."""
+    """Returns whether the function computes its result element by element. Functions that reduce with one argument and
+    compare element by element with two (torch.max) do not count."""
     if name in _KEEPING or name.startswith("_fused_"):
         return True
     if name.startswith("__"):
@@ -84,8 +85,8 @@ def _by_rule(function, args, kwargs):
 
 
 def mark(gradient, parts):
-    """Marks a gradient of a parameter as a Part with these `parts`. If `parts` is None, no other rank has parts, and the
-    gradient stays as it is."""
+    """Returns the gradient as a Part with these `parts`. If `parts` is None, all ranks' gradients are whole, and the
+    gradient is returned unchanged."""
     if gradient is None or parts is None:
         return gradient
     marked = gradient.as_subclass(Part)
@@ -94,8 +95,8 @@ def mark(gradient, parts):
 
 
 def _marked(result, arguments):
-    """Marks a new tensor with the Parts of the first argument that is a Part. In a list, marks each tensor by the arguments at
-    its place of the lists."""
+    """Marks a new tensor with the Parts of the first argument that is a Part. If the result is a list, element i gets
+    its Parts from element i of list arguments of the same length."""
     if isinstance(result, (list, tuple)):
         return type(result)([_marked(one, [each[place] if isinstance(each, (list, tuple)) and len(each) == len(result) else each
                                            for each in arguments]) for place, one in enumerate(result)])
@@ -105,8 +106,8 @@ def _marked(result, arguments):
 
 
 class Parts:
-    """The parts of the parameter `name`, of which this rank has `shard`. If several ranks have the same part, the first rank's
-    counts."""
+    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, only the
+    first rank's counts in sums and norms."""
 
     def __init__(self, name, shard, executor):
         self.name, self.shard, self.executor = name, shard, executor
@@ -126,7 +127,8 @@ def _norm(name, gradient, *args, **kwargs):
 
 
 def _norms(gradients, order=2.0, dtype=None):
-    """Returns the norm of the whole gradient for each Part, and the norm of the tensor itself for each other tensor."""
+    """Returns a list of norms: of the whole parameter's gradient for each Part, of the tensor itself for any other
+    tensor."""
     order = float(order)
     if not order > 0:
         raise NotSupported(f"a norm of order {order} of a gradient of which this rank has a part: orders above 0 have rules")
@@ -148,7 +150,7 @@ def _norms(gradients, order=2.0, dtype=None):
 
 
 def _reduced(function, gradient, *args, dtype=None, **kwargs):
-    """Returns a reduction over all elements of the whole gradient, or of what was computed from it element by element."""
+    """Returns `function`, a reduction over all elements, of the whole gradient of which `gradient` is a part."""
     name, parts, plain = function.__name__, gradient._parts, gradient.as_subclass(torch.Tensor)
     if args or any(value not in (None, (), False) for value in kwargs.values()):
         raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all "
@@ -189,6 +191,6 @@ def _least(stacked):
     return stacked.amin(0)
 
 
-# Reductions over all elements, by how the parts' numbers are merged.
+# Reductions over all elements, each with the function that merges the ranks' results.
 _REDUCTIONS = {"sum": _added, "mean": _added, "count_nonzero": _added, "max": _greatest, "amax": _greatest, "any": _greatest,
                "min": _least, "amin": _least, "all": _least}

@@ -3,8 +3,8 @@ import torch
 
 
 class Labels:
-    """The exchange of labels. `rows` are the images that each device loads, `wanted` the images whose labels it needs.
-    A label that a device needs and has not loaded comes from the first device that has loaded it."""
+    """`rows`: {device: interval of images that it loads}. `wanted`: {device: interval of images whose labels it needs}.
+    A device receives a label that it needs and has not loaded from the first device that has loaded it."""
 
     def __init__(self, rank, rows, wanted):
         self.rows, self.wanted = rows.get(rank), wanted.get(rank)
@@ -16,7 +16,7 @@ class Labels:
                     self.sends[device] = intervals
 
     def _sources(self, device, rows, wanted):
-        """Intervals of the images, by the device that they come from."""
+        """Returns {source device: intervals of images} for the labels that `device` needs."""
         if device not in wanted:
             return {}
         left, found = [wanted[device]], {}
@@ -36,14 +36,14 @@ class Labels:
         return found
 
     def elements(self, each):
-        """Returns [sent, received] elements, with `each` numbers for an image."""
+        """Returns [sent, received]: this rank's numbers of elements, if the label of an image has `each` elements."""
         def count(found, own):
             return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
         return [count(self.sends, None), count(self.receives, None)]
 
     def bring(self, transport, labels, rank, kind="labels"):
-        """Exchanges labels. `labels` belong to `rows`; if `rows` is None, they only give the type. Returns the labels
-        of `wanted`, or None."""
+        """Exchanges labels. `labels` belong to the images of `rows`; if `rows` is None, only their type and shape are
+        used. Returns the labels of the images of `wanted`, or None if `wanted` is None."""
         rest, device = labels.shape[1:], labels.device
 
         def packed(pieces):

@@ -1,5 +1,5 @@
-"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes. PassKind tells
-passes apart."""
+"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes. PassKind is the
+key by which passes are counted."""
 import collections
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "fo
 
 
 class Ledger:
-    """[elements, bytes] for each kind in WHAT except parameters and messages: `own` is what is kept now, `most` the
-    maximum of all steps and passes since `clear`, each at its end."""
+    """Counts [elements, bytes] of each kind in WHAT except parameters and messages. `own`: what the current step has
+    kept so far. `most`: the maximum of `own` at the ends of all steps and passes since `clear`."""
 
     def __init__(self):
         self.clear()
@@ -23,7 +23,7 @@ class Ledger:
             self.most[what] = [*map(max, self.most.get(what, [0, 0]), found)]
 
     def begin(self):
-        """Begins a step. Tensors that were added since the last one belong to that one."""
+        """Begins a step. Tensors added before this call count for the previous step."""
         self.settle()
         self.own = collections.defaultdict(lambda: [0, 0])
 
@@ -37,7 +37,7 @@ class Ledger:
 
 
 class PassLedger(Ledger):
-    """Counts the tensors of one pass, which are kept until `end`, in the ledger of the step, too."""
+    """Counts the tensors of one pass, which are kept until `end`. It also adds them to the ledger of the step."""
 
     def __init__(self, step):
         super().__init__()
@@ -56,8 +56,8 @@ class PassLedger(Ledger):
 
 @dataclass(frozen=True)
 class PassKind:
-    """What decides which messages a pass has. `label_elements`: numbers of an image's label; None if there are no labels.
-    `running`: the batch normalizations that use running statistics."""
+    """The facts that decide which messages a pass sends. `label_elements`: numbers in the label of one image, or None
+    without labels. `running`: names of the batch normalizations that use running statistics."""
     plan: object
     is_recording: bool
     is_synchronous: bool

@@ -1,5 +1,5 @@
-"""Losses of a whole batch from each rank's part of the outputs: means over the images of all ranks, never means of
-ranks' means; or sums over images (Sum)."""
+"""Losses of a whole batch, computed from each rank's part of the outputs: a mean over the images of all ranks (not a
+mean of the ranks' means), or a sum over images (Sum)."""
 import contextlib
 import math
 
@@ -11,8 +11,8 @@ from .errors import NotSupported
 
 
 def named(loss):
-    """"cross_entropy" or "logistic" for torch's own function or module with its defaults; None for any other function,
-    which sees one rank's images."""
+    """Returns "cross_entropy" or "logistic" for torch's own function or module with default arguments. Returns None for
+    any other function; a rank calls such a function with its own images only."""
     if loss in (F.cross_entropy, "cross_entropy") or isinstance(loss, torch.nn.CrossEntropyLoss) and loss.weight is None and \
             loss.reduction == "mean" and loss.ignore_index == -100 and loss.label_smoothing == 0:
         return "cross_entropy"
@@ -28,7 +28,7 @@ def named(loss):
 
 
 def of_outputs(loss, count):
-    """Returns (function, weight) for each of `count` outputs, from the argument `loss` of `apply`."""
+    """Returns a list of (function, weight), one for each of `count` outputs. `loss` is the argument of `apply`."""
     given = loss if isinstance(loss, (list, tuple)) else [loss]
     if len(given) != count:
         raise NotSupported(f"{len(given)} losses of a model with {count} outputs: one for each is expected, as "
@@ -43,13 +43,13 @@ FUNCTIONS = {"cross_entropy": F.cross_entropy, "logistic": F.binary_cross_entrop
 
 
 def misfit(loss, shape, labels, is_divided):
-    """Returns (what, why) of labels that cannot be those of outputs with this shape of an image; None if they can. `loss` is
-    one of Executor's; `is_divided`: ranks have parts of the classes."""
+    """Returns (what, why) if `labels` do not fit outputs whose shape for one image is `shape`, otherwise None. `loss`
+    is an element of Executor.losses. `is_divided`: the classes are divided between ranks."""
     inner = loss.loss if isinstance(loss, (Mean, Sum)) else loss
     has_classes = loss == "cross_entropy" or isinstance(inner, (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss))
     if labels.is_floating_point() and is_divided and loss == "cross_entropy":
         return "labels that are probabilities", "whole numbers are expected, as classes are divided"
-    if loss in FUNCTIONS:  # the function itself says which types and shapes it takes
+    if loss in FUNCTIONS:  # call the function on small tensors: it refuses unsuitable types and shapes itself
         like = labels.dtype if labels.is_floating_point() else torch.float32
         try:
             FUNCTIONS[loss](torch.zeros(1, *shape, dtype=like), torch.zeros_like(labels[:1], device="cpu"))
@@ -68,8 +68,8 @@ def misfit(loss, shape, labels, is_divided):
 
 
 def refuse_parameters(function, number, outputs, parameters):
-    """Refuses a loss that has trained parameters of its own, because each rank would have their gradient for its own images
-    alone. `number`: the loss; `outputs`: the steps of autograd that gave the outputs; `parameters`: the model's, by name."""
+    """Refuses a loss with trained parameters of its own: each rank would get their gradient for its own images only.
+    `number` is the loss, `outputs` the grad_fn of the model's outputs, `parameters` the model's parameters by name."""
     left, seen, known = [number.grad_fn], {None, *outputs}, {id(one) for one in parameters.values()}
     while left:
         step = left.pop()
@@ -86,8 +86,8 @@ def refuse_parameters(function, number, outputs, parameters):
 
 
 class Total(torch.autograd.Function):
-    """The sum of all ranks' numbers: the same on each. backward passes the gradient on to this rank's own number,
-    without an exchange. `backwards`: (a Counter, its key) that counts the backward passes, or None."""
+    """Sums the ranks' numbers; every rank gets the same sum. backward passes the gradient on to this rank's own number,
+    without an exchange. `backwards`: (Counter, key) in which backward passes are counted, or None."""
 
     @staticmethod
     def forward(ctx, token, number, meeting, backwards):
@@ -110,13 +110,14 @@ class Total(torch.autograd.Function):
 
 
 class SplitCrossEntropy(torch.autograd.Function):
-    """The cross-entropy of outputs whose classes are divided: the sum over this rank's images (zero except on the first
-    rank of a group), times `factor`. `begin`: the first class of this rank."""
+    """The cross-entropy of outputs whose classes are divided between the ranks of a group. On the group's first rank it
+    is `factor` times the sum over the images, on the other ranks it is 0. `begin`: the first class of this rank."""
 
     @staticmethod
     def forward(ctx, token, x, labels, begin, meeting, factor):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        greatest = wide.amax(1).clamp(min=torch.finfo(wide.dtype).min)  # all classes of a rank may be masked by -inf
+        # the clamp avoids -inf - -inf where all classes of a rank are masked by -inf
+        greatest = wide.amax(1).clamp(min=torch.finfo(wide.dtype).min)
         total = (wide - greatest[:, None]).exp().sum(1)
         place = labels - begin
         mine = (place >= 0) & (place < x.shape[1])
@@ -147,7 +148,7 @@ class SplitCrossEntropy(torch.autograd.Function):
 
 
 class Sum:
-    """A loss that is a sum over images: the loss of a batch is the sum over its parts."""
+    """A loss that is a sum over images, so the loss of a batch is the sum of the losses of its parts."""
 
     def __init__(self, loss):
         self.loss = loss
@@ -161,15 +162,15 @@ def kind_of(labels):
 
 
 def reference_numbers(loss, outputs, labels):
-    """Returns the losses of the reference's outputs and of larger ones, for a comparison between ranks; NaN where the function
-    takes none or fails."""
+    """Returns two losses, of `outputs` and of 8 * `outputs`, for a comparison between ranks. A loss is NaN if the
+    function raises."""
     found = []
     for x in (outputs.clone(), 8 * outputs):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[x.device] if x.is_cuda else ()):
                 torch.manual_seed(0)
                 found.append(float(loss(x, labels)))
-        except Exception:  # a function may raise any type of error, and does so again where it counts
+        except Exception:  # the program's function may raise any type of error; it raises again when the real loss is computed
             found.append(math.nan)
     return found
 
@@ -179,15 +180,15 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Calls a loss function, and refuses it if it finds that this is no mean over images: that the loss of some images is
-    not the mean of the losses of two parts of them. It compares the batch cut in two (once, if the function is vouched for
-    or there is a reference; otherwise at each call). Unless the function is vouched for, it also compares made-up images
-    with the classes of the batch, and the batch together with the reference. `is_vouched`: the function is known to be a
-    mean if outputs and labels have the same shape."""
+    """Calls a loss function, and raises NotSupported if it is found not to be a mean over images: the loss of some
+    images must be the mean of the losses of two parts of them, weighted by their sizes. Cuts the batch in two and
+    compares; once, if `is_vouched` or if there is a reference, otherwise at each call. Unless `is_vouched`, also
+    compares made-up images with the classes of the batch, and the batch together with the reference. `is_vouched`: the
+    function is known to be a mean if outputs and labels have the same shape."""
 
     def __init__(self, loss):
-        self.loss, self.is_known, self.classes = loss, False, set()  # classes: the labels that it was compared with
-        self.references = {}  # outputs and labels that are the same on all ranks, by type and shape of the labels
+        self.loss, self.is_known, self.classes = loss, False, set()  # classes: labels that _compare_classes has compared
+        self.references = {}  # {(type, shape) of labels: (outputs, labels)}, with the same values on all ranks
         self.is_vouched = loss in MEAN_FUNCTIONS or isinstance(loss, MEANS) and loss.reduction == "mean"
 
     def __call__(self, outputs, labels):
@@ -205,7 +206,8 @@ class Mean:
         return self.loss(outputs, labels)
 
     def _compare(self, whole, parts, counts, of, within=1e-4):
-        """`parts` are the losses of the first images and of the others, `counts` their numbers."""
+        """`whole` must be the mean of the two `parts` (losses of the first images and of the rest), weighted by
+        `counts`, the numbers of images."""
         if whole.ndim:
             raise NotSupported(f"a loss of shape {tuple(whole.shape)}: one number is expected")
         mean = (counts[0] * parts[0] + counts[1] * parts[1]) / sum(counts)
@@ -214,33 +216,36 @@ class Mean:
                 f"a loss that is no mean over images{of}: the loss of a batch cannot be told from those of its parts")
 
     def _compare_beside(self, outputs, labels, others, their_labels):
-        """Compares the loss of these images and the reference together. Every rank's images must weigh as much as those of the
-        reference, or the whole batch's mean is not that of the ranks' means."""
-        count = len(outputs) if outputs[0].numel() <= 4096 else min(len(outputs), 2)  # larger outputs take memory
+        """Checks that the loss of this rank's images and the reference together is the mean of their separate losses.
+        Otherwise the mean of the ranks' losses is not the whole batch's loss."""
+        count = len(outputs) if outputs[0].numel() <= 4096 else min(len(outputs), 2)  # larger outputs take too much memory
         place = torch.arange(count, device=outputs.device) % len(others)
         wide = torch.promote_types(outputs.dtype, torch.float32)
         for like in dict.fromkeys((wide, outputs.dtype)):
             x, y = outputs.to(like), others[place].to(like)
-            with contextlib.suppress(*([RuntimeError] if like != outputs.dtype else [])):  # parameters of the outputs' type
+            # parameters of the outputs' type do not accept the wider type
+            with contextlib.suppress(*([RuntimeError] if like != outputs.dtype else [])):
                 whole = self.loss(torch.cat([x, y]), torch.cat([labels, their_labels[place]]))
                 parts = [self.loss(x.clone(), labels), self.loss(y, their_labels[place])]
                 self._compare(whole, parts, (len(x), count), ", as beside other images", 1e-4 if like == wide else 2.0**-5)
                 break
 
     def _compare_classes(self, outputs, labels):
-        """Compares each class with the one before it; of labels that are no classes, the least and the greatest one."""
+        """Compares made-up images with neighbouring classes. If labels are not classes, uses the smallest and the
+        largest label."""
         new = set(torch.stack(labels.aminmax()).tolist()) - self.classes
         if not new:
             return
         if not self.classes and labels.ndim == outputs.ndim - 1:
             new |= set(range(outputs.shape[1]))
         generator, found = torch.Generator(outputs.device).manual_seed(0), []
-        # The function may have parameters of its own, of the outputs' type, so the second attempt uses that type.
+        # The function may have parameters of the outputs' type, so the second attempt uses it.
         for like in (torch.promote_types(outputs.dtype, torch.float32), outputs.dtype):
             x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
             for label in [*sorted(self.classes)[:1], *sorted(new)]:
                 place, one = len(found) % 2, torch.full_like(labels[:1], label)
-                with contextlib.suppress(IndexError, RuntimeError):  # the function does not take this label
+                # the function raises these for a label that it does not accept
+                with contextlib.suppress(IndexError, RuntimeError):
                     found.append((label, one, self.loss(x[place:place + 1], one)))
             for place, (before, after) in enumerate(zip(found, found[1:])):
                 whole = self.loss(x if place % 2 == 0 else x.flip(0), torch.cat([before[1], after[1]]))

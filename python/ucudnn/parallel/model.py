@@ -1,4 +1,4 @@
-"""A model that runs by a plan: `apply`."""
+"""Makes a model run by a plan: `apply`."""
 import argparse
 import copy
 import functools
@@ -26,12 +26,12 @@ from .refusals import check
 from .tracing import describe
 from .transport import Transport
 
-_APPLIED = itertools.count()  # numbers of the models that this process divides
+_APPLIED = itertools.count()  # counts the models that this process has divided
 
 
 class Parallel:
-    """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the same on
-    every rank; `model(images)` are the outputs, whole, and `model.whole_labels(labels)` the labels of the same images."""
+    """The members that `apply` adds to a model's class. On every rank, `model(images, labels)` returns the loss of the
+    whole batch, `model(images)` its outputs, and `model.whole_labels(labels)` its labels."""
 
     def forward(self, images, labels=None):
         if "_ucudnn" not in self.__dict__:
@@ -45,17 +45,18 @@ class Parallel:
         return self._ucudnn.forward(self, images, labels)
 
     def no_sync(self):
-        """Sums the gradients of passes in this context with those of the next pass outside of it."""
+        """Within this context, gradients of passes are kept and not summed over ranks. The next pass outside of the
+        context sums them together with its own."""
         return self._ucudnn.no_sync()
 
     def whole_labels(self, labels):
-        """Returns the labels of the last call's batch, whole, on every rank. `labels` are those of this rank's images, as the
-        sampler gives them. All ranks call it."""
+        """Returns the labels of the last call's whole batch, on every rank. `labels` are the labels of this rank's
+        images, as the sampler gives them. All ranks call it."""
         return self._ucudnn.whole_labels(labels)
 
     def step(self, images, labels, optimizer, scaler=None):
-        """Runs one step of training; returns the loss before it. A plan that updates after each pass can only be run by
-        this function."""
+        """Runs one training step and returns the loss before the update. A plan that updates after each pass runs only
+        through this function."""
         executor = self._ucudnn
         passes = executor.schedule.passes
         optimizer.zero_grad()
@@ -98,7 +99,7 @@ class Parallel:
 
     @_is_fsdp_managed_module.setter
     def _is_fsdp_managed_module(self, value):
-        """fully_shard sets this."""
+        """fully_shard sets this property, so it is refused here."""
         raise NotSupported("fully_shard of a model that runs by a plan, which divides parameters itself")
 
     def __deepcopy__(self, memo):
@@ -120,9 +121,9 @@ def _class_of(base):
 
 
 class Shard:
-    """This rank's part of a tensor of the model. `ranges` gives the part's ranges along the first axes, and the part is
-    whole along all others; None if only other ranks have the tensor. `is_first`: no rank of a lower number has the same
-    part. `is_whole`: every rank has the parameter whole; false for running statistics."""
+    """This rank's part of a tensor of the model. `ranges` are the part's intervals along the first axes; along all
+    others, the part is whole. `ranges` is None if this rank has no part. `is_first`: no lower rank has the same part.
+    `is_whole`: every rank has the whole parameter; always false for running statistics."""
 
     def __init__(self, shape, ranges, is_first, is_whole):
         self.shape, self.ranges, self.is_first, self.is_whole = tuple(shape), ranges, is_first, is_whole
@@ -133,17 +134,17 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-# Attributes that are not compared: those that every module has, and those that the executor reads at each call.
+# Attributes that are not compared: every module has them, or the executor reads them at each call.
 _NOT_COMPARED = frozenset(vars(torch.nn.Module())) | {"momentum", "_ucudnn"}
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
-_MOST = 3000  # elements of an attribute that are compared at each call
+_MOST = 3000  # largest number of elements of an attribute that are compared at each call
 _UNSEEN = "not compared"
 
 
 def _seen(value, depth=8, left=None):
-    """Returns what is compared of an attribute: plain values, numbers of small tensors, functions, and containers of these with up
-    to _MOST elements (`left` has how many more). Large tensors, and those of other devices, are compared by their place and by
-    the counter of writes."""
+    """Returns a value that changes when the attribute `value` does: plain values, contents of small tensors, functions,
+    and containers of these with up to _MOST elements (`left` counts how many more are allowed). Large tensors and
+    tensors on other devices are represented by their address and write counter."""
     if isinstance(value, _PLAIN):
         return value if value == value else "nan"
     if isinstance(value, torch.Tensor):
@@ -171,8 +172,8 @@ def _told(value):
 
 
 class Applied:
-    """What `apply` found in a model: its parameters, and the attributes of its modules, which its description has read. Executor
-    reads some others at each call."""
+    """What `apply` found in a model: its parameters, and the attributes of its modules on which its description is
+    based. Attributes that Executor reads at each call are left out."""
 
     def __init__(self, model, network):
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -182,7 +183,7 @@ class Applied:
                         for name, module in model.named_modules(remove_duplicate=False)}
 
     def _attributes(self, name, module):
-        """Returns {key: (value, what is compared of it, its text, whether it may change in place)}."""
+        """Returns {key: (value, _seen(value), text for messages, whether the value may change in place)}."""
         found = {}
         for key, value in vars(module).items():
             seen = _seen(value)
@@ -192,8 +193,8 @@ class Applied:
         return found
 
     def of(self, model, copied):
-        """Returns the Applied of `copied`, a copy of `model`. An attribute that was changed in the model since `apply` also
-        counts as changed in the copy."""
+        """Returns the Applied of `copied`, which is a copy of `model`. An attribute that the model has changed since
+        `apply` counts as changed in the copy, too."""
         other = copy.copy(self)
         other.parameters = dict(copied.named_parameters(remove_duplicate=False))
         found = dict(model.named_modules(remove_duplicate=False))
@@ -207,7 +208,7 @@ class Applied:
         return other
 
     def change(self, model, modules):
-        """Returns a text that says what was changed in the model since `apply`, or None."""
+        """Returns a text that names a change of the model since `apply`, or None if there is none."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
         for name, one in parameters.items():
             if name in self.parameters and not isinstance(one, torch.nn.Parameter):
@@ -229,7 +230,8 @@ class Applied:
                     if now_seen != seen and not (seen is None and now_seen is _UNSEEN):
                         return f"{'.'.join(filter(None, (name, key)))} is {_told(now)}, and was {text} at parallel.apply, so that the " \
                                "layers may compute otherwise (a counter is kept outside of the model)"
-            for key in own.keys() - keys if len(own) != len(keys) else ():  # an attribute of the module may hide one of its class
+            # an instance attribute may hide an attribute of the class
+            for key in own.keys() - keys if len(own) != len(keys) else ():
                 if key == "forward" or hasattr(kind, key) and not hasattr(Parallel, key) and not hasattr(torch.nn.Module, key):
                     return f"{'.'.join(filter(None, (name, key)))} is {_told(own[key])}, and was that of {kind.__name__} at parallel.apply"
         return None
@@ -245,13 +247,17 @@ class Applied:
 
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all", elementwise=()):
-    """Makes `model` run by the schedule in the file `plan`. The model is an ordinary module, the same on every rank of
-    torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters keep their
-    names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each output, alone or
-    with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each rank's own box ("local");
-    running statistics are then each rank's own, and those of the first rank are saved. `elementwise`: classes of optimizers
-    that update each element by itself, if the checks of optimizers cannot find that out. All ranks call it, and all of them
-    refuse what does not fit (NotSupported, ValueError) before anything is changed."""
+    """Makes `model` run by the schedule in the file `plan`. All ranks of torch.distributed call it with the same
+    ordinary module; values may differ, and rank 0's are scattered. Each rank keeps its parts of the parameters, whose
+    names stay.
+
+    `loss` is a function of outputs and labels that is a mean over images, or a list with an entry for each output: a
+    function or (function, weight). `batch_norm`: "all" uses statistics of a layer's whole batch. "local" uses those of
+    each rank's own box; running statistics are then each rank's own, and the first rank's are saved. `elementwise`:
+    classes of optimizers that update each element independently, for optimizers of which the checks cannot find this
+    out.
+
+    Raises NotSupported or ValueError on all ranks if one rank's arguments do not fit, before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
@@ -295,7 +301,8 @@ def network_of(model, schedule):
 
 
 def _device(model, group):
-    """Returns the device on which this rank computes: a model on meta has no device of its own."""
+    """Returns the device on which this rank computes. For a model on meta, it is the current GPU with nccl and
+    otherwise the CPU."""
     found = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     if found.type != "meta":
         return found
@@ -303,14 +310,15 @@ def _device(model, group):
 
 
 def _place_of(device):
-    """Returns (kind of device, a name that no other device of any machine has)."""
+    """Returns (device type, name). The name of a GPU is unique among all machines; for other devices it is empty."""
     if device.type != "cuda":
         return device.type, ""
     return device.type, f"{device} of {socket.gethostname()} ({torch.cuda.get_device_properties(device).uuid})"
 
 
 def refused_places(places, backend):
-    """Returns why ranks with these devices cannot exchange tensors over `backend`, or None."""
+    """Returns a text that says why ranks on these devices cannot exchange tensors over `backend`, or None if they
+    can."""
     if backend != "nccl":
         return None
     for rank, (kind, place) in enumerate(places):
@@ -337,7 +345,7 @@ def _checked(model, plan, loss, network, checkpoint):
 
 
 def fitting(model, schedule, loss, network=None, checkpoint=()):
-    """Returns (the network, losses with their weights) of a model. Refuses a model that the schedule is not for."""
+    """Returns (network, losses with weights) of a model. Raises an error if the schedule is for another model."""
     network = network or network_of(model, schedule)
     schedules.compare(schedule, network)
     losses = None if loss is None else of_outputs(loss, len(network.outputs))
@@ -346,7 +354,8 @@ def fitting(model, schedule, loss, network=None, checkpoint=()):
 
 
 def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
-    """Checks on all ranks: all refuse if one does, or if plans, networks, types or versions differ."""
+    """Returns (schedule, network, losses). Raises on all ranks if one rank refuses, or if plans, networks, types,
+    losses or versions of torch differ between ranks."""
     told = refusal = result = None
     try:
         if batch_norm not in ("all", "local"):
@@ -372,7 +381,7 @@ def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
 
 
 def shards_of(network, schedule, rank):
-    """Returns the Shard of each parameter, and of each normalization's running statistics, on a rank, by name."""
+    """Returns {name: Shard} on this rank for each parameter and for the running statistics of each normalization."""
     found = {}
     for node in network.nodes:
         scheduled = schedule.nodes[node.name]
@@ -394,8 +403,8 @@ def shards_of(network, schedule, rank):
 
 
 def _ranges_in(shape, planned, ranges):
-    """Returns the ranges of a parameter that has more axes than in the plan, each of extent 1, or that the plan stores
-    as one row of numbers."""
+    """Returns the ranges of a parameter whose shape in the model differs from the plan's: it has more axes, of extent
+    1, or is a single axis in the plan."""
     if len(planned) == 1 and ranges[0] == (0, planned[0]):
         return tuple((0, extent) for extent in shape)
     axis = next(axis for axis, extent in enumerate(shape) if extent == planned[0])
@@ -403,8 +412,8 @@ def _ranges_in(shape, planned, ranges):
 
 
 def divide(model, executor, whole_of):
-    """Puts this rank's parts in the places of the model's parameters and buffers. `whole_of` returns the whole tensor, with
-    rank 0's values, for a tensor of the model."""
+    """Replaces the model's parameters and buffers by this rank's parts. `whole_of(tensor)` returns the whole tensor
+    with rank 0's values."""
     shards = executor.shards = shards_of(executor.network, executor.schedule, executor.rank)
     with torch.no_grad():
         for name, parameter in list(model.named_parameters()):
@@ -412,7 +421,7 @@ def divide(model, executor, whole_of):
             if parameter.is_meta:
                 path, _, last = name.rpartition(".")
                 model.get_submodule(path)._parameters[last] = torch.nn.Parameter(part, parameter.requires_grad)
-            else:  # the object stays, because an optimizer that was made before refers to it
+            else:  # keep the Parameter object: an optimizer that was made before refers to it
                 parameter.data, parameter.grad = part, None
         for name, buffer in list(model.named_buffers()):
             whole = whole_of(buffer)
@@ -432,7 +441,7 @@ def _from_first(tensor, executor, group):
 
 
 def _refuse_parts(model):
-    """Has torch refuse to call, save or load modules within the model, whose parameters and buffers are parts."""
+    """Registers hooks that refuse to call, save or load a module within the model, because its parameters are parts."""
     for module in model.modules():
         if module is not model and any(True for _ in (*module.parameters(), *module.buffers())):
             module.register_forward_pre_hook(refuse_call)
@@ -451,7 +460,7 @@ def _refuse_pickling(name, protocol):
 
 
 def watch_gradients(model):
-    """Marks gradients as parts as soon as they exist, and has each step of an optimizer checked."""
+    """Marks gradients as Parts as soon as they exist, and has the steps of all optimizers checked."""
     executor = model.__dict__["_ucudnn"]
     optimizers.watch()
     for name, parameter in model.named_parameters():
@@ -459,8 +468,10 @@ def watch_gradients(model):
             is_trained, parts = parameter.requires_grad, Parts(name, executor.shards[name], executor)
             parameter.ucudnn_parts = parts
             parameter.__reduce_ex__ = functools.partial(_refuse_pickling, name)
-            parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
-            parameter.register_hook(functools.partial(mark, parts=parts))  # for torch.autograd.grad
+            # torch registers hooks only on trained parameters, and this one may be trained later
+            parameter.requires_grad_(True)
+            # covers torch.autograd.grad, which does not accumulate into .grad
+            parameter.register_hook(functools.partial(mark, parts=parts))
             parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))
             parameter.requires_grad_(is_trained)
 

@@ -1,5 +1,6 @@
-"""The exchanges between ranks in a pass, as functions of autograd chained by a token: torch's engine runs their
-backward in exactly reversed order, which is the order of all exchanges on every rank."""
+"""Exchanges between ranks within a pass, as autograd functions that are chained by a token tensor. Because of the
+chain, torch's engine runs their backward in exactly the reversed order, so all ranks make all exchanges in the same
+order."""
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -7,7 +8,7 @@ from . import boxes as b
 
 
 def cut(x, box, base, axes):
-    """Returns the elements of `box` from x, which has the box `base` of a tensor."""
+    """Returns the elements of `box` from x; `base` is the box that x covers."""
     return x[tuple(slice(box[axis][0] - base[axis][0], box[axis][1] - base[axis][0]) for axis in axes)]
 
 
@@ -16,7 +17,8 @@ def shape_of(box, axes):
 
 
 def pieces(mine, others, rank):
-    """Returns for each other rank the part of its box that lies in `mine`."""
+    """Returns {peer: box}: the part of each other rank's box that lies in `mine`. Peers without such a part are left
+    out."""
     if mine is None:
         return {}
     found = {peer: b.meet(mine, box) for peer, box in others.items() if peer != rank}
@@ -24,9 +26,9 @@ def pieces(mine, others, rank):
 
 
 class Move:
-    """One exchange on one rank; `held` and `needed` are boxes by device. `adds`: arriving tensors are added up (partial
-    sums), and the gradient is copied to all; otherwise the reverse. `returns`: the gradients travel, because a
-    parameter before them is trained."""
+    """One exchange on one rank. `held` and `needed` are boxes by device. If `adds`, arriving tensors are partial sums
+    and are added up, and backward copies the gradient to all senders; otherwise forward copies and backward adds.
+    `returns`: backward sends gradients, because a parameter before this exchange is trained."""
 
     def __init__(self, name, transport, held, needed, axes, adds=False, returns=True):
         rank = transport.rank
@@ -43,8 +45,8 @@ class Move:
                                    {peer: (shape_of(box, self.axes), like) for peer, box in receives.items()}, device)
 
     def collected(self, flight, own, base, target, boxes, adds, like, device):
-        """Returns the box `target`, made of the tensors that have arrived and the rank's own piece of `own`, whose box
-        is `base`."""
+        """Waits for the messages of `flight`. Returns the box `target`, filled with the arrived tensors and this rank's
+        own piece of `own`; `base` is the box of `own`."""
         arrived = flight.wait()
         if not arrived and own is not None and self.own == target:
             return cut(own, target, base, self.axes)
@@ -85,7 +87,8 @@ class Post(torch.autograd.Function):
 
 
 class Wait(torch.autograd.Function):
-    """Returns the box that the rank needs; backward posts the messages of its gradient."""
+    """Waits for the messages of a move and returns the box that the rank needs; backward posts the messages of its
+    gradient."""
 
     @staticmethod
     def forward(ctx, token, move, state, dtype, device):
@@ -114,8 +117,8 @@ class Wait(torch.autograd.Function):
 
 
 class Meeting:
-    """Devices that merge numbers: all others send theirs to the first one, which sends back the result, a tensor of the
-    same shape."""
+    """Devices that merge numbers: the first device receives the numbers of all others, merges them, and sends back the
+    result, a tensor of the same shape."""
 
     def __init__(self, name, transport, devices, kind="statistics"):
         self.name, self.transport, self.devices, self.kind = name, transport, tuple(devices), kind

@@ -1,11 +1,12 @@
-"""A network as the planner knows it (planner/graph/FORMAT.md, `ucudnn-net`), with further data for computing each node:
-the parameters of the model that it reads, and torch's own arguments. Plain values, without torch."""
+"""A network in the planner's format (planner/graph/FORMAT.md, `ucudnn-net`), with additional data that running it
+needs: names of the model's parameters that each node reads, and torch's arguments. Plain values, without torch."""
 import json
 import math
 from dataclasses import dataclass, field
 
 FORMAT, VERSION = "ucudnn-net", 1
-LOSSES = {"cross_entropy": "cross_entropy", "logistic": "logistic_loss"}  # operators, by their names in losses.named
+# planner operators, by the names that losses.named returns
+LOSSES = {"cross_entropy": "cross_entropy", "logistic": "logistic_loss"}
 
 
 @dataclass
@@ -13,12 +14,12 @@ class Node:
     name: str
     op: str
     inputs: tuple = ()
-    members: dict = field(default_factory=dict)  # members in the file: filters, window, ...
-    shape: tuple = ()  # of one image: channels, (d,) h, w; features have h = w = 1
+    members: dict = field(default_factory=dict)  # attributes in the file: filters, window, ...
+    shape: tuple = ()  # shape of one image: channels, (d,) h, w; features have h = w = 1
     parameters: tuple = ()  # names in the model, weights before biases
-    has_shift: bool = False  # its single parameter is a bias
-    module: str = ""  # path of the module whose `training` and buffers are used
-    call: dict = field(default_factory=dict)  # torch's arguments beside `members`
+    has_shift: bool = False  # whether the node's single parameter is a bias
+    module: str = ""  # path of the module that has `training` and the buffers of this node
+    call: dict = field(default_factory=dict)  # torch's arguments that are not in `members`
 
 
 @dataclass
@@ -33,13 +34,13 @@ class Parameter:
 
 @dataclass
 class Output:
-    """One of a model's outputs: a node's output, with this number of dimensions (1: one number for each image, 2: features
-    without positions)."""
+    """An output of a model: the output of `node`, as a tensor with `dims` dimensions (1: one number for each image, 2:
+    features without positions)."""
     node: str
     dims: int
 
     def of(self, x):
-        """Returns the output from the tensor of its node, which has all axes."""
+        """Returns the model's output; `x` is the output tensor of the node, with all axes."""
         return x.flatten() if self.dims == 1 else x.flatten(1) if self.dims == 2 else x
 
 
@@ -50,15 +51,16 @@ class Network:
     parameters: dict  # by name in the model
     outputs: list
     structure: object = None  # torch's pytree of the outputs
-    evaluated: tuple | None = None  # in evaluation: (places of the model's outputs among `outputs`, their pytree)
-    is_built: bool = False  # made by `module`: its nodes have no modules of their own
+    # (indices into `outputs`, pytree) of the outputs in evaluation; None: as in training
+    evaluated: tuple | None = None
+    is_built: bool = False  # whether building.module made the model, whose nodes have no modules
 
     def __post_init__(self):
         self.by_name = {node.name: node for node in self.nodes}
 
     def add_losses(self, operators):
-        """Adds for each output a node that passes the output on and whose operator tells which loss is computed from
-        it. For None, adds no node."""
+        """Adds a loss node for each output. It passes the output on; its operator (from `operators`) says which loss is
+        computed from the output. An operator of None adds no node."""
         for place, (output, op) in enumerate(zip(self.outputs, operators)):
             if op is not None:
                 name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))
@@ -70,7 +72,7 @@ class Network:
         return self
 
     def readers(self):
-        """Returns the nodes that read each parameter, by its name."""
+        """Returns {parameter: names of the nodes that read it}."""
         found = {}
         for node in self.nodes:
             for name in node.parameters:
@@ -78,8 +80,8 @@ class Network:
         return found
 
     def text(self):
-        """Returns the network as a file. Parameters are written if their operator does not imply them: shared or frozen
-        ones, and those of other operators."""
+        """Returns the text of the ucudnn-net file. Writes only parameters that the operator does not imply: shared and
+        frozen ones, and those of other operators."""
         shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
         tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
         lines = []
@@ -99,8 +101,8 @@ class Network:
         return head + ",\n  ".join(lines) + "\n]}\n"
 
     def hash(self, is_all_trained=False):
-        """Returns the value of a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: computed as if
-        nothing were frozen."""
+        """Returns the hash that a schedule stores as `network` (planner/schedule/FORMAT.md). If `is_all_trained`,
+        frozen parameters count as trained."""
         value = 0xcbf29ce484222325
         for node in self.nodes:
             trained = sum(self.parameters[name].elements for name in node.parameters

@@ -1,4 +1,4 @@
-"""Normalization over all parts of a layer: its ranks merge counts, means and squared deviations in the order of
+"""Normalization over all parts of a layer: ranks merge counts, means and squared deviations, in ascending order of
 devices."""
 import math
 
@@ -13,8 +13,8 @@ def _wide(x):
 
 
 class Normalized(torch.autograd.Function):
-    """Computes (token, y, mean, variance) over all elements of a channel. `meeting` has the ranks with these channels;
-    `counts` are their numbers of elements of a channel."""
+    """Computes (token, y, mean, variance) of a batch normalization; statistics cover all elements of a channel.
+    `meeting`: the ranks with these channels; `counts`: each rank's number of elements of a channel."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, counts, eps, returns):
@@ -35,7 +35,8 @@ class Normalized(torch.autograd.Function):
         variance = deviations / ctx.count
         ctx.meeting, ctx.eps, ctx.weight_dtype = meeting, eps, weight.dtype if weight is not None else None
         scale = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
-        y = torch.empty_like(x) if x.is_meta or not len(x) else torch.ops.aten.native_batch_norm(  # see backward
+        # native_batch_norm fails without images
+        y = torch.empty_like(x) if x.is_meta or not len(x) else torch.ops.aten.native_batch_norm(
             x, scale, torch.zeros_like(mean) if bias is None else bias.to(mean.dtype), mean, variance, False, 0.0, eps)[0]
         ctx.save_for_backward(x, scale, mean, variance)
         ctx.returns = returns
@@ -48,7 +49,8 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        if dy.is_meta or not len(dy):  # on meta, torch would derive these in Python, which takes most of the time of a count
+        # on meta tensors, torch computes this backward in Python, which takes most of a count's time
+        if dy.is_meta or not len(dy):
             dx, dscale, dshift = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
         else:
             dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
@@ -65,7 +67,7 @@ class Normalized(torch.autograd.Function):
 
 
 class GroupNormalized(torch.autograd.Function):
-    """Computes (token, y) of a box, if other ranks have other channels or positions of its groups."""
+    """Computes (token, y) of a box whose groups have channels or positions on other ranks."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, shares, eps, dtype, returns):
@@ -96,8 +98,8 @@ class GroupNormalized(torch.autograd.Function):
 
 
 class Shares:
-    """The groups of channels of which `devices` have parts, and this rank's part of them. Each device sends numbers of
-    all of these groups (planner/schedule/FORMAT.md)."""
+    """The groups of channels that `devices` share, and this rank's part of them. Each device sends numbers for all of
+    these groups, also for groups of which it has no channel (planner/schedule/FORMAT.md)."""
 
     def __init__(self, node, devices, boxes, rank):
         groups, self.by_position = node.members.get("groups", 1), node.members.get("by_position", False)
@@ -113,13 +115,13 @@ class Shares:
         self.others = own[0] - self.groups.start, self.groups.stop - own[1]
 
     def _elements(self, box, group):
-        """Returns the elements of a group in one image (and position) of a box."""
+        """Returns how many elements of a group a box has in one image; at one position, if `by_position`."""
         begin, end = b.meet([box[b.C]], [(group * self.width, (group + 1) * self.width)])[0]
         return max(end - begin, 0) * (1 if self.by_position else b.elements(box[b.D:]))
 
     def _pieces(self, x):
-        """Returns x in pieces with the axes image, group, channel of the group, positions; in each piece the rank has
-        the same channels of every group."""
+        """Returns x as pieces with the axes (image, group, channel of the group, positions). Within a piece, this rank
+        has the same number of channels of every group."""
         first = self.channels[0]
         return [x[:, begin - first:end - first].unflatten(1, (count, -1)) for begin, end, count in self.runs]
 
@@ -127,13 +129,13 @@ class Shares:
         return [2] if self.by_position else list(range(2, piece.ndim))
 
     def _of_all(self, numbers):
-        """Places this rank's numbers among the numbers of all groups, which are otherwise 0."""
+        """Returns this rank's numbers, extended with zeros to all groups."""
         own = torch.cat(numbers, 1)
         before, behind = (own.new_zeros(own.shape[0], count, *own.shape[2:]) for count in self.others)
         return torch.cat([before, own, behind], 1)
 
     def _counts(self, place, like):
-        """Returns a device's number of elements of each group."""
+        """Returns a tensor with the number of elements that device number `place` has of each group."""
         counts = torch.tensor(self.counts[place], dtype=like.dtype, device=like.device)
         return counts.view(1, -1, *[1] * (like.ndim - 2))
 
@@ -141,7 +143,7 @@ class Shares:
         return self._of_all([piece.sum(self._over(piece)) for piece in self._pieces(x)])
 
     def moments(self, x):
-        """Means and sums of squared deviations of the own elements."""
+        """Returns means and sums of squared deviations of this rank's elements, for each group."""
         found = [torch.var_mean(piece, self._over(piece), correction=0) for piece in self._pieces(x)]
         variance, mean = map(self._of_all, zip(*found))
         return torch.stack([mean, variance * self._counts(self.place, variance)])
@@ -156,7 +158,7 @@ class Shares:
         return total
 
     def by_channel(self, numbers):
-        """Returns the group's number for each own channel; if there is one group, one number for all."""
+        """Returns the group's number for each channel of this rank, or one number if there is only one group."""
         found = numbers
         if len(self.groups) > 1:
             found = numbers[:, [channel // self.width - self.groups.start for channel in range(*self.channels)]]
@@ -171,6 +173,6 @@ def _added(stacked):
 
 
 def counts_of(devices, boxes):
-    """Returns the number of elements of a channel on each device: 0 on one without images."""
+    """Returns the number of elements of a channel on each device; 0 for a device without images."""
     return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) if device in boxes else 0
             for device in devices]

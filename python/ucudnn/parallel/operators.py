@@ -1,5 +1,5 @@
-"""Each operator on a box of its output, from the boxes of its inputs that it reads. A rule gets a Call and returns the
-box of the output; norm.py and losses.py have the statistics that ranks merge."""
+"""Computes each operator on a box of its output, from the boxes of its inputs that it reads. A rule gets a Call and
+returns the output's box as a tensor. Statistics that ranks merge are in norm.py and losses.py."""
 import math
 from dataclasses import KW_ONLY, dataclass
 
@@ -13,11 +13,11 @@ from .moves import cut, shape_of
 
 @dataclass
 class Call:
-    node: object  # node of the Network
+    node: object  # a network.Node
     box: tuple  # box of the output that is computed
-    inputs: list  # tensors; None if nothing is read
-    bases: list  # their boxes
-    shapes: list  # of the inputs' images
+    inputs: list  # one tensor for each input; None if the rule reads nothing of it
+    bases: list  # the box that each tensor of `inputs` covers
+    shapes: list  # the shape of one image of each input
     parameters: list  # this rank's parts
     batch: int
     training: bool
@@ -25,12 +25,12 @@ class Call:
     module: object = None
     seed: int = 0
     step: int = 0
-    place: int = 0  # of the node in the network
-    summed: tuple | None = None  # input channels that a part of a reduction sums over
+    place: int = 0  # the node's position in Network.nodes
+    summed: tuple | None = None  # interval of input channels that this part of a reduction sums over
     with_bias: bool = True
-    images: list | None = None  # in a pass: the images of the batch that these are
-    like: tuple | None = None  # (type, device) of the output, for a part that reads nothing
-    may_overwrite: bool = False  # nothing else reads the first input, so the output may take its place
+    images: list | None = None  # in a pass: numbers of its images in the batch
+    like: tuple | None = None  # (type, device) of the output, used by zeros()
+    may_overwrite: bool = False  # no other node reads the first input, so the rule may write the output over it
 
     @property
     def rank(self):
@@ -41,11 +41,11 @@ class Call:
         return b.axes_of(self.rank)
 
     def needed(self, place=0):
-        """Returns the box of an input that the rule reads."""
+        """Returns the box of input number `place` that the rule reads."""
         return b.needed(self.node, place, self.box, self.shapes, self.summed)
 
     def read(self, place=0):
-        """Returns the part of an input that the rule reads, or None if it reads nothing, and the part's box."""
+        """Returns (the part of an input that the rule reads, its box). The part is None if the rule reads nothing."""
         box = self.needed(place)
         if not b.elements(box):
             return None, box
@@ -54,7 +54,7 @@ class Call:
         return (x if box == base else cut(x, box, base, b.axes_of(x.ndim - 2))), box
 
     def zeros(self, shape):
-        """Returns zeros of this shape, in place of an input of which a part of the output reads nothing but padding or gaps."""
+        """Returns zeros of this shape, for an output whose windows lie entirely in padding or gaps of the input."""
         dtype, device = self.like
         return torch.zeros(shape, dtype=dtype, device=device)
 
@@ -62,16 +62,16 @@ class Call:
         return self.axes[2:]
 
     def overwritten(self, x):
-        """Returns whether the output may be written over x, which `read` gave for the first input."""
+        """Returns whether the rule may write its output over x, a tensor that `read` returned for the first input."""
         return self.may_overwrite and x is self.inputs[0]
 
 
 RULES = {}
-# OVERWRITING: operators that may write their output over their first input. OVERWRITTEN: operators whose output may be written
-# over, because it is a new tensor whose values no backward pass needs.
+# OVERWRITING: operators that may write their output over their first input. OVERWRITTEN: operators whose output may be
+# overwritten, because it is a new tensor and no backward pass reads it.
 OVERWRITING = ("activation", "add")
 OVERWRITTEN = ("convolution", "batch_normalization", "add")
-# In-place variants of functions whose backward pass reads nothing but their result.
+# In-place variants of functions whose backward pass reads only their result.
 IN_PLACE = {torch.ops.aten.relu: torch.ops.aten.relu_, torch.ops.aten.hardtanh: torch.ops.aten.hardtanh_}
 
 
@@ -91,10 +91,10 @@ def _across(parameter, rank):
 
 
 def _under_windows(call, windows, outside=0.0, limits=(math.inf,) * 3):
-    """Returns (the tensor over which windows slide, the padding that torch's function adds on both sides of each spatial
-    axis). The tensor is padded with `outside` itself where the sides differ or an axis has more than its limit. An axis
-    is read whole where its elements behind the last window are too few for another one. Windows over padding alone slide
-    over zeros."""
+    """Returns (the tensor over which windows slide, the padding that torch's function adds on both sides of each
+    spatial axis). Where the two sides differ, or the padding exceeds `limits`, the tensor is padded here, with
+    `outside`. An axis is read whole if the elements after the last window are too few for another window. If all
+    windows lie in padding, the tensor has zeros only."""
     read = call.needed()
     if not b.elements(read):
         under = {axis: b.read_under(call.box[axis], windows[axis - b.D]) for axis in call.spatial()}
@@ -115,7 +115,7 @@ def _under_windows(call, windows, outside=0.0, limits=(math.inf,) * 3):
 
 
 def _flat(pads):
-    """Pads in the order of F.pad, from the last axis."""
+    """Returns pads in the order that F.pad expects, last axis first."""
     return [extent for pair in reversed(pads) for extent in pair]
 
 
@@ -155,7 +155,7 @@ def _transposed(call):
     function = F.conv_transpose3d if rank == 3 else F.conv_transpose2d
     groups = call.node.members.get("groups", 1)
     first, last = b.groups_of(call.box[b.C], call.node.members["filters"], groups)
-    pads = []  # negative ones cut off rows
+    pads = []  # negative values crop
     for axis in call.spatial():
         extent, step, pad, _ = windows[axis - b.D]
         begin, end = read[axis][0] * step - pad, (read[axis][1] - 1) * step - pad + extent
@@ -189,7 +189,7 @@ def _pooling(call):
 
 
 def _counts(call, axis, window):
-    """Returns the number of elements that each output along an axis averages, as torch counts them."""
+    """Returns for each output along an axis the number of elements in its average, as torch counts them."""
     extent, pad = b.whole(call.shapes[0], 1)[axis][1], window[2]
     low, high = (-pad, extent + pad) if call.node.call.get("counts_padding", True) else (0, extent)
     reads = [b.read_under((at, at + 1), window) for at in range(*call.box[axis])]
@@ -219,7 +219,7 @@ def _linear(call):
 
 
 def activation_of(node):
-    """torch's function, or None."""
+    """Returns torch's function of an activation node, or None if there is none."""
     name = node.call.get("function") or node.members["kind"]
     others = {"swish": "silu", "hard_sigmoid": "hardsigmoid", "hard_swish": "hardswish"}
     return getattr(torch.ops.aten, others.get(name, name), None)
@@ -248,7 +248,7 @@ def _scale(call):
 
 @rule("group_normalization")
 def _group_normalization(call):
-    """Normalizes whole groups, over all positions or for each position."""
+    """Normalizes groups of which this rank has all elements, over all positions or at each position."""
     x, _ = call.read()
     members, parameters = call.node.members, call.parameters or (None, None)
     groups, eps = members.get("groups", 1) * x.shape[1] // call.node.shape[0], call.node.call["eps"]
@@ -321,7 +321,7 @@ def _softmax(call):
 
 @rule("cross_entropy", "logistic_loss")
 def _loss(call):
-    """Returns the output, from which losses.py computes the loss."""
+    """Returns the output unchanged; losses.py computes the loss from it."""
     return call.read()[0]
 
 
@@ -362,7 +362,7 @@ def _opaque(call):
         bias = parameters.pop(0) if parameters else None
     if function == "layer_norm":
         dims = [call.axes.index({"n": b.N, "c": b.C, "d": b.D, "h": b.H, "w": b.W}[axis]) for axis in told["order"]]
-        rest = [dim for dim in range(x.ndim) if dim not in dims]  # they have extent 1
+        rest = [dim for dim in range(x.ndim) if dim not in dims]  # dimensions of extent 1
         y = x.permute(*dims, *rest).reshape([x.shape[dim] for dim in dims])
         y = F.layer_norm(y, told["normalized"], weight, bias, told["eps"])
         y = y.reshape([x.shape[dim] for dim in (*dims, *rest)])

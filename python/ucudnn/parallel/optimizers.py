@@ -1,5 +1,5 @@
-"""Checks of optimizers before their steps: gradients are marked, and each element of a part is updated as in the whole
-parameter."""
+"""Checks optimizers before their steps: gradients must be marked as Parts, and the optimizer must update each element
+of a part as it would in the whole parameter."""
 import collections
 import copy
 import functools
@@ -14,7 +14,7 @@ from .gradients import Part
 
 # Optimizers whose update of an element depends on other elements of its parameter.
 MIXING = {"Adafactor", "LAMB", "LARS", "LBFGS", "Lamb", "Lars", "Muon", "Shampoo", "SOAP"}
-NAMES = "params", "param_names"  # entries of a group that are no options
+NAMES = "params", "param_names"  # keys of a group that are not options
 PLAIN = bool, int, float, str, tuple, type(None)
 _CHECKED = weakref.WeakSet()
 
@@ -32,7 +32,7 @@ def _before_step(optimizer, *_):
                 "could tell: grad.copy_(...) writes into it, and functions of its elements keep its mark")
         is_foreign = optimizer not in _CHECKED and not one.ucudnn_parts.shard.is_whole
         for what, value in optimizer.state.get(one, {}).items() if is_foreign else ():
-            # Some optimizers create their state, with equal elements, before their first step; such a state is accepted.
+            # Some optimizers create their state before the first step, with equal elements; such a state is accepted.
             if isinstance(value, torch.Tensor) and value.ndim and (
                     value.shape != one.shape or value.as_subclass(torch.Tensor).unique().numel() > 1):
                 raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} of {one.ucudnn_parts.name}, of shape "
@@ -44,7 +44,8 @@ def _before_step(optimizer, *_):
 
 
 def adopt(optimizer):
-    """Notes that the optimizer's state is that of this rank's parts, and refuses that torch saves or loads it as a whole."""
+    """Records that the optimizer's state belongs to this rank's parts, and refuses torch's own saving and loading of
+    it. Does nothing if all trained parameters are whole on every rank."""
     if optimizer not in _CHECKED and any(not one.ucudnn_parts.shard.is_whole for one in _trained(optimizer)):
         _refuse_mixing(optimizer)
         _CHECKED.add(optimizer)
@@ -66,17 +67,17 @@ def _refuse_mixing(optimizer):
 
 
 def _mixes(optimizer):
-    """Returns whether steps of the optimizer change an element of a small whole parameter otherwise than in a part of the
-    parameter."""
+    """Returns whether a step of the optimizer changes an element of a small whole parameter differently than the same
+    element in a part of the parameter."""
     generator = torch.Generator().manual_seed(0)
     groups = {repr({key: bool(value) if isinstance(value, float) else value for key, value in group.items() if key not in NAMES}): group
               for group in optimizer.param_groups if group["params"]}
     for group in groups.values():
-        for shape in ((6,), (4, 6, 2, 2), (128, 128)):  # some optimizers mix the elements of large matrices alone
+        for shape in ((6,), (4, 6, 2, 2), (128, 128)):  # some optimizers mix elements only in large matrices
             pieces = [tuple(slice(at * extent // 2, (at + 1) * extent // 2) for at, extent in zip(place, shape))
                       for place in itertools.product((0, 1), repeat=min(len(shape), 2))]
             signs = torch.ones(shape, dtype=torch.float64)
-            for piece in pieces[1:3]:  # so that the sum over the whole is 0, and over a part is not
+            for piece in pieces[1:3]:  # the signs add up to 0 in the whole tensor, but not in a part
                 signs[piece] = -1
             noise = [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(3)]
             for start, gradients in ((1 + 0.1 * noise[0], noise), (torch.ones_like(signs), [signs] * 2)):
@@ -89,8 +90,9 @@ def _mixes(optimizer):
 
 
 def _stepped(optimizer, group, start, gradients):
-    """Returns the values to which steps with the `gradients` change `start`. A copy of the optimizer takes them, with the
-    options of this group; if the optimizer has a state already, the copy has a constant one."""
+    """Returns the values of a parameter that begins as `start`, after steps with `gradients`. A copy of the optimizer
+    takes the steps, with the options of `group`. The copy has the optimizer's state, with each tensor except single
+    numbers filled with its greatest magnitude."""
     options = {key: value for key, value in group.items() if key not in NAMES}
     parameter = torch.nn.Parameter(start.clone().to(next(iter(group["params"])).device))
     twin = copy.copy(optimizer)
@@ -105,7 +107,7 @@ def _stepped(optimizer, group, start, gradients):
         for gradient in gradients:
             parameter.grad = gradient.clone().to(parameter.device)
             with torch.random.fork_rng(devices=()):
-                type(optimizer).step(twin)  # `twin.step` may be a wrapper that a scheduler put around that of `optimizer`
+                type(optimizer).step(twin)  # `twin.step` may be a scheduler's wrapper, which would call `optimizer`
     except Exception as error:  # an optimizer may raise any type of error
         name, text = type(optimizer).__name__, next(iter(str(error).splitlines()), type(error).__name__)
         raise NotSupported(f"the optimizer {name}, of which nobody can see whether it treats each element by itself ({text}): if so, "

@@ -1,5 +1,5 @@
-"""Krizhevsky's schemes (b) and (c): the fully connected part runs once for each pass over some of the images, forward
-and backward, before the backward pass of the rest begins. Source: Krizhevsky 2014, section 4."""
+"""Krizhevsky's schemes (b) and (c): the fully connected part runs in several passes, each forward and backward for some
+of the images, before the backward pass of the other layers begins. Source: Krizhevsky 2014, section 4."""
 from dataclasses import replace
 
 import torch
@@ -12,13 +12,13 @@ from .losses import Sum
 
 
 def numbers_of(images):
-    """Returns the images of a pass, in its order."""
+    """Returns the numbers of a pass's images, in the order of the pass."""
     return [image for begin, end in images for image in range(begin, end)]
 
 
 def schedule_of(schedule, images):
-    """Returns the schedule for the images of one pass alone, which are numbered from 0: intervals of the batch become
-    intervals of these images."""
+    """Returns the schedule for the images of one pass, renumbered from 0: intervals of the batch become intervals of
+    these images."""
     def before(image):
         return sum(max(min(end, image) - begin, 0) for begin, end in images)
 
@@ -38,8 +38,8 @@ def schedule_of(schedule, images):
 
 
 class Deferred(torch.autograd.Function):
-    """The passes as one function of the tensors that they read and of their parameters. The passes have computed the gradients
-    already; backward only scales them."""
+    """Represents all passes as one autograd function of the tensors and parameters that they read. The passes have
+    already computed the gradients; backward only scales them."""
 
     @staticmethod
     def forward(ctx, token, number, gradients, scale, *inputs):
@@ -54,7 +54,7 @@ class Deferred(torch.autograd.Function):
 
 
 class PassesRun:
-    """The passes of one forward pass of the model, which is `run`. `labels`: this rank's labels by the node of each
+    """The passes within `run`, which is one forward pass of the model. `labels`: this rank's labels by the node of each
     output, or None."""
 
     def __init__(self, run, labels):
@@ -73,7 +73,7 @@ class PassesRun:
         self.runs, self.number, self.outputs = {}, torch.zeros((), device=self.executor.device), {}
 
     def of(self, number):
-        """Returns the Run of a pass, which the first call begins."""
+        """Returns the Run of pass `number`; creates it at the first call."""
         if number not in self.runs:
             images = self.schedule.passes.images[number]
             plan = self.executor.pass_plan(self.run.plan, number)
@@ -87,7 +87,7 @@ class PassesRun:
         return self.runs[number]
 
     def backward(self, number):
-        """Computes the loss of a pass, and runs its backward pass at once."""
+        """Computes the loss of pass `number` and runs its backward pass immediately."""
         run, executor = self.of(number), self.executor
         images = numbers_of(self.schedule.passes.images[number])
         for output in executor.network.outputs:
@@ -105,7 +105,7 @@ class PassesRun:
         self.number = self.number + total.detach()
         if run.is_recording:
             leaves = {key: value for key, value in (*self.sources.items(), *self.inner.items()) if value.requires_grad}
-            leaves[None] = run.root  # a rank that trains nothing here still takes part in the messages
+            leaves[None] = run.root  # ensures that a rank which trains nothing here still takes part in the messages
             scale = executor.pass_scale or 1.0
             found = torch.autograd.grad(total * scale + 0 * run.token.to(total.dtype), list(leaves.values()), allow_unused=True)
             found = dict(zip(leaves, found))
@@ -119,12 +119,12 @@ class PassesRun:
         self.runs.pop(number).ledger.end()
 
     def end(self):
-        """Returns this rank's loss, through which the gradients flow on."""
+        """Returns this rank's loss, whose backward pass gives the gradients of all passes."""
         run = self.run
         if not run.is_recording:
             return self.number
-        # A parameter of self.inner without a gradient was updated after each pass or is not trained, so it is no input of
-        # Deferred.
+        # A parameter of self.inner without a gradient was updated after each pass or is not trained, so it is not an
+        # input of Deferred.
         keys = [*self.sources, *[key for key in self.inner if self.gradients[key] is not None]]
         inputs = [run.values[key][0] if key in self.sources else self.outer[key] for key in keys]
         run.token, number = Deferred.apply(run.token, self.number, [self.gradients[key] for key in keys],
@@ -133,8 +133,8 @@ class PassesRun:
 
 
 def between(executor, optimizer):
-    """Returns a function that takes a step of the optimizer for the parameters of the passes alone, with the gradients of one
-    pass, which are means over the images of the pass."""
+    """Returns a function that steps the optimizer only for the parameters of the passes, with the gradients of one
+    pass. These gradients are means over the images of the pass."""
     def step(passes, gradients, share):
         parameters = executor.parameters
         kept = {name: parameter.grad for name, parameter in parameters.items()}

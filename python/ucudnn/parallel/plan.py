@@ -1,4 +1,4 @@
-"""The data that the steps of a schedule need on one rank."""
+"""Precomputes the data that the steps of a schedule need on one rank."""
 from . import boxes as b
 from .labels import Labels
 from .moves import Meeting, Move
@@ -7,8 +7,8 @@ from .operators import OVERWRITING, OVERWRITTEN
 
 
 class Plan:
-    """The data that each step of a schedule needs, for one batch size, or for one pass over some images of a batch, on
-    one rank."""
+    """The data that the steps of a schedule need on one rank, for one batch size or for one pass over some images of a
+    batch."""
 
     def __init__(self, executor, schedule):
         self.schedule, rank, transport = schedule, executor.rank, executor.transport
@@ -37,7 +37,8 @@ class Plan:
         ends = sorted({end for interval in rows.values() for end in interval})
         loaded = {(begin, end): [device for device, (low, high) in rows.items() if low <= begin and end <= high]
                   for begin, end in zip(ends, ends[1:])}
-        self.shared = {images: devices for images, devices in loaded.items() if len(devices) > 1}  # which several ranks load
+        # images that several ranks load
+        self.shared = {images: devices for images, devices in loaded.items() if len(devices) > 1}
         self.whole_labels = Labels(rank, rows, dict.fromkeys(everybody, (0, schedule.batch)))
         for output in executor.network.outputs:
             name = output.node
@@ -48,7 +49,7 @@ class Plan:
         kept = {output.node for output in executor.network.outputs}
         kept.update(source for name in inner for source in executor.network.by_name[name].inputs)
         reads = self._reads(executor.network)
-        self.finished = {}  # nodes whose output no step reads after a place in the order, by this place
+        self.finished = {}  # {place in the order: nodes whose output no later step reads}
         for name, places in reads.items():
             if name not in kept:
                 self.finished.setdefault(places[-1], []).append(name)
@@ -56,7 +57,7 @@ class Plan:
         self.overwriting = self._overwriting(executor, read_once, executor.checkpointed.union(inner))
 
     def _reads(self, network):
-        """Returns the places in the order of the steps that read a node's output, by node."""
+        """Returns {node: places in the order of the steps that read its output}."""
         schedule, reads = self.schedule, {}
         for place, (kind, what, *_) in enumerate(schedule.order):
             if kind == "forward":
@@ -67,7 +68,7 @@ class Plan:
         return reads
 
     def _overwriting(self, executor, read_once, computed_again):
-        """Returns the nodes that may write their output over their first input, which nothing else reads."""
+        """Returns the nodes that may write their output over their first input. No other node reads such an input."""
         nodes, overwriting = self.schedule.nodes, set()
         for node in executor.network.nodes:
             if node.op not in OVERWRITING or node.name in computed_again:

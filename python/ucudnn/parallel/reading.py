@@ -1,5 +1,5 @@
-"""Reads a ucudnn-net file as a Network: shapes and parameters of each operator, by planner/graph/FORMAT.md. Without
-torch."""
+"""Reads a ucudnn-net file as a Network. Shapes and parameters of each operator follow planner/graph/FORMAT.md. Does not
+import torch."""
 import json
 import math
 
@@ -10,7 +10,8 @@ DROPOUT_UNITS = ("element", "channel", "image")
 
 
 def json_in(text):
-    """Returns the value in a file of JSON. ValueError says where it ends too early, or what is wrong."""
+    """Returns the parsed value of a JSON text. Raises ValueError that says where the text is cut off, or what is
+    wrong."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -62,7 +63,7 @@ def network_in(text):
 
 
 def _parameters_of(node, shapes):
-    """Returns (name, shape) of each parameter."""
+    """Returns a list of (name, shape) of the node's parameters."""
     members, op = node.members, node.op
     window = tuple(members.get("window", ()))
     if op == "convolution":
@@ -83,7 +84,7 @@ def _parameters_of(node, shapes):
 
 
 def shape_of(op, members, shapes, name):
-    """Returns the shape of one image of the output (planner/graph/shapes.cpp)."""
+    """Returns the shape of one image of the operator's output (planner/graph/shapes.cpp)."""
     if op == "input":
         return (members["channels"], *members["extents"])
     channels, *extents = shapes[0]

@@ -1,5 +1,6 @@
-"""Checks for what a rank would refuse while it runs, as far as the network, the schedule, the losses and the
-checkpointed nodes tell it, so that all ranks refuse the same before anything is changed."""
+"""Checks made before anything is changed, for everything that a rank would refuse while it runs and that follows
+from the network, the schedule, the losses and the checkpointed nodes. All ranks make the same checks, so all refuse
+alike."""
 from . import boxes as b
 from .errors import NotSupported
 from .losses import named
@@ -8,7 +9,7 @@ from .operators import RULES, activation_of
 
 
 def check(network, schedule, losses, checkpointed=()):
-    """`losses`: (function, weight) by output, or None. `checkpointed`: names of nodes."""
+    """`losses`: (function, weight) for each output, or None. `checkpointed`: names of nodes."""
     inner, statistics = schedule.passes.nodes if schedule.passes else (), {}
     for node in network.nodes:
         if node.inputs:

@@ -1,4 +1,4 @@
-"""Reports the elements that a step moved and kept, beside the plan's predictions."""
+"""Reports the elements that a step moved and kept, next to the plan's predictions."""
 import resource
 from dataclasses import dataclass, field
 
@@ -13,9 +13,9 @@ KINDS = ("transfer", "update", "statistics", "labels")
 
 @dataclass
 class Report:
-    """The report of one rank on the passes that it has run since the last report. Elements are [sent, received] by kind
-    and peer. `kept`: [elements, bytes] for each kind of ledger.WHAT; `planned`: the elements of these kinds by the
-    plan, if it has them. `peak_bytes`: of torch's allocator, or of the whole process if torch has no count."""
+    """One rank's report on the passes since the last report. `predicted` and `counted`: [sent, received] elements by
+    kind and peer. `kept`: [elements, bytes] for each kind of ledger.WHAT. `planned`: the plan's elements of these
+    kinds, if it has them. `peak_bytes`: peak of torch's allocator, or of the whole process if torch has no count."""
     rank: int
     predicted: dict
     counted: dict
@@ -25,10 +25,10 @@ class Report:
     planned: dict = field(default_factory=dict)
     peak_bytes: int = 0
     is_peak_of_process: bool = True
-    steps: int = 1  # passes backward
+    steps: int = 1  # backward passes
 
     def difference(self):
-        """Returns the elements by which counts differ from predictions, over all kinds and peers."""
+        """Returns the sum of |counted - predicted| over all kinds and peers."""
         total = 0
         for kind in KINDS:
             peers = {*self.predicted.get(kind, {}), *self.counted.get(kind, {})}
@@ -67,8 +67,8 @@ def _add(found, kind, peer, sent, received):
 
 
 def predicted(executor):
-    """Returns [sent, received] of this rank, by kind and peer, from the schedules' boxes alone, for the passes that have run since
-    the last report."""
+    """Returns this rank's [sent, received] by kind and peer for the passes since the last report, computed only from
+    the schedules' boxes."""
     found, parts = {}, {}
     for (kind, is_backward), passes in executor.passes_run.items():
         if kind not in parts:
@@ -80,14 +80,14 @@ def predicted(executor):
 
 
 def _of_pass(executor, kind):
-    """Returns the elements of a pass forward and of one backward. Gradients of frozen parameters are not summed, and gradients that
-    nothing reads do not travel."""
+    """Returns (elements of a forward pass, elements of a backward pass). Gradients of frozen parameters are not summed,
+    and gradients that no node reads are not sent."""
     plan, rank, forward, backward = kind.plan, executor.rank, {}, {}
     schedule, has_loss = plan.schedule, kind.label_elements is not None
     inner = schedule.passes.nodes if schedule.passes else ()
     for exchange in schedule.exchanges.values():
         held, needed = schedule.boxes_of(exchange)
-        if exchange.consumer in inner:  # these return before the pass forward ends
+        if exchange.consumer in inner:  # gradients of these exchanges are sent before the forward pass ends
             back = forward if has_loss and kind.is_recording else {}
         else:
             back = backward
@@ -143,7 +143,7 @@ def _kept(executor):
 
 
 def _planned(schedule, rank):
-    """Returns the plan file's figures of a device's memory."""
+    """Returns the plan file's memory figures for device `rank`, or {} if the file has none."""
     try:
         return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank)
     except (AttributeError, KeyError, StopIteration, TypeError):
@@ -157,8 +157,8 @@ def _peak(device):
 
 
 def report(model):
-    """Returns the elements that this rank has sent and received since the last report, or since `apply`, counted around
-    torch.distributed, beside the plan's prediction for the passes that have run."""
+    """Returns a Report: the elements that this rank has sent and received since the last report (or since `apply`),
+    counted at torch.distributed, and the plan's prediction for the passes that have run."""
     executor = model._ucudnn
     executor.read_model(model)
     counts = executor.transport.counts

@@ -1,4 +1,5 @@
-"""One forward pass of a rank, step by step: the network runs forward on boxes, and torch's own engine runs it backward."""
+"""One forward pass of a rank. The steps of the schedule compute the network on boxes; torch's autograd engine runs the
+backward pass."""
 import copy
 
 import torch
@@ -20,8 +21,6 @@ from .sums import Pass
 
 
 class Run:
-    """One forward pass."""
-
     def __init__(self, executor, plan, images):
         self.executor, self.plan, self.schedule = executor, plan, plan.schedule
         self.rank, self.model, self.ledger = executor.rank, executor.model, executor.ledger
@@ -42,7 +41,7 @@ class Run:
             executor.step += 1
 
     def for_pass(self, plan, images, parameters):
-        """Returns a Run of a part of the network over these images."""
+        """Returns a Run for one pass: the part of the network that runs in passes, over these images."""
         other = copy.copy(self)
         other.plan, other.schedule, other.images = plan, plan.schedule, images
         other.values, other.arrived, other.flights = {}, {}, {}
@@ -63,7 +62,8 @@ class Run:
         self.values[data.name] = (cut(images, box, base, b.axes_of(len(shape) - 1)), box)
 
     def forward(self, labels):
-        """`labels` belong to the images that this rank has loaded. None: forward returns the outputs."""
+        """Runs the steps of the schedule. `labels` belong to the images that this rank has loaded. Returns the loss, or
+        the outputs if `labels` is None."""
         executor, has_passes = self.executor, any(step[0] == "backward" for step in self.schedule.order)
         running = frozenset(node.name for node in executor.network.nodes if node.op == "batch_normalization" and
                             not self.module_of(node).training and node.call.get("statistics", (None,))[0])
@@ -125,8 +125,8 @@ class Run:
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
-        """Adds the bias of a reduction once, to the part of the sum that this rank keeps; a rank that keeps none forgets its
-        partial sum."""
+        """Adds the bias of a reduction to the part of the sum that this rank keeps, so that it is added once. A rank
+        that keeps no part drops its partial sum."""
         node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
         box = scheduled.boxes.get(self.rank)
         if box is None:
@@ -147,9 +147,9 @@ class Run:
         node = executor.network.by_name[name]
         module = self.module_of(node)
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
-            module.num_batches_tracked.add_(1)  # also if other ranks compute it
-        # A rank that has no image of a smaller batch also takes part in sums and statistics, because all ranks must make these
-        # in the same order.
+            module.num_batches_tracked.add_(1)  # also on ranks that compute nothing of this node
+        # A smaller batch may leave this rank without images. It still takes part in sums and statistics, because all
+        # ranks make these calls in the same order.
         self.token, parameters = self.parameters.use(self.token, node.parameters)
         if box is None:
             if node.op == "batch_normalization" and name in self.plan.meetings:
@@ -184,7 +184,7 @@ class Run:
         is_over = name in self.plan.overwriting and y is inputs[0]
         if scheduled.is_layer:
             self.ledger.add("outputs", y)
-            if is_over:  # it was counted for a follower, and now counts for this layer
+            if is_over:  # a follower has computed this output already; move it from the follower's count to this layer's
                 self.ledger.count("followers", -y.numel(), y.element_size())
         elif not is_over:
             self.ledger.add("followers", y)
@@ -222,14 +222,14 @@ class Run:
                                               node.name in self.plan.returning)
         return y
 
-    # Outputs
+    # ---- Outputs and losses
 
     def output(self, output):
         x, box = self.values[output.node]
         return output.of(x), box
 
     def outputs(self):
-        """Returns all outputs, whole, on every rank. No gradient flows through them: a backward pass is refused."""
+        """Returns all whole outputs on every rank. Gradients do not flow through them: a backward pass is refused."""
         executor, found = self.executor, []
         root = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
         for output in executor.network.outputs:
@@ -260,7 +260,7 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                # `passed` is the loss of all outputs together, so it counts once.
+                # `passed` is the loss of all outputs together, so it is counted for the first output only.
                 number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight
@@ -271,15 +271,15 @@ class Run:
         return total + 0 * self.token.to(total.dtype)
 
     def gather_passes(self, name, box):
-        """Puts this rank's part of an output together from the parts of all passes."""
+        """Assembles this rank's part of an output from the parts of all passes."""
         for images, (x, _) in self.in_passes.outputs[name]:
             if name not in self.values:
                 self.values[name] = (x.new_empty((box[b.N][1] - box[b.N][0], *x.shape[1:])), box)
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
     def agreed_loss(self, output, loss):
-        """Returns this rank's part of a loss. A function of the program may fail on some ranks only, or only some may notice that
-        it is no mean; all ranks then refuse it."""
+        """Returns this rank's part of a loss. If the program's function fails, or is found to be no mean over images,
+        on some ranks only, all ranks refuse it."""
         executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
         try:
             if output.node in self.values:
@@ -303,7 +303,8 @@ class Run:
         x, box = self.output(output)
         scheduled, batch = self.schedule.nodes[output.node], self.schedule.batch
         if box[b.C] == (0, scheduled.shape[0]):
-            before = {one.grad_fn for one in (x, x._base) if one is not None}  # a function may write into the outputs
+            # grad_fn before the call, because the function may write into the outputs
+            before = {one.grad_fn for one in (x, x._base) if one is not None}
             number = FUNCTIONS.get(loss, loss)(x, labels)
             if isinstance(loss, (Mean, Sum)) and self.executor.transport.world > 1:
                 refuse_parameters(loss.loss, number, before, self.executor.parameters)
@@ -318,7 +319,7 @@ class Run:
 
 
 class WithoutGradient(torch.autograd.Function):
-    """Gives outputs that require gradients, as those of the undivided model do, and refuses the backward pass."""
+    """Returns outputs that require gradients, as the undivided model's do, and refuses their backward pass."""
 
     @staticmethod
     def forward(ctx, root, x):
@@ -331,9 +332,9 @@ class WithoutGradient(torch.autograd.Function):
 
 
 class Leaves(torch.autograd.Function):
-    """Stands between the trained parameters and all of their uses. Its backward pass comes after all messages of a pass, and
-    gives every rank the gradients of all parameters at once and in one order, empty ones for parameters of other ranks. So
-    hooks of parameters, and torch.autograd.grad of some of them, make the same calls on all ranks."""
+    """Stands between the trained parameters and their uses. Its backward runs after all messages of a pass and gives
+    every rank the gradients of all parameters together, in the same order; gradients of other ranks' parameters are
+    empty. So hooks of parameters, and torch.autograd.grad of some parameters, make the same calls on all ranks."""
 
     @staticmethod
     def forward(ctx, token, *parameters):

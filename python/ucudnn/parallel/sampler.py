@@ -1,4 +1,4 @@
-"""Samples the images of a data set that a rank reads: the images that its part of the first layers needs."""
+"""Samples the images of a data set that this rank reads: those that its part of the first layers needs."""
 import hashlib
 import threading
 
@@ -8,12 +8,14 @@ from .errors import NotSupported
 
 
 class BatchSampler:
-    """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: by `seed`
-    and the epoch (0, 1, ... with each iteration, or set by set_epoch), or the data set's own order if `shuffle` is
-    false. A rank that needs no image reads the batch's first one, for its shape. If the data set is no multiple of the
-    plan's batch, the last batch has the remaining images, or is left out with `drop_last`. All ranks refuse the next
-    call of the model if their samplers did not give the same batch last, so their loaders have equally many workers.
-    For a sampler in another thread than the main one, they compare only the size of the data set and the seed."""
+    """Yields the indices of each batch's images for this rank's DataLoader. The order is the same on all ranks:
+    shuffled by `seed` and the epoch (counted by iterations, or set by set_epoch), or the data set's own order if
+    `shuffle` is false. A rank that needs no image reads the batch's first one, for its shape. If the size of the data
+    set is not a multiple of the plan's batch, the last batch has the remaining images, or is left out with `drop_last`.
+
+    All ranks refuse the next call of the model if their samplers did not give the same batch last, so their loaders
+    must have equally many workers. If a sampler runs in another thread than the main thread, ranks compare only the
+    size of the data set and the seed."""
 
     def __init__(self, dataset, model, seed=0, shuffle=True, drop_last=False):
         self.count, self.executor = len(dataset), model._ucudnn
@@ -41,8 +43,8 @@ class BatchSampler:
         epoch, self.epoch = self.epoch, self.epoch + 1
         for number in range(len(self)):
             images = order[number * self.batch:(number + 1) * self.batch]
-            # Ranks compare this text. In another thread it names no batch, because that thread may be a batch ahead on one rank
-            # alone.
+            # Ranks compare this text. A sampler in another thread names no batch: its thread may be a batch ahead on
+            # some ranks only.
             is_main = threading.current_thread() is threading.main_thread()
             self.executor.sampled = f"{known}, epoch {epoch}, batch {number}" if is_main else known
             self.executor.has_sampled = True

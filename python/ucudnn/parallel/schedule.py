@@ -1,5 +1,5 @@
-"""A schedule as `ucudnn plan --schedule` writes it (planner/schedule/FORMAT.md): reads it, and compares it with the
-network that is to run by it. Plain values, without torch."""
+"""Reads a schedule that `ucudnn plan --schedule` has written (planner/schedule/FORMAT.md), and compares it with the
+network that will run by it. Plain values, without torch."""
 import hashlib
 import math
 import pathlib
@@ -13,21 +13,21 @@ UPDATES = ("owner", "hierarchical")
 
 
 class ScheduleError(ValueError):
-    """A file is no schedule, or one for another model or another number of ranks: one line with the wrong value and the
-    right one."""
+    """The file is not a schedule, or is for another model or number of ranks. The message is one line with the wrong
+    value and the expected one."""
 
 
 @dataclass
 class ParameterParts:
     name: str
     shape: tuple
-    parts: dict  # ranges of the first axes, by device
+    parts: dict  # {device: ranges of the first axes}
     trained: bool = True
     tensor: int | None = None  # nodes with the same number read the same values
 
 
     def replicas(self):
-        """Returns the devices that have each part, by its ranges."""
+        """Returns {ranges of a part: devices that have it}."""
         found = {}
         for device, ranges in self.parts.items():
             found[ranges] = (*found.get(ranges, ()), device)
@@ -39,15 +39,15 @@ class ScheduledNode:
     name: str
     op: str
     inputs: tuple
-    layer: str  # the node's own name if it is a layer
-    shape: tuple  # of one image: channels, (d,) h, w
-    degrees: dict  # n, c, h, w, r
+    layer: str  # name of the layer to which the node belongs; the node's own name if it is a layer
+    shape: tuple  # shape of one image: channels, (d,) h, w
+    degrees: dict  # number of parts by axis: n, c, h, w, and r (reduction)
     first_device: int
-    boxes: dict  # by device
-    needs: list = field(default_factory=list)  # by input, by device
-    partial: dict = field(default_factory=dict)  # by device
+    boxes: dict  # {device: box of the output}
+    needs: list = field(default_factory=list)  # for each input, {device: box that it reads}
+    partial: dict = field(default_factory=dict)  # {device: box of its partial sums}
     parameters: list = field(default_factory=list)
-    groups: int = 0  # of a group normalization's channels
+    groups: int = 0  # of a group normalization
     by_position: bool = False
 
     @property
@@ -60,13 +60,13 @@ class Exchange:
     id: int
     node: str
     consumer: str
-    input: int | None  # None if it moves partial sums
+    input: int | None  # None if the exchange moves partial sums
 
 
 @dataclass(frozen=True)
 class Sum:
     id: int
-    parameters: tuple  # (node, name)
+    parameters: tuple  # pairs (node, name)
     devices: tuple
     elements: int
 
@@ -91,7 +91,7 @@ class Passes:
     scheme: str
     update_every: str
     nodes: frozenset
-    images: tuple  # intervals of each pass
+    images: tuple  # for each pass, the intervals of its images
 
 
 @dataclass
@@ -112,14 +112,14 @@ class Schedule:
     digest: str = ""
 
     def boxes_of(self, exchange):
-        """Returns (boxes that each device has, boxes that it needs), each by device."""
+        """Returns (boxes that each device has before the exchange, boxes that it needs after), each by device."""
         node = self.nodes[exchange.node]
         if exchange.input is None:
             return node.partial, node.boxes
         return node.boxes, self.nodes[exchange.consumer].needs[exchange.input]
 
     def with_batch(self, batch):
-        """Returns the same configurations for another number of images."""
+        """Returns this schedule for another number of images; the layers' configurations stay."""
         if batch == self.batch:
             return self
         if self.passes:
@@ -144,13 +144,13 @@ class Schedule:
                 nodes[name] = replace(node, boxes=loaded)
         statistics = {}
         for key, one in self.statistics.items():
-            # Devices without images still take part in sums of the loss, and in batch statistics, so that their running
-            # statistics equal those of their replicas.
+            # Devices without images still take part in sums of the loss and in batch statistics, to keep their running
+            # statistics equal to their replicas'.
             if one.kind in ("loss", "batch_normalization"):
                 statistics[key] = one
                 continue
             has, before, groups = nodes[one.node].boxes, self.nodes[one.node].boxes, []
-            for group in one.groups:  # numbers for each image, of which the devices have the same
+            for group in one.groups:  # a group's numbers are counted for each image, and its devices have the same images
                 now, full = (b.elements(found.get(group.devices[0], ((0, 0),))[:1]) for found in (has, before))
                 groups.append(replace(group, devices=tuple(d for d in group.devices if d in has),
                                       forward=group.forward * now // full, backward=group.backward * now // full))
@@ -158,7 +158,7 @@ class Schedule:
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
 
     def _place(self, node, device):
-        """Returns the number of a device's part of the images."""
+        """Returns which part of the images a device has, as a number from 0."""
         degrees = node.degrees
         return (device - node.first_device) // (degrees["c"] * degrees["h"] * degrees["w"] * degrees["r"])
 
@@ -168,7 +168,7 @@ def _with_images(found, images):
 
 
 def read(path):
-    """Reads the schedule in a file. ScheduleError says what is wrong with it."""
+    """Reads the schedule in the file `path`. Raises ScheduleError, which says what is wrong."""
     if not isinstance(path, (str, pathlib.PurePath)):
         raise ScheduleError(f"a plan that is a {type(path).__name__}: the path of a file of `ucudnn plan --schedule` is expected")
     try:
@@ -286,7 +286,7 @@ class _Reader:
 
 
 def _check(schedule):
-    """Checks the assumptions of the executor: no rank may wait for a message that no rank sends."""
+    """Checks what the executor relies on: no rank may wait for a message that no rank sends."""
     if schedule.update not in UPDATES:
         raise ScheduleError(f"'update': {schedule.update!r}; expected one of {', '.join(UPDATES)}: others are not executed")
     if math.prod(schedule.levels) < schedule.devices:
@@ -305,7 +305,7 @@ def _check(schedule):
 
 
 def _check_exchanges(schedule):
-    """There must be one exchange for each input that is not where it is needed, and for each layer with partial
+    """Checks that there is one exchange for each input that is not where it is needed, and for each layer with partial
     sums."""
     found = set()
     for exchange in schedule.exchanges.values():
@@ -330,7 +330,7 @@ def _check_exchanges(schedule):
 
 
 def _check_sums(schedule):
-    """Every trained part that several devices have must be summed over them, once."""
+    """Checks that every trained part that several devices have is summed over them exactly once."""
     summed = {}
     for one in schedule.sums:
         if len(set(one.devices)) < len(one.devices) or list(one.devices) != sorted(one.devices) or \
@@ -353,7 +353,7 @@ def _check_sums(schedule):
 
 
 def _check_statistics(schedule):
-    """The groups must be those that follow from the boxes."""
+    """Checks that the groups are those that follow from the boxes."""
     read = {source for node in schedule.nodes.values() for source in node.inputs}
     expected = {}
     for name, node in schedule.nodes.items():
@@ -380,8 +380,8 @@ def _check_statistics(schedule):
 
 
 def _groups(node, shared, forward, backward):
-    """Returns {(devices, numbers of the forward pass, numbers of the backward pass)} for each set of devices whose
-    boxes are equal in `shared`."""
+    """Returns a set of (devices, numbers sent in the forward pass, numbers sent in the backward pass). Each entry is
+    for devices whose boxes are equal in `shared`."""
     found = {}
     for device, box in node.boxes.items():
         found.setdefault(shared(box), []).append(device)
@@ -391,8 +391,8 @@ def _groups(node, shared, forward, backward):
 
 
 def _groups_of_channels(node):
-    """Returns what _groups returns, for a group normalization: devices with channels of one group form a set, which is joined
-    with the set of another group if a box has channels of both."""
+    """Like _groups, for a group normalization: devices with channels of the same group form a set. A box with channels
+    of two groups joins their sets."""
     found = {}
     for device, box in node.boxes.items():
         place = (box[b.N], *(box[b.D:] if node.by_position else ()))
@@ -407,9 +407,9 @@ def _groups_of_channels(node):
 
 
 def _check_order(schedule):
-    """Every step must come once (in passes, once in each), a wait after its exchange, and a node after the nodes that it
-    reads."""
-    waits = {name: [] for name in schedule.nodes}  # for each node, exchanges that bring its inputs
+    """Checks that every step comes once (in passes, once in each pass), a wait after its exchange, and a node after the
+    nodes that it reads."""
+    waits = {name: [] for name in schedule.nodes}  # {node: exchanges that bring its inputs}
     for exchange in schedule.exchanges.values():
         readers = [exchange.consumer] if exchange.input is not None else [
             name for name, node in schedule.nodes.items() if exchange.node in node.inputs]
@@ -481,7 +481,8 @@ def _check_node(schedule, node):
 
 
 def compare(schedule, network):
-    """Refuses a schedule of another network, and boxes that lack elements which an operator reads for them."""
+    """Raises ScheduleError if the schedule is for another network, or if a box of an input lacks elements that the
+    operator reads."""
     if schedule.network not in (network.hash(), network.hash(is_all_trained=True)):
         names = [node.name for node in network.nodes]
         other = next((f"its node {ours!r} where the plan has {theirs!r}" for ours, theirs in zip(names, schedule.nodes)
@@ -520,8 +521,8 @@ def compare(schedule, network):
 
 
 def _compare_parts(node, scheduled, source, layer):
-    """Refuses parts of parameters unless they are what the boxes of their devices need. `source`: the shape of the
-    input."""
+    """Raises ScheduleError if a device's part of a parameter is not the part that its boxes need. `source`: the shape
+    of the input."""
     for place, parameter in enumerate(scheduled.parameters):
         for device in scheduled.boxes | scheduled.partial:
             computed, kept = ((found.get(device) or ((0, 0),) * 5)[b.C] for found in (
@@ -538,10 +539,10 @@ def _compare_parts(node, scheduled, source, layer):
 
 
 def phases_of(schedule, devices, elements):
-    """Returns the messages of a sum by phase, each a list of (from, to, interval): first to the devices that add up,
-    level by level, and then back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
+    """Returns the phases of a sum, each a list of messages (from, to, interval). These reduce, level by level; the
+    results go back by the same messages in reversed order (planner/schedule/FORMAT.md, "Sums")."""
     levels = schedule.levels if schedule.update == "hierarchical" else (schedule.devices,)
-    pieces = [((0, elements), device) for device in devices]  # the device that has the sum of each interval so far
+    pieces = [((0, elements), device) for device in devices]  # (interval, the device that has its sum so far)
     phases, size = [], 1
     for groups in levels:
         parent, owned, messages = size * groups, [], []

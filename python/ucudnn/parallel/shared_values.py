@@ -1,4 +1,4 @@
-"""The values that several ranks have a copy of, and that must stay equal: parts of parameters, running statistics, and the
+"""Values of which several ranks have a copy, and which must stay equal: parts of parameters, running statistics, and
 options of optimizers and normalizations. Ranks compare them at some passes."""
 import functools
 
@@ -9,13 +9,15 @@ from . import boxes as b
 
 
 class SharedValues:
-    """Compares them for one executor: at its passes 1, 2, 4, 8, ... and each 256th. On one rank, nothing is compared."""
+    """Compares the shared values of one executor, at passes 1, 2, 4, 8, ... and every 256th. With one rank, nothing is
+    compared."""
 
     def __init__(self, executor):
-        self.executor, self.passes, self.options = executor, 0, {}  # options: those of optimizers that stepped since the last pass
+        # options: those of optimizers that have stepped since the last pass
+        self.executor, self.passes, self.options = executor, 0, {}
 
     def of(self, executor):
-        """Returns the SharedValues of a copy of the executor, whose passes are counted on from this one's."""
+        """Returns the SharedValues of a copy of the executor, which continues this count of passes."""
         other = SharedValues(executor)
         other.passes = self.passes
         return other
@@ -26,7 +28,7 @@ class SharedValues:
         return not self.executor.agreement.is_alone and (number & (number - 1) == 0 or number % 256 == 0)
 
     def note_options(self, optimizer):
-        """Notes the options with which an optimizer steps, for the next pass."""
+        """Keeps the options with which an optimizer steps, for the comparison at the next pass."""
         for place, group in enumerate(optimizer.param_groups) if self.is_due() else ():
             for key, value in group.items():
                 value = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
@@ -41,13 +43,15 @@ class SharedValues:
         return momenta | {what: ", ".join(values) for what, values in self.options.items()}
 
     def compare(self):
-        """Begins a pass, on all ranks. Raises NotSupported if it is time to compare values, and some differ."""
+        """Counts a pass; all ranks call it when one begins. If a comparison is due and values differ, raises
+        NotSupported."""
         if self.is_due():
             self.executor.agreement.compare("values that ranks share", self._digests())
         self.passes, self.options = self.passes + 1, {}
 
     def _digests(self):
-        """Returns a digest of each part that several ranks have: the sum of its bits as whole numbers, or None on other ranks."""
+        """Returns a digest for each part that several ranks have: the sum of its elements' bits as integers, or None if
+        this rank does not have the part."""
         kinds, own = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}, {}
         for what, (name, is_own) in self.parts.items():
             one = self.executor.tensor_of(name).detach() if is_own else None
@@ -59,7 +63,7 @@ class SharedValues:
 
     @functools.cached_property
     def parts(self):
-        """The parts that several ranks have: {what: (name, whether this rank has it)}."""
+        """Parts that several ranks have: {what: (name, whether this rank has it)}."""
         executor, parts = self.executor, {}
         for node in executor.network.nodes:
             scheduled = executor.schedule.nodes[node.name]

@@ -1,5 +1,5 @@
-"""Checkpoints: each part of a tensor carries its box in the whole. torch.distributed.checkpoint writes each box once,
-and reads any boxes that another plan, or one process, asks for."""
+"""Checkpoints: each part of a tensor is saved with its position in the whole tensor. torch.distributed.checkpoint
+writes each part once, and reads any parts that another plan, or a single process, asks for."""
 import copy
 
 import torch
@@ -12,8 +12,8 @@ from .errors import NotSupported
 
 
 class Piece(torch.Tensor):
-    """A part of a tensor, for torch.distributed.checkpoint. `shard` tells which part; if this rank has none, nothing is
-    written or read. Of equal parts, the first rank writes."""
+    """A part of a tensor, as torch.distributed.checkpoint handles it; `shard` says which part. A rank without a part
+    writes and reads nothing. If several ranks have the same part, the first one writes it."""
 
     @staticmethod
     def make(values, shard):
@@ -22,7 +22,7 @@ class Piece(torch.Tensor):
         return piece
 
     def size(self, dim=None):
-        """Returns the size of the whole tensor, with which a checkpoint's is compared."""
+        """Returns the whole tensor's size, which torch.distributed.checkpoint compares with the checkpoint's."""
         return torch.Size(self.shard.shape) if dim is None else self.shard.shape[dim]
 
     def _chunk(self):
@@ -54,8 +54,8 @@ class Piece(torch.Tensor):
 
 
 def state_dict(model, optimizer=None):
-    """Returns {"model": {...}, "optimizer": {...}, "param_groups": ...} for torch.distributed.checkpoint.save and load: tensors
-    of parts carry their boxes, and are the model's own memory, into which `load` writes. Values that are whole on every
+    """Returns {"model": {...}, "optimizer": {...}, "param_groups": ...} for torch.distributed.checkpoint.save and load.
+    Parts are Pieces that share memory with the model, so `load` writes into the model. Values that are whole on every
     rank are plain. An optimizer that has not stepped has no state yet."""
     shards = model._ucudnn.shards
     state = {"model": {name: _piece(value, shards.get(name)) for name, value in _named_values(model)}}
@@ -68,7 +68,7 @@ def state_dict(model, optimizer=None):
                 found[f"{name}.{key}"] = _piece(value, shards[name]) if is_part else value
         groups = [{"params": [names[id(parameter)] for parameter in group["params"]], **copy.deepcopy(_options(group))}
                   for group in optimizer.param_groups]
-        # The groups form a tuple, because torch.distributed.checkpoint saves a tuple as one value.
+        # A tuple, because torch.distributed.checkpoint saves a tuple as a single value.
         state |= {"optimizer": found, "param_groups": (type(optimizer).__name__, groups, sorted(found))}
     return state
 
@@ -78,7 +78,7 @@ def _options(group):
 
 
 def _names_of(model, optimizer):
-    """Returns the names of an optimizer's parameters by id."""
+    """Returns {id of parameter: name} for an optimizer's parameters. Raises NotSupported if one is not the model's."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     unknown = [parameter for group in optimizer.param_groups for parameter in group["params"] if id(parameter) not in names]
     if unknown:
@@ -87,7 +87,7 @@ def _names_of(model, optimizer):
 
 
 def _named_values(model):
-    """Returns the names and values of torch's own state_dict."""
+    """Yields the (name, value) pairs that torch's own state_dict has."""
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield name, parameter
     for name, buffer in model.named_buffers(remove_duplicate=False):
@@ -101,14 +101,14 @@ def _piece(value, shard):
 
 
 def save(model, folder, optimizer=None):
-    """Writes a checkpoint of torch.distributed.checkpoint. All ranks call it."""
+    """Writes a checkpoint with torch.distributed.checkpoint. All ranks call it."""
     import torch.distributed.checkpoint as dcp
     _together(model, "parallel.save")
     dcp.save(state_dict(model, optimizer), checkpoint_id=folder)
 
 
 def load(model, folder, optimizer=None):
-    """Reads what `save` wrote, even on other ranks and with another plan. All ranks call it."""
+    """Reads a checkpoint that `save` wrote, possibly with another plan or number of ranks. All ranks call it."""
     import torch.distributed.checkpoint as dcp
     _together(model, "parallel.load")
     state, told = state_dict(model, optimizer), _written(folder)
@@ -128,7 +128,8 @@ def load(model, folder, optimizer=None):
 
 
 def _written(folder):
-    """Returns (shape, type) of each tensor of a checkpoint, and None for each other value, which rank 0 reads for all ranks."""
+    """Returns {key: (shape, type)} of a checkpoint, with None for a value that is not a tensor. Rank 0 reads the file
+    and sends the result to all ranks."""
     from torch.distributed.checkpoint import FileSystemReader
     told = [None, None]
     if dist.get_rank() == 0:
@@ -145,8 +146,8 @@ def _written(folder):
 
 
 def _room(model, optimizer, key, told):
-    """Returns the tensor of an optimizer's state into which a value of a checkpoint is read. An optimizer that has not
-    stepped gets a new one."""
+    """Returns the tensor of the optimizer's state into which the value `key` of a checkpoint is read; a new tensor if
+    the optimizer has not stepped."""
     name, _, entry = key.rpartition(".")
     parameter, shard = model.get_parameter(name), model._ucudnn.shards[name]
     if told is None:
@@ -159,21 +160,22 @@ def _room(model, optimizer, key, told):
 
 
 def _device_of(optimizer, parameter, dims):
-    """Returns where an optimizer keeps its state of a parameter: torch's optimizers have single numbers on the host."""
+    """Returns the device on which an optimizer keeps a state tensor of a parameter: torch's optimizers keep single
+    numbers on the host."""
     group = next(group for group in optimizer.param_groups if any(parameter is one for one in group["params"]))
     is_host = dims == 0 and not group.get("capturable") and not group.get("fused")
     return torch.device("cpu") if is_host else parameter.device
 
 
 def load_state_dict(model, state, optimizer=None):
-    """Copies the values of a state_dict of this model, read from elsewhere, to their places: parts of this plan, or whole
-    values. All ranks call it, and all refuse a state that does not fit before anything is copied."""
+    """Copies `state`, a state_dict of this model with parts of this plan or whole values, into the model and the
+    optimizer. All ranks call it; if the state does not fit on one rank, all refuse it before anything is copied."""
     _check(model, state, optimizer, "parallel.load_state_dict")
     _put(model, state, optimizer, is_copied=True)
 
 
 def _check(model, state, optimizer, call):
-    """Refuses a state on all ranks if it does not fit on one."""
+    """Raises on all ranks if the state does not fit on one of them."""
     try:
         text = _misfit(model, state, optimizer)
     except NotSupported as error:
@@ -182,12 +184,13 @@ def _check(model, state, optimizer, call):
 
 
 def _together(model, call, refusal=None):
-    """Refuses a call on all ranks if one refuses it, or if some of them make another call."""
+    """Raises on all ranks if one rank has a `refusal`, or if some ranks make another call."""
     model._ucudnn.agreement.bring(call, 1, refusal=refusal)
 
 
 def _misfit(model, state, optimizer):
-    """Returns why a state does not belong to this model and optimizer, or None. Values that are None are not compared."""
+    """Returns why a state does not belong to this model and optimizer, or None if it does. Values of None are not
+    compared."""
     shards, values = model._ucudnn.shards, dict(_named_values(model))
     if not isinstance(state.get("model"), dict):
         return (f"a state without 'model', which has {_some(state)}: what parallel.state_dict or parallel.whole_state_dict returns "
@@ -240,7 +243,8 @@ def _some(names):
 
 
 def _put(model, state, optimizer, is_copied=False):
-    """Puts a state that fits in its places. Tensors of the optimizer's state are copied if `is_copied`."""
+    """Writes a fitting state into the model and the optimizer. Copies the tensors of the optimizer's state if
+    `is_copied`."""
     shards = model._ucudnn.shards
     with torch.no_grad():
         for name, value in _named_values(model):
@@ -272,8 +276,8 @@ def _for(given, shard):
 
 
 def whole_state_dict(model, optimizer=None):
-    """Returns the state_dict with whole values, on the host of every rank, for a file of torch.save that one process
-    reads. All ranks call it."""
+    """Returns the state_dict with whole values, on the host of every rank; torch.save's file of it suits a single
+    process. All ranks call it."""
     def gathered(values):
         own = {key: (value.shard.ranges, value.as_subclass(torch.Tensor).cpu()) if isinstance(value, Piece) else value
                for key, value in values.items()

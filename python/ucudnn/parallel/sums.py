@@ -1,11 +1,11 @@
-"""Sums of gradients over the devices that share parameters, apart from the order of exchanges: in bundles, one after
-the other, in a process group of their own, by a worker thread while backward goes on. Every device of a sum ends with
-the same bits.
+"""Sums of gradients over the devices that share parameters. They are independent of the order of exchanges: a worker
+thread runs them one after the other in a process group of their own, while backward continues. Gradients are summed in
+bundles. All devices of a sum get the same bits.
 
-While a model runs, two functions of autograd stand between a parameter and its uses. All parameters of a sum go through
-Ended when the pass begins, so torch runs its backward last; the first use of one of them sends all through Begun, whose
-backward runs as soon as their gradients exist. Begun begins the sum, and Ended waits for it. Operations on a gradient
-behind Ended see the sum."""
+Two autograd functions stand between a parameter and its uses. When the pass begins, all parameters of a sum go through
+Ended, so torch runs its backward last. At the first use of one of them, all go through Begun, whose backward runs as
+soon as their gradients exist. Begun's backward starts the sum; Ended's backward waits for it. Hooks on a parameter's
+gradient run after Ended's backward, so they see the sum."""
 import contextlib
 import itertools
 import queue
@@ -16,25 +16,23 @@ import torch
 
 from .schedule import phases_of
 
-CHUNK_BYTES = 25 * 2**20  # of one message: what is packed beside the bundle stays small
+CHUNK_BYTES = 25 * 2**20  # limit for one message: copies packed for sending stay small
 
 
 class Summed:
-    """One sum on this rank."""
-
     def __init__(self, schedule, one, transport):
         self.id, self.devices, self.transport = one.id, one.devices, transport
-        self.names, self.elements, self.phases = (), 0, ()  # names of parameters in the model
+        self.names, self.elements, self.phases = (), 0, ()  # names: parameters of the model
         self.schedule, self.rank = schedule, transport.rank
 
     def _plan(self, elements):
-        if elements != self.elements:  # the first time, or because other parameters are trained
+        if elements != self.elements:  # at the first call, or if other parameters are trained now
             self.elements = elements
             self.phases = [[message for message in phase if self.rank in message[:2]]
                            for phase in phases_of(self.schedule, self.devices, elements)]
 
     def run(self, flat):
-        """Sums `flat` over the devices, in place."""
+        """Sums the vector `flat` over the devices, in place."""
         self._plan(flat.numel())
         phases = [(phase, True) for phase in self.phases]
         phases += [([(to, sender, interval) for sender, to, interval in phase], False) for phase in reversed(self.phases)]
@@ -43,7 +41,7 @@ class Summed:
                 self._phase(flat, chunk, f"sum {self.id}, phase {number + 1}", adds)
 
     def _phase(self, flat, messages, what, adds):
-        """Runs one phase. All intervals of one pair of devices are one message, one behind the other."""
+        """Runs one phase. All intervals that one device sends to another are concatenated into one message."""
         sends, receives = {}, {}
         for sender, to, interval in sorted(messages, key=lambda message: message[2]):
             found, peer = (sends, to) if sender == self.rank else (receives, sender)
@@ -67,8 +65,8 @@ class Summed:
 
 
 def _chunks(messages, most):
-    """Cuts the intervals of messages into pieces of at most `most` elements; yields the first pieces of all, the second
-    ones, and so on. Both devices of a message cut it alike."""
+    """Cuts the intervals of messages into pieces of at most `most` elements. Yields the first pieces of all messages,
+    then the second pieces, and so on. Sender and receiver cut a message alike."""
     for number in itertools.count():
         pieces = [(sender, to, (begin + number * most, min(end, begin + (number + 1) * most)))
                   for sender, to, (begin, end) in messages if begin + number * most < end]
@@ -78,7 +76,7 @@ def _chunks(messages, most):
 
 
 class Worker:
-    """Runs sums one after the other, in a thread if `is_beside`, otherwise at once."""
+    """Runs sums one after the other: in a thread of its own if `is_beside`, otherwise within begin()."""
 
     def __init__(self, is_beside):
         self.is_beside, self.queue, self.thread = is_beside, queue.SimpleQueue(), None
@@ -106,11 +104,12 @@ class Worker:
 
 
 class _Job:
-    """A sum that was begun. `seconds`: how long it took."""
+    """A sum in progress. `seconds`: how long it took."""
 
     def __init__(self, summed, flat, is_beside):
         self.summed, self.flat, self.is_beside, self.error, self.done = summed, flat, is_beside, None, threading.Event()
-        # The sum runs behind what made `flat`, on the same stream of the device, whichever thread runs it.
+        # The sum uses the stream that was current when `flat` was computed, so it runs after that computation,
+        # whichever thread calls run().
         self.stream = torch.cuda.stream(torch.cuda.current_stream(flat.device)) if flat.is_cuda else contextlib.nullcontext()
 
     def run(self):
@@ -134,7 +133,8 @@ class _Job:
 
 
 class Pass:
-    """The parameters of one forward pass, by name, as layers read them: `values`, or what sums make of these."""
+    """The parameters of one forward pass, by name, as layers read them. `values` are plain tensors, replaced by the
+    outputs of Ended and Begun for parameters that are summed."""
 
     def __init__(self, executor, is_recording, values):
         self.executor, self.states, self.values = executor, {}, values
@@ -149,7 +149,7 @@ class Pass:
                     self.states[name] = state
 
     def use(self, token, names):
-        """Returns (token, the parameters of these names)."""
+        """Returns (token, list of the parameters with these names)."""
         for name in names:
             state = self.states.get(name)
             if state and "ended" in state:
@@ -200,7 +200,7 @@ class Begun(torch.autograd.Function):
             executor.ledger.add("sums", flat)
             job = executor.worker.begin(state["summed"], flat)
             state["jobs"].append((job, [(shape, dtype) for shape, dtype, _ in ctx.likes]))
-        else:  # the next synchronous pass adds them
+        else:  # no_sync: the next synchronous pass adds these gradients
             executor.keep(dict(zip(state["names"], gradients)))
             state["jobs"].append((None, [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.likes]))
         return token, None, None, *tokens

@@ -1,6 +1,5 @@
-"""A model as a Network: most operators of torch.export's graph become a node each, named by its module's path. Nodes
-have the axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation, for example, is bookkeeping and
-no node."""
+"""Converts a model to a Network: most operators of torch.export's graph become a node each, named by their module's
+path. Nodes have the axes n, c, (d,) h, w, so a permutation, for example, only changes a Ref's layout."""
 import contextlib
 import io
 import itertools
@@ -17,14 +16,14 @@ from .errors import NotSupported
 from .losses import named, of_outputs
 from .network import LOSSES, Network, Node, Output, Parameter
 
-BATCH = 7  # images of the example: a constant of the program is unlikely to have this value
+BATCH = 7  # images of the example input; constants of a program rarely have this value
 
 ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "relu6", "leaky_relu": "leaky_relu", "elu": "elu",
                "gelu": "gelu", "silu": "swish", "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish"}
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
-# Members of an opaque operator that computes each position from this position alone.
+# Members of an opaque operator that computes each position only from the same position of its input.
 SEPARATE_POSITIONS = {"rows": True, "columns": True}
 # Arguments that do not change the numbers of a result.
 IGNORED = {"cudnn_enable", "cudnn_enabled", "memory_format", "non_blocking"}
@@ -32,8 +31,8 @@ IGNORED = {"cudnn_enable", "cudnn_enabled", "memory_format", "non_blocking"}
 
 @dataclass(frozen=True)
 class Ref:
-    """A tensor of the program: the output of a node. `layout` is the order of its dimensions among n, c, d, h, w
-    (missing ones have extent 1); all tensors with the same `storage` share memory."""
+    """A tensor of the program: the output of `node`. `layout` is the order of its dimensions, as letters of n, c, d, h,
+    w (axes of extent 1 may be missing). Tensors with the same `storage` share memory."""
     node: str
     layout: str
     storage: int
@@ -41,14 +40,15 @@ class Ref:
 
 @dataclass(frozen=True)
 class Named:
-    kind: str  # parameter or buffer
+    kind: str  # "parameter", "buffer" or "constant"
     name: str
-    shape: tuple = None  # for a view of a vector, its extents, of which one is more than 1; None: no view
+    shape: tuple = None  # if this is a view of a vector: its shape, in which one extent is more than 1; otherwise None
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Random numbers for each image, which are zero with probability `rate`."""
+    """One random number for each image, zero with probability `rate` (-1: not drawn yet). `scaled`: divided by 1 -
+    rate."""
     rate: float
     scaled: bool = False
 
@@ -73,9 +73,9 @@ class Arguments(dict):
 
 
 def describe(model, input_shape, name=None, loss=None):
-    """Returns the Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h,
-    w), or (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
-    operators without a rule."""
+    """Returns the Network of `model`, a module that takes one tensor of images. `input_shape` is one image's shape:
+    (channels, (d,) h, w) or (features,). `loss` is as in `apply`; a cross-entropy or logistic loss becomes a node.
+    Raises NotSupported, which names an operator without a rule."""
     for path, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.momentum is None and module.track_running_stats:
             raise NotSupported(f"{path}: {type(module).__name__}(momentum=None), whose mean of all batches cannot be exported; a "
@@ -124,9 +124,9 @@ def _exported(model, example, is_training):
 
 
 def _outputs_in_evaluation(network, evaluated):
-    """Returns the network's `evaluated`. Refuses a model that computes something in evaluation that it does not compute
-    in training: one network runs in both."""
-    numbers = {}  # by what a node computes from the network's input, dropout left out
+    """Returns `evaluated` of the Network. Raises NotSupported if evaluation computes something that training does not,
+    because one Network serves both modes."""
+    numbers = {}  # {what a node computes from the network's input, without dropout: number}
 
     def numbered(nodes):
         found = {}
@@ -152,7 +152,7 @@ class Tracer:
         self.model, self.program, self.input_shape = model, program, input_shape
         self.nodes, self.by_name, self.env, self.storages = [], {}, {}, itertools.count()
         self.parameters = {}
-        self.fx = None  # the present node of torch's graph
+        self.fx = None  # the current node of torch's graph
 
     def network(self, name, is_training=True):
         signature = self.program.graph_signature
@@ -188,14 +188,14 @@ class Tracer:
         return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
 
     def is_training(self):
-        """Returns whether the module that calls the present operator is in training. A plan's layers are told by it, too."""
+        """Returns whether the current operator's module is in training mode; a plan's layers read the same flag."""
         return self.model.get_submodule(self.path()).training
 
     def refuse_mode(self, operator, given):
         self.refuse(f"torch.ops.aten.{operator}: training={given} in a module whose `training` is {not given}; "
                     "training=self.training is expected")
 
-    # Nodes
+    # ---- Nodes of the Network
 
     def path(self):
         stack = self.fx.meta.get("nn_module_stack") or {}
@@ -203,7 +203,7 @@ class Tracer:
         return path
 
     def add(self, op, inputs, shape, members=None, kind=None, layout=None, parameters=(), storage=None, **call):
-        """Adds a node, named after its module, or after the module and `kind` if the module has submodules."""
+        """Adds a node, named after its module; after the module and `kind` if the module has submodules."""
         path = self.path()
         module = self.model.get_submodule(path)
         name = path
@@ -237,7 +237,7 @@ class Tracer:
 
     def output(self, value, spec):
         if spec.kind != torch.export.graph_signature.OutputKind.USER_OUTPUT:
-            return None  # a buffer that the program writes: its module writes it here, too
+            return None  # a buffer that the program writes; the module also writes it when the plan runs
         if not isinstance(value, Ref) or value.layout not in ("n", "nc", "nchw", "ncdhw"):
             raise NotSupported(
                 f"an output that is {value}: outputs are those of layers, their images first and channels second")
@@ -256,11 +256,11 @@ class Tracer:
         is_named = "torch." in what or not isinstance(self.fx.target, torch._ops.OpOverload)
         raise NotSupported(f"{where}: {what}" if is_named else f"{where}: {target}: {what}")
 
-    # Calls
+    # ---- Calls of operators, and their rules
 
     def arguments(self):
-        """Returns the arguments by name of the operator's schema, defaults filled in; tensors are values of this
-        trace."""
+        """Returns the operator's arguments by the names in its schema, with defaults filled in. Tensors are replaced by
+        values of this trace."""
         found = {}
         schema = self.fx.target._schema.arguments
         for place, argument in enumerate(schema):
@@ -270,7 +270,7 @@ class Tracer:
         return Arguments(found)
 
     def refuse_unread(self, operator, a):
-        """Refuses an argument that no rule has read, unless its value is the default."""
+        """Raises NotSupported if an argument that no rule has read differs from its default."""
         for argument in self.fx.target._schema.arguments:
             # If the schema has no default, None, False, 0 and [] are accepted as unset values.
             if argument.name in a.unread - IGNORED and (a[argument.name] or None) != (argument.default_value or None):
@@ -282,7 +282,7 @@ class Tracer:
         if getattr(target, "__name__", "") == "getitem":
             value = self.env[self.fx.args[0]]
             if isinstance(value, Ref) and self.fx.args[1] == 0:
-                return value  # the values of a maximum
+                return value  # element 0 of a maximum: its values (element 1 has indices)
             if not self.fx.users:
                 return None
             self.refuse(f"result {self.fx.args[1]} of {self.fx.args[0].target} is read; a rule has the first one alone")
@@ -319,8 +319,8 @@ class Tracer:
         return result
 
     def overwritten(self, old, new):
-        """After an operator that writes into its argument `old`, makes later reads of `old` read the result `new`. Returns the
-        result."""
+        """Called after an operator that writes into its argument `old`: later reads of `old` get `new`, the result.
+        Returns the result."""
         if not isinstance(old, Ref):
             return new
         new = Ref(new.node, new.layout, old.storage)
@@ -360,7 +360,7 @@ class Tracer:
         return ref
 
     def spatial(self, value, ref, neutral=None):
-        """Returns one number for each spatial axis."""
+        """Returns a list with one number for each spatial axis."""
         rank = len(self.shape_of(ref)) - 1
         value = [value] if isinstance(value, int) else list(value)
         if not value and neutral is not None:
@@ -368,7 +368,8 @@ class Tracer:
         return value * rank if len(value) == 1 else value
 
     def convolved(self, a):
-        """Returns (input, filter's shape, names of the parameters, members) of a convolution, transposed or not."""
+        """Returns (input, shape of the filter, names of the parameters, members) of a convolution or transposed
+        convolution."""
         x = self.standard(a["input"], "a convolution")
         weight, bias = self.parameter(a["weight"], "the filter"), self.parameter(a["bias"], "the bias")
         shape = self.model.get_parameter(weight).shape
@@ -458,7 +459,8 @@ class Tracer:
         return self.normalized(x, {"groups": a["num_groups"]}, a)
 
     def normalized(self, x, members, a):
-        """Adds a group normalization with its scale and shift; a scale or a shift alone becomes a node of its own."""
+        """Adds a group normalization with scale and shift. If it has only one of these, the scale or shift becomes a
+        node of its own."""
         shape, has = self.shape_of(x), {"scale": a["weight"] is not None, "shift": a["bias"] is not None}
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         y = self.add("group_normalization", [x], shape, members | {"scale_and_shift": len(names) == 2}, "norm",
@@ -466,8 +468,7 @@ class Tracer:
         return self.add("scale", [y], shape, has, "scale", parameters=names) if len(names) == 1 else y
 
     def lrn(self, a, module):
-        """torch computes lrn with a dozen operators: the first one becomes the node, and the others return its
-        result."""
+        """torch expands lrn into a dozen operators: the first one adds the node, the others return its result."""
         refs = [value for value in a.values() if isinstance(value, Ref)]
         for ref in refs:
             if self.by_name[ref.node].op == "lrn" and self.by_name[ref.node].module == self.path():
@@ -478,10 +479,11 @@ class Tracer:
         return self.add("lrn", [self.standard(refs[0], "normalization")], self.shape_of(refs[0]), members)
 
     def is_function_of_one_number(self, base):
-        """Returns whether torch's operator computes each element from one element of a single tensor, in that tensor's type and
-        without random numbers."""
+        """Returns whether torch's operator computes each element from one element of a single tensor, keeps its type,
+        and draws no random numbers."""
         target, x, y = self.fx.target, self.fx.args[0] if self.fx.args else None, self.fx.meta.get("val")
-        target = getattr(getattr(torch.ops.aten, base, None), target._overloadname, target)  # one that writes into x has no tags
+        # an operator that writes into x has no tags, so look up its out-of-place variant
+        target = getattr(getattr(torch.ops.aten, base, None), target._overloadname, target)
         return torch.Tag.pointwise in target.tags and torch.Tag.nondeterministic_seeded not in target.tags and \
             sum("Tensor" in str(argument.type) for argument in target._schema.arguments) == 1 and \
             isinstance(x, torch.fx.Node) and isinstance(y, torch.Tensor) and y.dtype == x.meta["val"].dtype
@@ -580,7 +582,8 @@ class Tracer:
         return self.by_number("div", self.reading(x), other, {"rounding_mode": a.get("rounding_mode")})
 
     def by_number(self, base, x, number, named=None):
-        """Adds a function of x and a number of the program. `named` has further arguments; None is left out."""
+        """Adds a function of x and a constant number. `named` has further arguments; those of value None are
+        dropped."""
         if isinstance(number, Named) and number.kind == "constant":
             value = self.program.constants[number.name]
             number = value.item() if value.ndim == 0 and not value.is_meta else number
@@ -612,7 +615,8 @@ class Tracer:
         return self.add("multiply", [x, other], shape, kind="mul")
 
     def scaled(self, base, x, parameter):
-        """Adds a function of x and one number a channel: a parameter, or a buffer as one that is not trained."""
+        """Adds a function of x and one number for each channel. The number is a parameter, or a buffer, which counts as
+        a parameter that is not trained."""
         name, function = parameter.name, {} if base in ("add", "mul") else {"function": base}
         shape = parameter.shape or tuple(self.tensor(name).shape)
         if not self.tensor(name).is_floating_point():
@@ -628,9 +632,10 @@ class Tracer:
         return self.add("scale", [x], self.shape_of(x), members, base, parameters=[name], **function)
 
     def with_whole(self, base, x, name):
-        """Adds a function of each number of x and of a parameter that every part has whole, with all channels."""
+        """Adds a function of x and a parameter. Every part of this node has the whole parameter and all channels of
+        x."""
         if isinstance(self.tensor(name), torch.nn.Parameter) and self.tensor(name).ndim == 0:
-            # When a state is saved, a tensor without dimensions counts as the optimizer's counter, and not as a part of a
+            # In a saved state, a tensor without dimensions is taken for the optimizer's counter and not for a part of a
             # parameter.
             self.refuse(f"the parameter {name!r} without dimensions: one of shape (1,) is expected")
         channels, *extents = self.shape_of(x)
@@ -712,7 +717,7 @@ class Tracer:
         pads = list(a["pad"]) + [0] * (2 * (rank + 1) - len(a["pad"]))
         if len(pads) > 2 * (rank + 1):
             self.refuse("padding of the batch: of channels and positions is expected")
-        ends = [(pads[2 * i], pads[2 * i + 1]) for i in range(rank + 1)]  # from the last axis
+        ends = [(pads[2 * i], pads[2 * i + 1]) for i in range(rank + 1)]  # pairs (before, after), last axis first
         before = [ends[rank - 1 - i][0] for i in range(rank)]
         after = [ends[rank - 1 - i][1] for i in range(rank)]
         members = {"before": before, "after": after, "channels_before": ends[rank][0], "channels_after": ends[rank][1]}
@@ -730,14 +735,14 @@ class Tracer:
             self.refuse(f"resizing of {extents} to {wanted}: whole factors are expected")
         factor = [new // old for new, old in zip(wanted, extents)]
         given = a.get("scale_factors") or [a.get(f"scales_{axis}") for axis in "dhw"[-len(factor):]]
-        a.items()  # the extents of the result follow from all others
+        a.items()  # marks all arguments as read: the output's extents follow from the others
         if any(one not in (None, each) for one, each in zip(given, factor)):
             self.refuse(f"resizing of {extents} to {wanted} by the factors {given}: {factor} are expected")
         return self.add("upsampling", [x], (channels, *wanted), {"factor": factor}, "upsample")
 
     op_upsample_nearest3d = op_upsample_nearest2d
 
-    # Views
+    # ---- Operators that only rearrange or retype tensors
 
     def identity(self, base, a):
         x = next(value for _, value in a.items())
@@ -781,7 +786,7 @@ class Tracer:
     op_moveaxis = op_movedim
 
     def op_view(self, base, a):
-        """Handles every operator that keeps a tensor's numbers: the shape of its result tells what happened to them."""
+        """Handles every operator that keeps a tensor's numbers: its result's shape shows how they were rearranged."""
         shape, x = tuple(self.fx.meta["val"].shape), next(value for _, value in a.items())
         if isinstance(x, Named):
             kind, name = x.kind, x.name

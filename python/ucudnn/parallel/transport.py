@@ -1,5 +1,5 @@
-"""Messages between ranks, over gloo or NCCL: posted in one order, which is the same on all ranks, and awaited where
-they are needed. Their elements are counted here, around torch.distributed, and not read from the schedule."""
+"""Messages between ranks, over gloo or NCCL. All ranks post them in the same order, and wait where a message is needed.
+Elements are counted here, at torch.distributed, and not taken from the schedule."""
 import collections
 import contextlib
 import datetime
@@ -12,7 +12,7 @@ from ucudnn.spatial import waiting
 
 from .errors import RankLost
 
-_made = 0  # number of transports so far, which is the same on every rank
+_made = 0  # number of Transports made so far; the same on every rank
 
 
 class Counts:
@@ -34,23 +34,24 @@ class Counts:
         self.messages += 1
 
     def time(self, kind, waited, hidden):
-        """Adds seconds that the program waited for messages, and those that they were under way while it computed."""
+        """Adds, for messages of `kind`, the seconds that the program waited and the seconds that they were under way
+        while it computed."""
         self.waited_ms[kind] += waited * 1e3
         self.hidden_ms[kind] += hidden * 1e3
 
     def fly(self, elements, size):
-        """Counts `elements` more elements of messages as kept from now on; fewer if `elements` is negative."""
+        """Adds `elements` to the count of elements in messages that are kept now; negative to remove them."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
         self.most_under_way = [*map(max, self.most_under_way, self.under_way)]
 
     def total(self, kind):
-        """Returns [sent, received]."""
+        """Returns [sent, received] elements of a kind, over all peers."""
         pairs = self.elements[kind].values()
         return [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)]
 
 
 class Flight:
-    """Messages that were posted. `wait` returns the tensors that have arrived, by peer."""
+    """Messages that were posted. `wait` returns the arrived tensors, by peer."""
 
     def __init__(self, transport, what, kind, works, arriving, kept, peers):
         self.transport, self.what, self.kind, self.works = transport, what, kind, works
@@ -69,7 +70,7 @@ class Flight:
         return arrived
 
     def arrived(self):
-        """Returns what `wait` returns, without counting the time."""
+        """Waits for the messages without adding to the waiting time. Returns the arrived tensors, by peer."""
         self.transport.await_works(self.what, self.works, self.peers)
         arrived = {peer: buffer.to(device) for peer, (buffer, device) in self.arriving.items()}
         self._fly(-1)
@@ -79,7 +80,7 @@ class Flight:
 
 class Transport:
     """The transport of one rank in one process group. Two transports may work at the same time, for example one for
-    exchanges and one for sums."""
+    exchanges and another for sums."""
 
     def __init__(self, group, timeout_s):
         global _made
@@ -87,7 +88,7 @@ class Transport:
         self.group, self.seconds, self.counts = group, timeout_s, Counts()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.is_nccl = dist.get_backend(group) == "nccl"
-        self.tags = {True: collections.Counter(), False: collections.Counter()}  # number of messages so far, by peer
+        self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by direction and peer
         store = dist.distributed_c10d._get_default_store()
         self.waiting = waiting.Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
 
@@ -96,8 +97,9 @@ class Transport:
         return self.tags[is_sent][peer] % (1 << 30)
 
     def post(self, what, kind, sends, receives, device):
-        """Posts messages, one for each pair. `sends`: a tensor by peer; `receives`: (shape, type) by peer. Messages are
-        contiguous; sent tensors are kept until they have left."""
+        """Posts at most one message to and from each peer and returns a Flight. `sends`: tensor by peer; `receives`:
+        (shape, type) by peer. Sent tensors are copied if they are not contiguous, and kept alive until they have
+        left."""
         staged = torch.device("cpu") if device.type == "cuda" and not self.is_nccl else device
         kept, operations, arriving, works = [], [], {}, []
         with self.named(what, [*sends, *receives]):
@@ -128,13 +130,13 @@ class Transport:
             for work in works:
                 if self.is_nccl:
                     work.wait()
-                else:  # gloo has no time-out of its own for these
+                else:  # gloo applies no time-out of its own to these
                     work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
     @contextlib.contextmanager
     def named(self, what, members):
-        """Errors of torch.distributed in this context become RankLost, which says what was awaited, and with which
-        ranks."""
+        """Turns errors of torch.distributed in this context into RankLost, whose text says what was awaited and from
+        which ranks."""
         members = sorted(set(members) - {self.rank})
         wait = self.waiting.begin(what, members)
         try:
@@ -151,12 +153,12 @@ class Transport:
 
 
 def _bytes(tensor):
-    """Returns the tensor as bytes, because gloo carries any type and any number of elements as bytes."""
+    """Returns the tensor's memory as bytes: gloo then carries any type and any number of elements."""
     return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
 
 
 class MetaTransport:
-    """Counts messages and sends none: a rank on meta tensors, alone in its process."""
+    """Counts messages without sending them, for a rank on meta tensors that is alone in its process."""
 
     def __init__(self, rank, world):
         self.rank, self.world, self.counts = rank, world, Counts()

@@ -1,6 +1,6 @@
 """PyTorch models whose images are cut into stripes, one on each rank of torch.distributed: shard, gather, convert
-(docs/spatial.md, "PyTorch models"). Needs torch, which is imported with the first of these names that uses it and not
-before."""
+(docs/spatial.md, "PyTorch models"). Importing this package does not import torch; the first use of a name that needs
+torch does."""
 from ucudnn.lazily import getter
 
 _HOMES = {

@@ -21,7 +21,7 @@ def _as_it_is(function, *args, **kwargs):
 
 @rule(torch.Tensor.register_hook)
 def _register_hook(function, x, hook):
-    x.grad_fn  # torch ends the process if a view's function is old when it gets a hook, and reading it makes it new
+    x.grad_fn  # Reading grad_fn renews an old view's function; registering a hook on an old one makes torch end the process.
     return function(x, tensor_hook(hook, x.cut))
 
 
@@ -85,7 +85,7 @@ def _attribute(name):
             return math.prod(sizes_of(x.shape, x.cut)) * x.itemsize
         if not isinstance(value, torch.Tensor) or isinstance(value, Stripe):
             return value
-        if name == "_base":  # the caller tests whether there is one; its shape may be another
+        if name == "_base":  # callers only test _base for None; the real base may have another shape
             return x
         if name in _TRANSPOSED:
             kept = 0 if name in ("T", "H") else x.ndim - 2
@@ -119,7 +119,7 @@ def _value(function, x, *args, **kwargs):
 
 @rule(torch.Tensor.__reduce_ex__)
 def _pickled(function, x, protocol):
-    """What all ranks have alike is saved as a plain tensor, which processes without a grid can load, too."""
+    """Saves a replicated tensor as a plain one, so that processes without a grid can load it."""
     if x.cut.is_cut:
         raise NotSupported("a file would have this rank's rows alone: save spatial.gather(x), or spatial.to_local(x) on each rank")
     own = to_local(x)

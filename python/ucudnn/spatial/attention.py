@@ -1,4 +1,4 @@
-"""Attention over positions: each rank has its own queries, and fetches all keys and values (products.py)."""
+"""Attention over positions: each rank keeps its own queries and fetches all keys and values (products.py)."""
 import torch
 
 from .errors import NotSupported
@@ -22,6 +22,6 @@ def _attention(function, query, key, value, attn_mask=None, dropout_p=0.0, is_ca
 
 
 def _causal(query, key):
-    """Returns the keys that each own query may read: those at no later place in the whole."""
+    """Returns a mask (queries of this rank, all keys): true where the key's position is not after the query's."""
     layout, keys = layout_of(query), torch.arange(count_of(key, [key.ndim - 2]), device=key.device)
     return striped(places(query, query.ndim - 2).unsqueeze(1) >= keys, Layout([layout.dims[-2], ()], layout.extents))

@@ -18,11 +18,11 @@ from .grid import AXES, Grid
 from .waiting import Waiting, named, patience
 
 _current = None
-_made = 0  # number of grids so far, which is the same on every rank
+_made = 0  # number of grids made so far; the same on every rank
 
 
 def is_capturing():
-    """Returns whether operations are captured into a CUDA graph, so that the device runs none of them yet."""
+    """Returns whether operations are being captured into a CUDA graph, so the device does not run them yet."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -34,7 +34,7 @@ class Ranks:
         self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
-        self.calls = []  # with UCUDNN_CHECK=1, the calls of torch with stripes since ranks last agreed
+        self.calls = []  # with UCUDNN_CHECK=1: calls of torch with stripes since the ranks last compared them
         self._uses = self._stored = 0
         self._sums_alone = self._is_lost = False
         self._store, self._prefix, self._waiting = self._met()
@@ -49,7 +49,8 @@ class Ranks:
         atexit.register(self._leave)
 
     def _met(self):
-        """Waits until all ranks are here. They may start at different times, and an exchange does not wait that long."""
+        """Waits until all ranks are here. Ranks may start at very different times, longer apart than an exchange's
+        time-out."""
         global _made
         _made += 1
         store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
@@ -61,11 +62,11 @@ class Ranks:
         self._waiting.close()
 
     def _leave(self):
-        """To be called before the interpreter ends: a thread of gloo that drops the last exchange's tensors later
-        aborts the process. If a rank is lost, threads may still wait for it, and are left alone."""
+        """Runs before the interpreter ends: a gloo thread that releases the last exchange's tensors later aborts the
+        process. If a rank is lost, threads may still wait for it, so nothing is destroyed."""
         if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
-            while self._groups:  # their threads end with the last reference
-                with contextlib.suppress(ValueError):  # the program has destroyed it
+            while self._groups:  # a group's threads end when its last reference is dropped
+                with contextlib.suppress(ValueError):  # the program has destroyed the group already
                     dist.destroy_process_group(self._groups.popitem()[1])
 
     @property
@@ -75,8 +76,8 @@ class Ranks:
         return self._geometry
 
     def sum_alone(self):
-        """Declares that this module sums gradients, and libucudnn does not. It is called once, before the first call
-        inside which ucudnn exchanges, since a model may be moved to a GPU after it was converted."""
+        """Tells libucudnn not to sum gradients, because this module does. Called before the first call inside which
+        ucudnn exchanges, and not when a model is converted, because the model may be moved to a GPU later."""
         if not self._sums_alone:
             self.geometry.sum_nothing()
             self._sums_alone = True
@@ -86,8 +87,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _with(self, what, members):
-        """A context for an exchange of torch.distributed. If it fails because a rank died or came too late, raises RankLost,
-        which says what was exchanged and with which ranks."""
+        """A context for an exchange of torch.distributed. If the exchange fails because a rank died or came too late,
+        raises RankLost, whose text has `what` and the ranks."""
         members = sorted(set(members) - {self.rank})
         wait = self._waiting.begin(what, members)
         try:
@@ -100,7 +101,7 @@ class Ranks:
         self._waiting.end()
 
     def _travels(self, tensor):
-        """Returns whether torch.distributed accepts the tensor as it is. gloo, which ranks that share a GPU use,
+        """Returns whether torch.distributed accepts the tensor without a copy. Ranks that share a GPU use gloo, which
         accepts only host memory."""
         if tensor.device.type == self._device():
             return True
@@ -110,9 +111,9 @@ class Ranks:
         return False
 
     def _announced(self, kind, axes, shape, dtype, rows=()):
-        """Returns the name of an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell
-        which exchange they begin. All raise unless ranks that differ along `axes` alone have the same kind, type, shape and
-        `rows` (the rows that each part has and needs)."""
+        """Returns the name of an exchange for RankLost. With UCUDNN_CHECK=1, all ranks of the group first compare the
+        exchanges that they begin. All raise unless ranks that differ only along `axes` have the same kind, type, shape
+        and `rows` (the rows that each part has and needs)."""
         if self.is_checking and not is_capturing():
             what = f"{kind} along {', '.join(AXES[axis] for axis in axes)}"
             told = self.told_of(what, [f"{dtype} of shape {tuple(shape)}", zlib.crc32(repr(rows).encode())])
@@ -122,8 +123,8 @@ class Ranks:
         return f"{kind} of shape {tuple(shape)}"
 
     def told_of(self, kind, values):
-        """Returns the `values` of each rank of the group: anything that JSON holds, in at most 400 bytes. `kind` says
-        what they are. All ranks raise if it differs, or if they have made different calls (UCUDNN_CHECK=1)."""
+        """Returns {rank: its `values`} for the ranks of the group. `values` is JSON data of at most 400 bytes; `kind`
+        names it. All ranks raise if `kind` differs, or if they have made different calls (UCUDNN_CHECK=1)."""
         axes = self.grid.cut_axes
         text = json.dumps([kind, zlib.crc32(repr(self.calls).encode()), values])
         own = torch.tensor(list(text.encode().ljust(500)[:500]), dtype=torch.uint8, device=self._device())
@@ -141,16 +142,16 @@ class Ranks:
             f"rank {rank} calls {', then '.join(own[first:][:3])}" for rank, own in zip(told, made)))
 
     def all_reduce(self, tensor, axes):
-        """Sums in place, over the ranks that differ along `axes`."""
+        """Sums `tensor` in place over the ranks that differ only along `axes`."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         with self._with(self._announced("a sum", axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
             dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """Begins an all_reduce, which runs in the background if that is safe. Returns a function that waits for it and returns
-        the sum. A device's collectives begin after earlier work of its stream, and two at a time may wait for each other for
-        ever."""
+        """Begins an all_reduce, in the background if both tensor and group are on the CPU. Returns a function that
+        waits for the sum and returns it. On a device, collectives wait for earlier work of its stream, and two at the
+        same time could deadlock."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
@@ -166,8 +167,8 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes, kind="values"):
-        """Returns the tensors of the ranks that differ along `axes`, which have one shape, stacked in the order of the
-        ranks."""
+        """Returns the tensors of the ranks that differ only along `axes`, stacked in the order of the ranks. All have
+        the same shape."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
@@ -175,8 +176,9 @@ class Ranks:
         return torch.stack(found).to(tensor.device)
 
     def numbers(self, values, axes, kind="values"):
-        """Returns the `values`, equally many integers on each rank, of the ranks that differ along `axes`, on the host. In a
-        capture they are exchanged by torch.distributed's store, where ranks also wait for each other."""
+        """Returns a list of the `values` of the ranks that differ only along `axes`. Each rank gives equally many
+        integers. During a capture they are exchanged through torch.distributed's store, in which ranks also wait for
+        each other."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes, kind).tolist()
@@ -188,23 +190,23 @@ class Ranks:
             return [json.loads(self._store.get(key)) for key in keys]
 
     def told(self, axis, value):
-        """Returns the `value` of every part along an axis, for values that a program may have chosen by its own
-        stripe."""
+        """Returns the `value` of every part along `axis`. For values that a program may have chosen separately on each
+        rank."""
         return tuple(told for told, in self.numbers([value], (axis,)))
 
     def _device(self):
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
     def begin(self):
-        """Begins a pass of a model, in which uses of parameters are noted."""
+        """Begins a pass of a model: forgets the uses of parameters that `note` has recorded."""
         self._uses = 0
 
     def note(self, shape, axes):
         self._uses = zlib.crc32(repr((tuple(shape), tuple(axes))).encode(), self._uses)
 
     def comparison(self):
-        """Returns a function that compares the uses so far with the other ranks'. It must be called on all of them,
-        before gradients are summed."""
+        """Returns a hook that compares the recorded uses of parameters between ranks. All ranks must call it before
+        gradients are summed."""
         uses = self._uses
 
         def compare(*_):
@@ -212,12 +214,12 @@ class Ranks:
             if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
                                    "be summed with another's; UCUDNN_CHECK=1 names the calls that differ")
-        compare.may_be_dropped = True  # if a program overwrites the result
+        compare.may_be_dropped = True  # the hook may be dropped if a program overwrites the tensor
         return compare
 
     def swap(self, axis, sent, received, *like):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`. `like`: their shape without
-        rows, their type, and the rows that each part has and needs."""
+        """Sends the tensors `sent` and receives into `received`, each {part along `axis`: tensor}. `like`: shape
+        without rows, type, and the rows that each part has and needs."""
         what = self._announced("rows", (axis,), *like)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
@@ -233,8 +235,7 @@ class Ranks:
                 received[part].copy_(tensor)
 
     def _await(self, works):
-        """Waits for point-to-point messages. gloo has no time-out of its own for them; NCCL has, and must not be
-        awaited here."""
+        """Waits for point-to-point messages. gloo has no time-out for them, so they get one here. NCCL has its own."""
         ends = time.monotonic() + self._waiting.seconds
         for work in works:
             if self._device() == "cuda":
@@ -244,10 +245,10 @@ class Ranks:
 
 
 def init(grid=None, geometry=None):
-    """Makes the grid of all ranks of torch.distributed, which must be initialised: by default that of UCUDNN_SPATIAL.
+    """Makes the grid of all ranks of torch.distributed, which must be initialised. Default: the grid of UCUDNN_SPATIAL.
     `grid` is a text such as "h2w2", or a DeviceMesh of all ranks whose dimensions are named n, d, h and w in this
-    order; it must agree with UCUDNN_SPATIAL if that is set (ValueError). All ranks call it; otherwise shard and convert
-    do. `geometry` replaces libucudnn in tests."""
+    order; ValueError if UCUDNN_SPATIAL is set and differs. All ranks call it; shard and convert call it if no grid
+    exists. `geometry` replaces libucudnn in tests."""
     global _current
     told = os.environ.get("UCUDNN_SPATIAL")
     count = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
@@ -273,5 +274,5 @@ def init(grid=None, geometry=None):
 
 
 def ranks():
-    """Returns the ranks of the grid; None for one rank without a grid, where nothing is cut."""
+    """Returns the ranks of the grid; None for a single rank without a grid."""
     return _current or init()

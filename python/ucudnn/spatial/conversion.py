@@ -1,4 +1,5 @@
-"""convert: makes a model take and return stripes, and refuses modules that nobody vouches for."""
+"""convert: makes a model take and return stripes. Refuses modules that are not known to be right on stripes
+(vouched.py)."""
 import warnings
 
 import torch
@@ -13,7 +14,7 @@ from .vouched import looks_around, message, newer, verdict
 
 
 _sizes = Sizes()  # active while a converted model runs
-_states = []  # states of random generators when a program entered the outermost module that runs
+_states = []  # states of the random generators when the program entered the outermost running module
 
 
 def name_of(module):
@@ -33,10 +34,10 @@ def _listed(model):
 
 
 def convert(model, trust=()):
-    """Returns `model`, which then takes the results of shard. The gradients of its parameters are those of the whole
-    images of a group, complete on every rank of the group. `trust` are classes, or their names, that the caller vouches
-    for. NotSupported lists every module that nobody vouches for. Call convert before anything wraps the model. On one
-    rank without a grid it changes nothing."""
+    """Returns `model`, which afterwards takes the results of shard. Gradients of its parameters are those of the whole
+    images of a group, complete on every rank of the group. `trust` lists classes, or names of classes, that the caller
+    vouches for. Raises NotSupported, which lists every module that is not vouched for. Call convert before anything
+    wraps the model. On a single rank without a grid it changes nothing."""
     if ranks() is None:
         return model
     trusted = {entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}" for entry in trust}
@@ -45,7 +46,7 @@ def convert(model, trust=()):
         raise NotSupported(message(found))
     for package, installed, newest in newer(map(name_of, model.modules())):
         warnings.warn(f"the classes of {package} were read in releases up to {newest}, and {installed} is newer: what they do "
-                      "with a stripe's shape may have changed")  # Python's filter prints it once
+                      "with a stripe's shape may have changed")  # Python's warning filter prints this once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
     values = (*model.named_parameters(), *model.named_buffers())
@@ -75,7 +76,7 @@ def _has_stripes(*values):
 
 
 def _held(values):
-    """Yields single values, and what objects of a program's own classes have as attributes."""
+    """Yields single values, and the attributes of objects of a program's own classes."""
     for x in flat(values):
         if isinstance(x, (torch.Tensor, torch.nn.Module, type)) or not hasattr(x, "__dict__"):
             yield x
@@ -84,13 +85,13 @@ def _held(values):
 
 
 class _Enter:
-    """A hook before a module's forward. Hooks are values, so that a converted model can be pickled."""
+    """A hook before a module's forward. It is an object and not a closure, so that a converted model can be pickled."""
 
     def __init__(self, path, name):
         self.path, self.name = path, name
 
     def __call__(self, module, arguments, named):
-        if ranks() is None:  # a converted model was saved, and loaded by one process
+        if ranks() is None:  # a converted model was saved, and a single process has loaded it
             return
         if way := stripe.recorded():
             raise NotSupported(f"{self.name} {way}")
@@ -100,7 +101,7 @@ class _Enter:
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
                                "again with the loss's own backward()")
-        if _has_stripes(arguments, named):  # otherwise other ranks may not come here
+        if _has_stripes(arguments, named):  # without a stripe, other ranks may not enter this module
             _compare_copies(self.path, module)
         if not stripe._where:
             for path, part in module.named_modules(prefix=self.path):
@@ -112,7 +113,7 @@ class _Enter:
 
 
 class _Leave:
-    """A hook behind a module's forward, even if it fails: `result` is then None."""
+    """A hook after a module's forward. It also runs if forward fails; `result` is then None."""
 
     def __init__(self, name):
         self.name = name
@@ -120,7 +121,7 @@ class _Leave:
     def __call__(self, module, arguments, result):
         if not stripe._where:
             return
-        while stripe._where and stripe._where.pop()[0] != self.name:  # modules that an error left
+        while stripe._where and stripe._where.pop()[0] != self.name:  # also pops modules that an error has left
             pass
         if stripe._where:
             return
@@ -129,15 +130,14 @@ class _Leave:
         _leave_plain(module)
         if _states:
             before = _states.pop()
-            if result is not None:  # an error may occur on this rank alone
+            if result is not None:  # otherwise an error occurred, perhaps on this rank only
                 same_draws(before, module._ucudnn_trust)
                 for part in module.modules():
                     part._ucudnn_modes = getattr(part, "_ucudnn_modes", frozenset()) | {part.training}
 
 
 def _leave_plain(model):
-    """Makes a buffer or parameter plain again that a module has replaced by a tensor that is the same on all ranks, such
-    as a mean."""
+    """Makes buffers and parameters plain that a module has replaced by replicated Stripes, such as a mean."""
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if isinstance(buffer, Stripe) and not buffer.cut.is_cut:
@@ -145,7 +145,7 @@ def _leave_plain(model):
         for name, parameter in module._parameters.items():
             if isinstance(parameter, Stripe) and not parameter.cut.is_cut:
                 module._parameters[name] = made = torch.nn.Parameter(to_local(parameter.detach()), parameter.requires_grad)
-                if made.requires_grad:  # the pass that has just run used the other one
+                if made.requires_grad:  # the pass that has just run used `parameter`, so copy its gradient to `made`
                     parameter.register_post_accumulate_grad_hook(
                         lambda used, made=made: setattr(made, "grad", to_local(used.grad)))
 
@@ -157,9 +157,9 @@ def _name(module, path):
 
 
 def _compare_copies(path, module):
-    """Compares the values that must be the same on all ranks when a program enters this module: the first time, and
-    always with UCUDNN_CHECK=1. Its random draws are compared when it is left, the first time in training and in
-    evaluation."""
+    """When a program enters this module, compares weights and buffers between ranks: the first time, and always with
+    UCUDNN_CHECK=1. Also saves the generators' states, for same_draws when the module is left: the first time in
+    training and in evaluation, and always with UCUDNN_CHECK=1."""
     is_checked_now = ranks().is_checking and not stripe._where
     if not stripe._where:
         is_new = module.training not in getattr(module, "_ucudnn_modes", ())

@@ -1,5 +1,5 @@
-"""Convolutions. Those that torch gives to cuDNN stay calls of cuDNN on a stripe, inside which ucudnn exchanges, if
-their padding and their outputs allow it. Before all others, rows are fetched here (backends.py)."""
+"""Convolutions. A call that torch gives to cuDNN stays a call of cuDNN on a stripe, inside which ucudnn exchanges rows,
+if its padding and outputs allow this. For all other calls, rows are fetched here first (backends.py)."""
 import torch
 
 from .backends import EXCHANGE, REFUSE, UCUDNN, route
@@ -16,9 +16,9 @@ from .windows import check, extend, in_rows, of_batches, output_layout, read, sp
 
 
 class _Own(torch.autograd.Function):
-    """A call of cuDNN on rows that were fetched already, forward and backward. It is declared the rank's own, so that
-    nothing is exchanged inside it, and ranks may have different numbers of rows. The declaration is per thread, and a
-    backward pass has a thread of its own."""
+    """A call of cuDNN on rows that were already fetched, forward and backward. It is declared the rank's own, so
+    libucudnn exchanges nothing inside it, and ranks may have different numbers of rows. The declaration is per thread,
+    so it is made again in backward, which may run in another thread."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, arguments):
@@ -34,8 +34,8 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own. Its backward, which gives gradients of second order, has torch differentiate torch's
-    own convolution_backward."""
+    """The backward pass of _Own. Its own backward gives second-order gradients: torch differentiates its
+    convolution_backward."""
 
     @staticmethod
     def forward(ctx, gradient, x, weight, *arguments):
@@ -74,16 +74,16 @@ def _backend(x, weight, bias, arguments):
 
 
 def _operands(x, layout, weight, bias):
-    """Returns the operands of a convolution whose result has `layout`. Gradients are summed before autocast rounds
-    them."""
+    """Returns the operands of a convolution whose result has `layout`. The casts of autocast come after `parameter`, so
+    gradients are summed before they are rounded."""
     weight, bias = (parameter(value, layout) for value in (weight, bias))
     own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
     return striped(x, own), weight, bias
 
 
 def _split(x, weight, bias, arguments):
-    """Makes a call inside which ucudnn exchanges, as it does in the calls of the backward pass. Second derivatives are refused,
-    because ucudnn would not know that their calls are of stripes."""
+    """Runs a convolution inside which ucudnn exchanges rows, forward and backward. Refuses second derivatives, because
+    ucudnn would not know that their calls are for stripes."""
     result, where = torch.convolution(x, weight, bias, *arguments), place()
 
     def refuse(_):
@@ -96,15 +96,15 @@ def _split(x, weight, bias, arguments):
 
 
 def _run(x, weight, bias, arguments):
-    """Runs a convolution on complete rows, so that nothing is exchanged."""
+    """Runs a convolution on complete rows; nothing is exchanged."""
     if x.is_cuda and _backend(x, weight, bias, arguments) in ("Cudnn", "CudnnTranspose"):
         return _Own.apply(x, weight, bias, arguments)
     return torch.convolution(x, weight, bias, *arguments)
 
 
 def _routed(x, weight, bias, arguments, is_aligned):
-    """Returns the same route on every rank: torch is asked about the largest stripe, extended by a window so that there
-    is an output."""
+    """Returns the route, the same on every rank: torch is asked for its backend with the largest stripe's shape, plus a
+    window so that there is an output."""
     shape = list(x.shape)
     for axis, i in spatial_dims(x, weight.ndim - 2).items():
         shape[2 + i] = max(x.cut.extents[axis]) + arguments[2][i] * weight.shape[2 + i]
@@ -119,7 +119,7 @@ def _routed(x, weight, bias, arguments, is_aligned):
 
 
 def _paddings(padding, window_extents, stride):
-    """Returns the rows of padding before and after each axis."""
+    """Returns (before, after) rows of padding for each axis."""
     if padding == "valid":
         return [(0, 0)] * len(window_extents)
     if padding == "same":
@@ -188,13 +188,13 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
         rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
         arguments[1][i] = arguments[4][i] = 0
         part = ranks().part(axis)
-        # Element 0 of the result is the first one of the first needed row's window, at position stride * row - padding of the
+        # result[0] is the first output of the window of the first needed row, at position stride * row - padding in the
         # whole.
         cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
     result = _run(rows, weight, bias, arguments)
     for dim, begin, extent in cuts:
         before, behind = max(0, -begin), max(0, begin + extent - result.shape[dim])
-        if before or behind:  # elements under no window, which output padding, and strides larger than windows, leave
+        if before or behind:  # positions that no window covers: output padding, or strides larger than windows
             fill = [0, 0] * (result.ndim - 1 - dim) + [before, behind]
             result = torch.nn.functional.pad(result, fill)
             if bias is not None:

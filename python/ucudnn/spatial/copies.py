@@ -1,6 +1,7 @@
 """Checks values that must be the same on every rank of a group: weights and buffers of a model, images before they are
-cut, what is drawn, and with UCUDNN_CHECK=1 plain tensors that meet stripes. Ranks compare crc32s, so all of them refuse
-a difference. A capture of a CUDA graph compares nothing, because no bytes exist yet."""
+cut, random draws, and with UCUDNN_CHECK=1 plain tensors that meet stripes. Every rank compares the CRC-32s of all
+ranks, so all refuse a difference. Nothing is compared during the capture of a CUDA graph, because tensors have no
+values yet."""
 import numbers
 import random
 import sys
@@ -22,14 +23,16 @@ def _checksum(value):
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # of a stripe's class and of the program's modes
-        own = value.detach().resolve_conj().to("cpu", copy=True)  # FSDP could no longer free a storage that numpy has seen
+    # disables Stripe's functions and the program's modes
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        own = value.detach().resolve_conj().to("cpu", copy=True)  # copy: FSDP could not free a storage that numpy has seen
         return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
 def same(values, why, kind="values"):
-    """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one
-    order. It names the first one that differs. `kind` is what ranks that make other calls are told is compared."""
+    """Raises NotSupported on all ranks of a group unless all have the same `values`, a list of (name, tensor or
+    state). The text has the first name that differs. `kind` says what is compared, in errors of ranks that make
+    another call."""
     if cells.is_capturing():
         return
     names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]
@@ -45,7 +48,8 @@ def same(values, why, kind="values"):
 
 
 def same_image(x, dims, why):
-    """Compares an image before it is cut along `dims`. If it cannot be cut, `why` is raised once all ranks know that."""
+    """Compares an image between ranks before it is cut along `dims`. If it cannot be cut, `why` says so, and all ranks
+    raise."""
     what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
     if not cells.is_capturing():
         told = ranks().told_of("the cut of an image by shard", [what, 0 if why else _checksum(x)])
@@ -60,8 +64,8 @@ def same_image(x, dims, why):
 
 
 def _text(value):
-    """Returns what an argument is: the same text on all ranks that pass the same one. Ranks may have devices of their
-    own."""
+    """Returns a text for an argument, equal on all ranks that pass the same argument. It omits device numbers, which
+    differ between ranks."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype)[6:]} {[*sizes_of(value.shape, value.cut)] if hasattr(value, 'cut') else [*value.shape]}"
     if isinstance(value, (list, tuple)):
@@ -72,8 +76,8 @@ def _text(value):
 
 
 def same_operands(name, args, kwargs):
-    """With UCUDNN_CHECK=1, compares the tensors that meet a stripe in the operation `name` and are the same on all
-    ranks. The call itself, with its numbers, is compared at the next exchange."""
+    """With UCUDNN_CHECK=1, compares the replicated tensors that meet a stripe in operation `name`. Records the call
+    with its numbers, which ranks compare at the next exchange."""
     if not ranks().is_checking:
         return
     given = [*map(_text, args), *(f"{key}={_text(kwargs[key])}" for key in sorted(kwargs))]
@@ -85,7 +89,8 @@ def same_operands(name, args, kwargs):
 
 
 def same_weights(path, module):
-    """Compares the weights of the module at `path` of a converted model, except parameters that ranks have in parts."""
+    """Compares the weights of the module at `path` in a converted model, except parameters that are divided between
+    ranks."""
     tensors = [*module.named_parameters(path), *module.named_buffers(path)]
     same([(name, tensor) for name, tensor in tensors if not hasattr(tensor, "full_tensor")],
          "seed ranks alike before a model is made, or load the same file on all of them")
@@ -103,14 +108,14 @@ def random_states():
 
 
 def trusts_draws(trusted):
-    """Returns whether a class with one of these names draws random numbers, other ones on each rank."""
+    """Returns whether one of these class names is a class that draws different random numbers on each rank."""
     return any(name.rsplit(".", 1)[-1] in DRAWING for name in trusted)
 
 
 def same_draws(before, trusted):
-    """Compares the random draws of a forward pass, from generators with the states `before`: they must begin at the
-    same state, and be equally many. If the model trusts a class that draws, ranks may draw different numbers,
-    and what they draw for all is compared as it is drawn (factories.Sizes)."""
+    """Compares the random draws of a forward pass between ranks. `before` has the generators' states at its start.
+    Draws must begin at the same state and be equally many. If the model trusts a class that draws, ranks may draw
+    different numbers; factories.Sizes then compares draws that must be the same, when they are made."""
     if trusts_draws(trusted):
         return
     after = random_states()

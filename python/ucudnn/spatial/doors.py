@@ -1,7 +1,7 @@
-"""Entries of torch that call no __torch_function__, although they must see stripes: a backward pass that starts from
-stripes, what a checkpoint's backward pass gives, autograd functions that a program wrote, whose gradients are also
-stripes, hooks of modules, and scripted functions, which are refused. Each is replaced once, when the first grid is
-made; the replacement treats anything but stripes as torch's does."""
+"""Replaces entry points of torch that call no __torch_function__ but must see stripes: backward passes that start from
+stripes, a checkpoint's backward, autograd functions of a program (whose gradients are stripes, too), hooks of modules,
+and scripted functions, which are refused. Replaced once, when the first grid is made. For anything but stripes, the
+replacements do the same as torch."""
 import functools
 
 import torch
@@ -13,7 +13,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from .errors import NotSupported
 from .stripe import Stripe, flat, layout_of, may_be_saved, place, plainly, start_backward, striped, to_local
 
-_descriptor = Function.__dict__["apply"]  # a class method, which newer releases write in C
+_descriptor = Function.__dict__["apply"]  # a class method; newer releases implement it in C
 _backward = torch.autograd.backward
 _script = torch._C.ScriptFunction.__call__
 _multi_grad_hook = torch.autograd.graph.register_multi_grad_hook
@@ -45,7 +45,8 @@ def backward(tensors, grad_tensors=None, *args, **kwargs):
 
 
 def scripted(function, *args, **kwargs):
-    """Calls a torch.jit.ScriptFunction, whose errors would lose the message of the original error."""
+    """Calls a torch.jit.ScriptFunction. Refuses stripes here, because errors raised inside it would lose their
+    message."""
     if any(_is_cut(x) for x in flat((args, kwargs))):
         raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
     return _script(function, *args, **kwargs)
@@ -69,15 +70,15 @@ def _layouts(values):
 
 
 def _seen(tensors, layouts):
-    """Makes tensors of these layouts stripes."""
+    """Returns `tensors` as stripes with these `layouts`; a tensor whose layout is None stays plain."""
     with plainly():
         return tuple(x if layout is None or isinstance(x, Stripe) or not isinstance(x, torch.Tensor) else striped(x, layout)
                      for x, layout in zip(tensors, layouts))
 
 
 def apply(cls, *args, **kwargs):
-    """autograd.Function.apply. The results of torch's own functions are stripes if their inputs are. Functions of a
-    program see stripes in their backward, as in their forward, and sums that they compute are sums over ranks."""
+    """Replaces autograd.Function.apply. For torch's own functions, results are stripes if inputs are. A program's
+    functions see stripes in backward as in forward, so sums that they compute are sums over ranks."""
     if not any(_is_cut(x) for x in flat((args, kwargs))):
         return _apply(cls, *args, **kwargs)
     may_be_saved()
@@ -88,7 +89,7 @@ def apply(cls, *args, **kwargs):
     if cls.__module__.split(".")[0] in ("torch", "ucudnn"):
         return _apply(cls, *args, **kwargs)
     made = _on_stripes(cls)
-    with torch._C._DisableTorchDispatch():  # not during forward, but for its results, of which torch may make views
+    with torch._C._DisableTorchDispatch():  # forward needs no dispatch, but torch may make views of its results, which do
         results = _apply(made, *args, **kwargs)
     is_one = isinstance(results, torch.Tensor)
     found = _seen((results,) if is_one else results, made.results.pop())
@@ -96,7 +97,7 @@ def apply(cls, *args, **kwargs):
 
 
 class _seeing:
-    """Makes stripes visible inside _DisableTorchDispatch, as outside."""
+    """A context that makes stripes visible within _DisableTorchDispatch."""
 
     def __enter__(self):
         keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python) | \
@@ -110,7 +111,7 @@ class _seeing:
 
 
 class _Context:
-    """The ctx of a program's backward, with stripes among the saved tensors."""
+    """The ctx of a program's backward; its saved tensors are stripes."""
 
     def __init__(self, ctx):
         object.__setattr__(self, "_ctx", ctx)
@@ -124,7 +125,8 @@ class _Context:
 
 
 def _gradient(cls, gradient, layout):
-    """Returns the gradient of an input of this layout, as torch expects it."""
+    """Returns the gradient of an input with this layout, as a plain tensor, which torch expects. Raises NotSupported if
+    the gradient is cut otherwise."""
     if not isinstance(gradient, torch.Tensor) or layout is None:
         return gradient
     if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
@@ -134,8 +136,7 @@ def _gradient(cls, gradient, layout):
 
 @functools.lru_cache(maxsize=None)
 def _on_stripes(cls):
-    """Returns a class like `cls` whose backward gets stripes. `results`: the layouts of the latest results of
-    forward."""
+    """Returns a subclass of `cls` whose backward gets stripes. `results`: layouts of forward's latest results."""
     kept = []
 
     def note(ctx, inputs, outputs):
@@ -172,7 +173,7 @@ def _on_stripes(cls):
 
 
 class ModuleHook(modules.BackwardHook):
-    """torch.nn.Module's full backward hooks: they see the gradients of stripes as stripes."""
+    """Full backward hooks of torch.nn.Module, which get the gradients of stripes as stripes."""
 
     def __init__(self, module, hooks, pre_hooks):
         self.given, self.made = [], []
@@ -199,7 +200,7 @@ class ModuleHook(modules.BackwardHook):
 
 
 def tensor_hook(hook, layout):
-    """Returns the hook of a stripe's gradient, as torch calls it."""
+    """Returns `hook` of a stripe as a function for torch: it gets the plain gradient and gives the hook a stripe."""
     def call(gradient):
         found = hook(*_seen((gradient,), (layout,)))
         return None if found is None else _gradient(hook, found, layout)

@@ -1,6 +1,6 @@
-"""Functions that draw random numbers. Each rank draws by itself: for a stripe it draws other numbers than one process
-would, and for a replicated tensor each rank draws different ones. So they are refused, except that a class which is
-trusted may draw for positions of stripes."""
+"""Functions that draw random numbers. Each rank draws separately, so a stripe's numbers differ from those of a single
+process, and a replicated tensor's numbers differ between ranks. All are therefore refused, except that a trusted class
+may draw for positions of stripes."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -10,7 +10,7 @@ from .pointwise import pointwise
 from .stripe import is_trusted, name_of, named, rule
 from .vouched import DRAWS
 
-# The module class of each function, and whether the function draws if its `training` argument is not given.
+# {function: (its module class, whether it draws by default if `training` is not given)}
 _DROPOUTS = {
     functional.dropout: (nn.Dropout, True), functional.dropout1d: (nn.Dropout1d, True),
     functional.dropout2d: (nn.Dropout2d, True), functional.dropout3d: (nn.Dropout3d, True),
@@ -20,14 +20,14 @@ _DROPOUTS = {
     torch.alpha_dropout: (nn.AlphaDropout, True), torch.alpha_dropout_: (nn.AlphaDropout, True),
     torch.feature_alpha_dropout: (nn.FeatureAlphaDropout, True), torch.feature_alpha_dropout_: (nn.FeatureAlphaDropout, True),
 }
-_OF_POSITIONS = (nn.Dropout, nn.AlphaDropout, nn.RReLU)  # the others draw whole channels, which all ranks share
+_OF_POSITIONS = (nn.Dropout, nn.AlphaDropout, nn.RReLU)  # other classes draw for whole channels, which all ranks share
 _OTHERS = """
 bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ gumbel_softmax kaiming_uniform_ log_normal_ multinomial
 native_dropout normal normal_ poisson rand_like randint_like randn_like random_ rrelu_with_noise rrelu_with_noise_ uniform_
 _fractional_max_pool2d _fractional_max_pool3d fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d
 fractional_max_pool3d_with_indices
 """.split()
-NAMES = {name_of(function) for function in _DROPOUTS} | {"rrelu", "rrelu_", *_OTHERS}  # of the functions that draw
+NAMES = {name_of(function) for function in _DROPOUTS} | {"rrelu", "rrelu_", *_OTHERS}  # names of the functions that draw
 DRAW_BEFORE = "draw before, alike on all ranks"
 
 
@@ -42,7 +42,7 @@ def _draw(cls, function, x, *args, **kwargs):
 @rule(*_DROPOUTS)
 def _dropout(function, x, p=0.5, training=None, inplace=False, train=None):
     cls, draws = _DROPOUTS[function]
-    told = training if train is None else train  # torch's own functions call it train
+    told = training if train is None else train  # torch's own functions name it `train`
     if not (draws if told is None else told) or p == 0:
         return x
     if inplace:

@@ -1,5 +1,5 @@
-"""The largest and smallest values over dimensions, and their places. Over cut dimensions they are computed from each
-rank's own. Also counts, `any` and `all`, and functions such as `sort` that need all positions of a dimension."""
+"""Largest and smallest values over dimensions, and their positions. Over cut dimensions, ranks combine their own
+results. Also counts, `any`, `all`, and functions such as `sort` that need all positions of a dimension."""
 import torch
 
 from .errors import NotSupported
@@ -15,7 +15,7 @@ _EXTREMES = {"amax": (torch.amax, greatest), "amin": (torch.amin, least)}
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest or smallest value over dimensions, from each rank's values; equal ones share the gradient, as in
+    """The largest or smallest value over dimensions. Elements that are equal to the result share its gradient, as in
     torch.amax."""
 
     @staticmethod
@@ -33,8 +33,8 @@ class _Extreme(torch.autograd.Function):
 
 
 class _FirstLargest(torch.autograd.Function):
-    """The largest of all ranks' `values` and its place in the whole. `places` are the places of this rank's values. The
-    gradient goes to the first of equal values, as on one rank."""
+    """The largest of all ranks' `values`, and its place in the whole. `places` are the places of this rank's values.
+    The gradient goes to the first of equal values, as on a single rank."""
 
     @staticmethod
     def forward(ctx, values, places, axes):
@@ -51,7 +51,7 @@ class _FirstLargest(torch.autograd.Function):
         return summed(gradient, ctx.axes) * is_it, None, None
 
 
-first_largest = _FirstLargest.apply  # arguments: values, their places (FAR if there is none) and the axes of the ranks
+first_largest = _FirstLargest.apply  # arguments: values, their places (FAR if none), axes
 FAR = torch.iinfo(torch.int64).max
 
 
@@ -96,13 +96,13 @@ def _argmax(function, x, dim=None, keepdim=False):
 
 
 def _negative(x):
-    """-x, also for 8-bit integers, whose least value has no opposite."""
+    """Returns -x. Integers become int64, because the lowest 8-bit integer has no negative."""
     return striped(-(x if x.is_floating_point() else x.long()), x.cut)
 
 
 def _first(x, dims, keepdim):
-    """Returns the largest values over dimensions, and for each its first place in the whole, counted over them row by
-    row."""
+    """Returns the largest values over dimensions, and the first place of each in the whole, in row-major order of
+    `dims`."""
     place = torch.zeros(1, dtype=torch.int64, device=x.device)
     for dim in dims:
         place = (place.unsqueeze(1) * count_of(x, [dim]) + places(x, dim)).flatten()
@@ -127,7 +127,7 @@ def _any(function, x, dim=None, keepdim=False):
     return striped(((found > 0) == is_any).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool), found.cut)
 
 
-# Functions along one dimension: the index of `dim` among the arguments after the tensor, and its default.
+# Functions along one dimension: (index of `dim` among the arguments after the tensor, its default).
 _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (0, None), "cummin": (0, None),
           "logcumsumexp": (0, None), "topk": (1, -1), "sort": (0, -1), "msort": (0, 0), "argsort": (0, -1), "kthvalue": (1, -1),
           "median": (0, None), "nanmedian": (0, None), "mode": (0, -1), "prod": (0, None),
@@ -136,7 +136,8 @@ _ALONG = {"glu": (0, -1), "cumsum": (0, None), "cumprod": (0, None), "cummax": (
 
 @rule(*named(*_ALONG), sizes="whole")
 def _along(function, x, *args, **kwargs):
-    """Functions that need all positions of a dimension, in their order or ranked; the dimension must not be cut."""
+    """Runs functions that need all positions of a dimension, in order or sorted. Refuses a cut dimension, except in
+    diff."""
     if not layout_of(x).is_cut:
         return whole(function(x, *args, **kwargs))
     name = name_of(function)

@@ -1,6 +1,6 @@
-"""Tensors that a converted model makes with the sizes of its stripes: they are cut like the stripes, and have the
-values that the whole's would have there. torch calls no __torch_function__ of a stripe for these; a mode sees them
-while the model runs."""
+"""Tensors that a converted model makes with the sizes of its stripes. They are cut like the stripes and have the whole
+tensor's values at these positions. Factory functions have no stripe argument, so torch does not call Stripe's
+__torch_function__; a mode intercepts them while the model runs."""
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -22,10 +22,10 @@ _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_sel
 
 
 class Sizes(TorchFunctionMode):
-    """Gives stripe sizes their meaning in functions without a stripe argument, refuses random draws without a
-    generator, and marks tensors that are computed from weights alone. Where a class is trusted that draws other numbers on
-    each rank, it compares the random numbers that count as the same on all."""
-    _buffers = None  # buffers of the model that runs, by id
+    """A mode for functions without a stripe argument. It interprets sizes of stripes, refuses random draws without a
+    generator, and marks tensors that are computed only from weights. If the model trusts a class that draws different
+    numbers on each rank, it compares the draws that must be the same on all ranks."""
+    _buffers = None  # buffers of the running model, by id
 
     def __exit__(self, *why):
         self._buffers = None
@@ -45,8 +45,8 @@ class Sizes(TorchFunctionMode):
         return Stripe.__torch_function__(function, types, args, kwargs)
 
     def _note(self, function, args, values, result):
-        """Marks results that are computed from weights. A part of a weight with one row is not marked, because it may
-        be a stripe's row."""
+        """Marks results that are computed only from weights. A part of a weight with a single row is not marked,
+        because it may be a row of a stripe."""
         tensors = [value for value in values if isinstance(value, torch.Tensor) and value.ndim]
         is_of_weights = bool(tensors) and all(map(self._is_of_weights, tensors))
         for each in flat(result):
@@ -79,7 +79,7 @@ def _added(index):
 
 
 def of_sizes(sizes):
-    """Returns the layout of a tensor of these sizes."""
+    """Returns the layout of a tensor with these sizes; a dimension is cut if its size is an Own."""
     found = [rows_of(size) if isinstance(size, Own) else None for size in sizes]
     return Layout([((of[0], plain(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
 
@@ -96,7 +96,8 @@ def _filled(function, *args, **kwargs):
 
 
 def _own_part(values, axes, count):
-    """Returns this rank's part of the whole's values, of which each place has `count(place)`."""
+    """Returns this rank's part of the whole tensor's `values`. `count({axis: part})` is the number of values of a
+    part."""
     if len(axes) != 1:
         raise NotSupported("positions along several axes")
     rows = tuple(count({axes[0]: part}) for part in range(ranks().grid.parts[axes[0]]))

@@ -1,5 +1,5 @@
-"""The rows of a cut axis that a part owns and that its windows need. libucudnn (ucudnnSpatialGetRows) is asked for
-them, or for those of a window that covers theirs, so this module and the exchange inside cuDNN's calls cannot differ.
+"""The rows of a cut axis that each part owns and that its windows need. Every answer comes from libucudnn
+(ucudnnSpatialGetRows), possibly for a larger window, so this module and the exchange inside cuDNN's calls always agree.
 Needs no torch."""
 import ctypes
 import functools
@@ -39,15 +39,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one part: its own rows of x and y in the whole image's, and the rows of the exchanged tensor (x of
-    forward, y of the gradients) that it needs, including its own."""
+    """The rows of one part, counted in the whole image. `x`, `y`: the rows that it owns. `needed`: the rows that it
+    needs of the exchanged tensor (x in forward, y for gradients), including its own."""
     x: tuple
     y: tuple
     needed: tuple
 
 
 class Library:
-    """libucudnn. `rows` returns the rows of one part; NotSupported has the library's reason."""
+    """libucudnn. `rows` returns the Rows of one part; raises NotSupported with the library's reason."""
 
     def __init__(self, path=None):
         path = str(path or _path())
@@ -81,17 +81,17 @@ class Library:
 
     def _why(self):
         why = self.library.ucudnnGetLastError().decode()
-        return why.removeprefix("ucudnnSpatialGetRows: ").removeprefix("h: ")  # the caller adds which axis it is
+        return why.removeprefix("ucudnnSpatialGetRows: ").removeprefix("h: ")  # the caller adds the axis
 
     def sum_nothing(self):
-        """From now on this module alone sums gradients."""
+        """Tells libucudnn not to sum gradients, because this package does."""
         function = self._function("ucudnnSpatialSetReduce", ctypes.c_int)
         if status := function(0):
             raise NotSupported(f"ucudnnSpatialSetReduce(none) fails with status {status}: {self._why()}")
 
     def split_thread(self, split):
-        """Sets whether the calling thread's next cuDNN calls are split; otherwise they are local, for operations whose
-        rows this module has exchanged itself."""
+        """`split`: whether cuDNN calls of the calling thread are for stripes from now on. If false they are local, for
+        operations whose rows this package has fetched itself."""
         function = self._function("ucudnnSpatialEnableThread", ctypes.c_int)
         if status := function(int(split)):
             raise NotSupported(f"ucudnnSpatialEnableThread fails with status {status}")
@@ -104,24 +104,24 @@ def _path():
 
 @functools.lru_cache(maxsize=None)
 def all_rows(geometry, operation, window, extents):
-    """Returns the rows of every part."""
+    """Returns a tuple with the Rows of every part."""
     return tuple(geometry.rows(operation, window, extents, part) for part in range(len(extents)))
 
 
 @dataclass(frozen=True)
 class Read:
     """A window that slides over one cut axis. Each part computes some of the outputs."""
-    outputs: tuple  # rows of y by part
-    reads: tuple  # by part, [begin, end) of x: counted from the first row of the image, and possibly outside it
-    needed: tuple  # by part, the existing rows of `reads` together with its own
-    is_own_call: bool = True  # the outputs are those of each part's own call, inside which ucudnn can exchange
+    outputs: tuple  # number of rows of y, by part
+    reads: tuple  # by part, [begin, end) of x, counted from the first row of the image; may be outside of it
+    needed: tuple  # by part, the rows of the image in `reads`, joined with the part's own rows
+    is_own_call: bool = True  # `outputs` are what each part's own call of cuDNN computes, so ucudnn can exchange inside it
 
 
 def windows(geometry, axis, window, extents, front, back):
-    """Returns the windows over an axis with `front` and `back` rows of padding, which may differ (`window.pad` is not
-    read). If they differ, libucudnn is asked about a window with the same pad on both sides and the same outputs,
-    counted from the first row, or from the last. If there is no such window, or too little padding for a row of outputs
-    for each stride of rows, it is asked about a larger window, and the last part has fewer rows of outputs."""
+    """Returns the Read of windows over an axis with `front` and `back` rows of padding. (`window.pad` is not used.)
+    libucudnn knows only equal padding on both sides: it is asked about such a window with the same outputs, counted
+    from the first row or from the last. If there is no such window, or if a part would have fewer than one output per
+    `stride` rows, it is asked about a larger window, and the last part has fewer outputs."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride
@@ -142,7 +142,8 @@ def windows(geometry, axis, window, extents, front, back):
         raise NotSupported(f"{AXES[axis]}: {count} windows of extent {window.extent} and stride {window.stride} over {total} rows "
                            f"with {front} rows of padding before and {back} behind them leave none to the last of "
                            f"{len(extents)} parts, of {extents[-1]} rows: use larger images or fewer ranks")
-    is_small = front + back < window.extent - window.stride  # a larger window has all the padding that it needs
+    # a larger window always has enough padding, so its refusal is the one to report
+    is_small = front + back < window.extent - window.stride
     behind = max(back, window.extent - window.stride - front)
     pad = max(front, behind)
     larger = Window(window.extent + 2 * pad - front - behind, window.stride, pad)
@@ -160,8 +161,8 @@ def _mirror(interval, total):
 
 
 def _read(window, front, rows, is_larger=False):
-    """Returns the Read of libucudnn's `rows`. `is_larger`: the answer is for a larger window, so not all of its rows
-    are read."""
+    """Returns the Read for libucudnn's `rows`. `is_larger`: the rows are for a larger window, so the windows need not
+    read all of them."""
     reads = tuple((r.y[0] * window.stride - front, (r.y[1] - 1) * window.stride - front + window.extent) for r in rows)
     total, needed = rows[-1].x[1], []
     for (begin, end), r in zip(reads, rows):
@@ -172,11 +173,10 @@ def _read(window, front, rows, is_larger=False):
 
 
 def transposed_windows(geometry, axis, window, extents, output_padding):
-    """Returns the windows of a transposed convolution with an input of `extents` rows: (rows of output by part, rows of
-    input needed by part). Its output is the x of the convolution that libucudnn knows. Each row of input gives a stride
-    of rows of output. If the whole output has more or fewer rows, half of the difference is at the first end, where
-    programs crop or pad it. libucudnn is then asked about a convolution without such a difference, whose window is at
-    least as large."""
+    """Returns (rows of output by part, rows of input needed by part) of a transposed convolution whose input has
+    `extents` rows. Its output is the x of a convolution in libucudnn. Each row of input gives `stride` rows of output.
+    If the whole output has more or fewer rows, half of the difference is at the front, where programs crop or pad.
+    libucudnn is then asked about a convolution without the difference, whose window is at least as large."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
     outputs = tuple(extent * window.stride for extent in extents)
     if len(extents) == 1 or more == 0:

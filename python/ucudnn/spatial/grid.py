@@ -1,5 +1,6 @@
-"""The grid that images are cut into, as UCUDNN_SPATIAL names it: "h4", "h2w2", "n2h4". Pure values, without torch. Axes
-are 0 (d), 1 (h) and 2 (w); parts of an axis are numbered from 0; w runs fastest, n slowest."""
+"""The grid into which images are cut, as UCUDNN_SPATIAL names it: "h4", "h2w2", "n2h4". Pure values, without torch.
+Axes are 0 (d), 1 (h) and 2 (w). Parts of an axis are numbered from 0; in rank numbers, w varies fastest and n
+slowest."""
 import re
 from itertools import combinations
 
@@ -22,8 +23,8 @@ class Grid:
 
     @classmethod
     def of_mesh(cls, names, extents, ranks):
-        """Returns the grid of a mesh (torch.distributed's DeviceMesh) whose dimensions have these names and extents;
-        `ranks` are its ranks, the last dimension running fastest."""
+        """Returns the grid of a DeviceMesh of torch.distributed whose dimensions have these `names` and `extents`.
+        `ranks` is the flattened mesh, the last dimension varying fastest. ValueError if it is no spatial grid."""
         if not names or list(names) != [letter for letter in "n" + AXES if letter in names]:
             raise ValueError(f"a mesh with the dimensions {names} is no spatial grid: their names are some of n, d, h and w, "
                              "in this order")
@@ -59,8 +60,8 @@ class Grid:
         return group * self.group_size + (d * self.parts[1] + h) * self.parts[2] + w
 
     def lines(self):
-        """Returns all sets of ranks that differ along some axes alone, as {axes: [ranks, ...]}: the ranks that sum
-        together along these axes. Each list of ranks is in the order of the parts."""
+        """Returns {axes: [ranks, ...]} for every combination of cut axes. Each list has ranks that differ only along
+        these axes, in the order of their parts; they sum together."""
         found = {}
         for count in range(1, len(self.cut_axes) + 1):
             for axes in combinations(self.cut_axes, count):
@@ -74,12 +75,13 @@ class Grid:
 
 
 def divided(extent, parts):
-    """Divides `extent` rows into `parts` stripes; the first ones may be larger by one."""
+    """Divides `extent` rows into `parts` stripes; the first extent % parts stripes have one more row."""
     return tuple(extent // parts + (part < extent % parts) for part in range(parts))
 
 
 def stripes(axis, extent, parts, multiple=1):
-    """Divides `extent` rows into `parts` stripes of multiples of `multiple` rows; only the last one may have fewer."""
+    """Divides `extent` rows into `parts` stripes of multiples of `multiple` rows; only the last stripe may have
+    fewer."""
     blocks = -(-extent // multiple)
     if blocks < parts:
         raise NotSupported(f"{AXES[axis]}: {extent} rows are not {parts} stripes of multiples of {multiple}")
@@ -88,7 +90,7 @@ def stripes(axis, extent, parts, multiple=1):
 
 
 def owned(extents):
-    """Returns the rows [begin, end) of each part in the whole."""
+    """Returns [begin, end) in the whole of each part's rows."""
     intervals, end = [], 0
     for extent in extents:
         intervals.append((end, end + extent))

@@ -1,4 +1,4 @@
-"""The exchange of rows with other ranks, and its transpose. Operations that read rows of other ranks use it, except the
+"""The exchange of rows between ranks, and its transpose. All operations that read rows of other ranks use it, except
 calls of cuDNN inside which ucudnn exchanges."""
 import torch
 
@@ -11,8 +11,8 @@ def overlap(a, b):
 
 
 def _pieces(axis, extents, needed):
-    """Returns (part, rows that it sends to this rank, rows that this rank sends to it) for every part with such rows,
-    counted in the whole."""
+    """Yields (part, rows that it sends to this rank, rows that this rank sends to it), counted in the whole, for every
+    part with such rows."""
     me, own = ranks().part(axis), owned(extents)
     for part in range(len(extents)):
         received, sent = overlap(own[part], needed[me]), overlap(own[me], needed[part])
@@ -31,7 +31,7 @@ def _empty(like, dim, rows):
 
 
 def _without(x, dim):
-    """Returns the shape without the number of rows, which may differ between ranks."""
+    """Returns the shape with "rows" in place of the number of rows, which may differ between ranks."""
     return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
 
 
@@ -45,8 +45,9 @@ def _made(like, dim, extent):
 
 
 def _swapped(x, dim, axis, first, pieces, rows):
-    """Returns [(rows of the whole, x of them)] from other parts. `pieces`: (part, rows that this rank sends, rows that
-    it gets) in the order of the parts; the first row of x is `first`. `rows`: those that each part has and needs."""
+    """Exchanges rows of x. `pieces`: (part, rows that this rank sends, rows that it receives), in the order of the
+    parts; row 0 of x is row `first` of the whole. `rows`: the rows that each part has and needs. Returns (rows of the
+    whole, tensor) for each received piece."""
     others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
     sent = {part: _narrow(x, dim, given, first) for part, given, _ in others if given[0] < given[1]}
     received = {part: (wanted, _empty(x, dim, wanted)) for part, _, wanted in others if wanted[0] < wanted[1]}
@@ -55,7 +56,7 @@ def _swapped(x, dim, axis, first, pieces, rows):
 
 
 class _Fetch(torch.autograd.Function):
-    """Fetches rows. `pads`: rows of `value` before and after those that this rank needs."""
+    """Fetches rows of other parts. `pads`: rows of `value` to add before and after the needed rows."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents, needed, pads, value):
@@ -90,7 +91,7 @@ class _GivenBack(torch.autograd.Function):
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
         for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed), (extents, needed)):
-            # Rows are added in the order of the parts, so that every run gives the same bits.
+            # Adds in the order of the parts, so that every run gives the same bits.
             _narrow(result, dim, given, own[0]).add_(each)
         return result
 
@@ -100,12 +101,11 @@ class _GivenBack(torch.autograd.Function):
 
 
 def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
-    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and after them. x has this rank's rows of
-    `extents`, and `needed` has the rows of every part. The gradient goes back to the ranks that own the rows, and is added
-    there."""
+    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and after. x has this rank's rows;
+    `extents` and `needed` are for every part. The gradient of fetched rows goes back to the ranks that own them, and is
+    added there."""
     own = owned(extents)
-    # Each part owns all rows that it needs, so nothing is sent. The ranks agree on this, because `needed` has the rows of all
-    # parts.
+    # Each part owns all rows that it needs, so nothing is sent. `needed` is the same on all ranks, so all decide alike.
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):
         me = ranks().part(axis)
         x = _narrow(x, dim, needed[me], own[me][0])
@@ -114,7 +114,7 @@ def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
 
 
 def extended(x, dim, axis, extents, reads, value=0.0):
-    """Returns the rows reads[part] of the whole; rows outside it are `value`."""
+    """Returns the rows reads[part] of the whole; rows outside of the image are filled with `value`."""
     total = sum(extents)
     first, last = reads[ranks().part(axis)]
     needed = [overlap(rows, (0, total)) for rows in reads]

@@ -1,5 +1,5 @@
-"""Indexing: slices, numbers and tables, for reading and writing. A cut dimension can be sliced, and a mask that is cut
-alike can say where one number is written."""
+"""Indexing by slices, numbers and tables, for reading and writing. A cut dimension can be sliced. A mask that is cut
+like the tensor can select where a single number is written."""
 import torch
 from torch.nn import functional
 
@@ -15,8 +15,8 @@ from .sums import greatest, summed
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
-    """Returns this rank's slice, the grid's axis that cuts the dimension, and each part's number of rows, for `entry`, a
-    slice of a cut dimension of the whole."""
+    """`entry` is a slice of a cut dimension of the whole. Returns (this rank's slice, the axis that cuts the dimension,
+    rows by part)."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")
@@ -50,7 +50,8 @@ def _select(function, x, dim, index):
 
 
 def _entries(x, index):
-    """Returns the entries of an index, one for each dimension, old or new: numbers, slices, None, and tensors."""
+    """Returns the list of an index's entries, one for each dimension (None adds one): numbers, slices, None and
+    tensors."""
     entries = []
     for entry in index if isinstance(index, tuple) else [index]:
         if isinstance(entry, (list, range)):
@@ -70,8 +71,8 @@ def _entries(x, index):
 
 
 def _located(x, index, may_be_none=False):
-    """Returns (the own slices and numbers of an index, the layout of their result, the index tensors by dimension of
-    that result). `may_be_none`: slices may leave a rank without rows."""
+    """Returns (`index` for this rank's x, without its tensors; the layout of x indexed by it; {dimension of that
+    result: index tensor}, for _looked_up). `may_be_none`: slices may leave a rank without rows."""
     layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
     extents = dict(layout.extents)
     for at, entry in enumerate(entries):
@@ -100,18 +101,17 @@ def _located(x, index, may_be_none=False):
 
 
 def _number(value):
-    """Returns the start, stop or step of a slice; NotSupported for a tensor."""
+    """Returns the start, stop or step of a slice. Raises NotSupported for a tensor."""
     if value is not None and not isinstance(value, int):
         raise NotSupported("a slice by a tensor")
     return value
 
 
 def _looked_up(layout, tables):
-    """Returns the index of tensors by dimension, and the layout of the result when it is applied to a tensor of this
-    layout."""
+    """Returns (an index made of `tables`, the layout of the result of applying it to a tensor with `layout`)."""
     found, dims = broadcast(list(tables.values())), list(layout.dims)
     first, last = min(tables), max(tables)
-    is_together = last - first + 1 == len(tables)  # otherwise torch puts their dimensions first
+    is_together = last - first + 1 == len(tables)  # otherwise torch puts the dimensions of the tables first
     rest = [atoms for dim, atoms in enumerate(dims) if dim not in tables]
     at = first if is_together else 0
     index = tuple(tables.get(dim, slice(None)) for dim in range(last + 1))
@@ -163,8 +163,8 @@ def _index_select(function, x, dim, index):
 
 @rule(*named("gather", "take_along_dim"))
 def _gather(function, x, dim, index, *args, **kwargs):
-    """Takes elements along a dimension that is not cut, or of a tensor that all ranks have whole; along the other
-    dimensions both tensors have the same rows."""
+    """Takes elements along a dimension that is not cut, or from a replicated tensor. Along the other dimensions, x and
+    index have the same rows."""
     if name_of(function) == "take_along_dim":
         dim, index = index, dim
     if not isinstance(dim, int):
@@ -202,7 +202,7 @@ def _one_hot(function, x, num_classes=-1):
 
 @rule(*named("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"), sizes="whole")
 def _scatter(function, x, dim, index, *args, **kwargs):
-    """Writes elements along a dimension that is not cut; along the others all tensors have the same rows."""
+    """Writes elements along a dimension that is not cut. Along the other dimensions, all tensors have the same rows."""
     operands = [x, index, *(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.ndim)]
     if not isinstance(dim, int) or not all(layout_of(operand).is_plain(dim) for operand in operands):
         raise NotSupported(f"elements written along the cut dimension {dim}, which may be of any rank: gather it first")

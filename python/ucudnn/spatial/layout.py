@@ -1,9 +1,8 @@
-"""The dimensions of a rank's tensor that are cut, and how they change through reshaping. Immutable values, without
-torch.
+"""Which dimensions of a rank's tensor are cut, and how reshaping changes them. Immutable values, without torch.
 
-A dimension is a tuple of atoms (axis, extent) whose product is its extent on this rank; axis is 0 (d), 1 (h), 2 (w), or
-None if the atom is not cut. A dimension without a cut atom is `()`. Flattened positions are a dimension of several
-atoms."""
+A dimension is a tuple of atoms (axis, extent), whose product is the dimension's extent on this rank. axis is 0 (d), 1
+(h), 2 (w), or None if the atom is not cut. A dimension without a cut atom is `()`. Positions that were flattened
+together are a dimension of several atoms."""
 from fractions import Fraction
 from math import lcm, prod
 
@@ -12,10 +11,10 @@ from .grid import AXES
 
 
 class Extents(tuple):
-    """The rows of an axis by part. `image`: the rows of the image that shard cut, None if they are unknown; `multiple`:
-    the product of the strides so far, of which each of the image's stripes but the last is a multiple; `padding`: rows
-    of padding before the first row; `apart`: the number of rows in each of these rows, if a reshape has taken rows
-    apart."""
+    """The number of rows of an axis by part. `image`: the rows by part of the image that shard cut; None if unknown.
+    `multiple`: the product of the strides so far, which divides the image's rows of each part except the last.
+    `padding`: rows of padding before the first row. `apart`: how many original rows each of these rows has, if reshapes
+    have split rows."""
 
     def __new__(cls, rows, image=None, multiple=1, padding=0, apart=1):
         made = super().__new__(cls, rows)
@@ -23,22 +22,23 @@ class Extents(tuple):
         return made
 
     def taken_apart(self, size):
-        """Each `size` rows become one; the rows of each part must be whole groups."""
+        """Returns the extents after every `size` rows became one row. REQUIRES: each part's rows are a multiple of
+        `size`."""
         return Extents([rows // size for rows in self], self.image, self.multiple, 0, self.apart * size)
 
     def put_together(self, size):
         return Extents([rows * size for rows in self], self.image, self.multiple, 0, self.apart // size)
 
     def followed_by(self, rows, padding=0):
-        """Returns the extents after a layer whose result has these rows."""
+        """Returns the extents after a layer whose result has `rows` by part."""
         if self.image is None or rows[0] <= padding:
             return Extents(rows)
         multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
         return Extents(rows, self.image, multiple, padding)
 
     def next_size(self, stride):
-        """Returns the end of the message that refuses `stride`: the image sizes that would do. Empty if the layers between the
-        image and here are unknown."""
+        """Returns the end of the message that refuses `stride`: the next image size that works. Empty if the layers
+        between the image and this tensor are unknown."""
         image, own = self.image, (self[0] - self.padding, *self[1:])
         if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
             return ""
@@ -52,7 +52,7 @@ class Extents(tuple):
 
 
 class Uneven(NotSupported):
-    """The stripes `extents` along an axis are no groups of `size` rows."""
+    """The stripes `extents` along an axis are not multiples of `size` rows."""
 
     def __init__(self, axis, extents, size):
         count, ranks = sum(extents) // size, len(extents)
@@ -68,16 +68,16 @@ class Layout:
         self.dims = tuple(dims)
         found = [axis for dim in self.dims for axis, _ in dim if axis is not None]
         cut = set(found)
-        if len(found) > len(cut):  # each rank would pair its own positions with its own alone
+        if len(found) > len(cut):  # in a product, each rank would combine only its own positions with each other
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
                                "matrix product, each rank's meet all. For a table of positions use int(h), the whole's, in one "
                                "of the two")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
-        # Rows of padding inside the first and the last part of an axis: {axis: (rows, rows)}.
+        # {axis: (before, after)}: rows of padding in the first and in the last part.
         self.pads = {axis: rows for axis, rows in (pads or {}).items() if axis in cut}
         for axis, rows in self.extents.items():
-            if rows.padding and axis not in self.pads:  # from here on padding counts as rows of the image
+            if rows.padding and axis not in self.pads:  # padding that is no longer in `pads` counts as rows of the image
                 self.extents[axis] = Extents(rows)
 
     def __eq__(self, other):
@@ -101,19 +101,20 @@ class Layout:
         return not self.dims[dim]
 
     def whole_extent(self, dim, extent):
-        """Returns the whole's extent of a dimension that has `extent` on this rank."""
+        """Returns the whole tensor's extent of a dimension that has `extent` on this rank."""
         return prod(size if axis is None else sum(self.extents[axis]) for axis, size in self.dims[dim] or ((None, extent),))
 
     def dim_of(self, axis):
-        """Returns the dimension that consists of this axis alone."""
+        """Returns the dimension that consists only of `axis`. Raises NotSupported if the axis is flattened together
+        with others."""
         for dim, atoms in enumerate(self.dims):
             if len(atoms) == 1 and atoms[0][0] == axis:
                 return dim
         raise NotSupported(f"the positions along {AXES[axis]} are flattened together with others")
 
     def with_extents(self, changed, pads=None):
-        """Returns a layout with the same dimensions and other extents along some axes; `changed` is {axis: (rows by
-        part, own rows)}."""
+        """Returns a layout with the same dimensions and other extents along some axes. `changed`: {axis: (rows by part,
+        this rank's rows)}."""
         dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
                 for atoms in self.dims]
         padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
@@ -121,15 +122,16 @@ class Layout:
                              for axis, rows in self.extents.items()}, pads)
 
     def in_stripes(self, stripes):
-        """Returns the layout in other stripes of as many rows in all, given as {axis: (rows by part, own rows)}."""
+        """Returns this layout in other stripes with the same total of rows. `stripes`: {axis: (rows by part, this
+        rank's rows)}."""
         moved = {axis: given for axis, given in stripes.items() if self.extents.get(axis, given[0]) != given[0]}
         dims = [tuple((axis, moved[axis][1] if axis in moved else size) for axis, size in atoms) for atoms in self.dims]
         return Layout(dims, {**self.extents, **{axis: rows for axis, (rows, _) in moved.items()}},
                       {axis: rows for axis, rows in self.pads.items() if axis not in moved}) if moved else self
 
     def in_rows(self, dims):
-        """Returns the layout in which each of the dimensions `dims`, if other dimensions were flattened into its rows,
-        has correspondingly more rows: a program that interleaves pixels by a reshape means that."""
+        """Returns a layout in which uncut atoms that follow an axis in one of `dims` count as rows of this axis, which
+        then has more rows. Programs that interleave pixels by a reshape expect this."""
         found, extents = list(self.dims), dict(self.extents)
         for dim in set(dims):
             axes = [axis for axis, _ in self.dims[dim]]
@@ -150,9 +152,9 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new, rows=()):
-        """Returns the layout after the whole tensor's shape `old` is changed to `new`. The dimensions `rows` are known
-        to be rows, which may be taken apart there. In the whole's shapes an extent of 1 never means a part's only
-        row."""
+        """Returns the layout after the whole tensor is reshaped from `old` to `new`. The dimensions `rows` of `new` are
+        known to be rows, which a reshape may split. `old` and `new` are the whole's shapes, so an extent of 1 is never
+        a part's single row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)
@@ -163,7 +165,7 @@ class Layout:
                       {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
 
     def _regrouped_rows(self, axis, dims):
-        """Returns the extents of an axis whose atoms have become larger or smaller in `dims`."""
+        """Returns the extents of `axis`, whose atom has become larger or smaller in `dims`."""
         before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))
         if before > after:
             if any(rows % (before // after) for rows in self.extents[axis]):
@@ -216,8 +218,7 @@ class Layout:
         return [self._tidy(atoms) for atoms in dims]
 
     def _tidy(self, atoms):
-        """Returns the atoms without extents of 1 that are not cut, and with rows that were taken apart joined again; ()
-        if nothing is cut."""
+        """Drops uncut atoms of extent 1, and joins rows that were split. Returns `()` if nothing is cut."""
         if all(axis is None for axis, _ in atoms):
             return ()
         tidy = []
@@ -232,6 +233,6 @@ class Layout:
 
 
 def _resized(dims, own, other):
-    """Returns the dimensions of a part that has `other` rows instead of `own`."""
+    """Returns the dimensions of a part that has other[axis] rows instead of own[axis]."""
     return tuple(tuple((axis, size if axis is None else size * other[axis] // own[axis]) for axis, size in atoms)
                  for atoms in dims)

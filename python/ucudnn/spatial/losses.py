@@ -1,4 +1,4 @@
-"""Losses: computed at each position, then summed over all."""
+"""Losses: computed at each position, then summed over all positions."""
 import inspect
 
 import torch
@@ -14,7 +14,7 @@ from .stripe import count_of, layout_of, rule, striped, whole
 from .sums import greatest
 
 
-_WEIGHTS = ("weight", "pos_weight", "var")  # tensor arguments beside the input and the target
+_WEIGHTS = ("weight", "pos_weight", "var")  # tensor arguments besides input and target
 
 
 def _reduced(result, reduction):
@@ -23,11 +23,11 @@ def _reduced(result, reduction):
     if reduction == "mean":
         return mean(None, result)
     found = added_up(result, list(range(result.ndim)))
-    return found if reduction == "sum" else striped(found / count_of(result, [0]), found.cut)  # batchmean
+    return found if reduction == "sum" else striped(found / count_of(result, [0]), found.cut)  # reduction "batchmean"
 
 
 def _options(function, args, kwargs):
-    """Returns the arguments of a loss behind its input and target, by name, and its reduction."""
+    """Returns ({name: value} of a loss's arguments after input and target, its reduction)."""
     options = inspect.signature(function).bind(None, None, *args, **kwargs).arguments
     del options["input"], options["target"]
     if options.pop("size_average", None) is not None or options.pop("reduce", None) is not None:
@@ -52,7 +52,7 @@ def _elementwise(function, x, target, *args, **kwargs):
 
 
 def _check_variances(variances, x):
-    """Checks as torch does, but on all ranks equally: a rank that raised alone would leave the others waiting."""
+    """Checks variances as torch does, but on all ranks together: if only one rank raised, the others would wait."""
     if variances.ndim != x.ndim:
         raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
     if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):
@@ -60,18 +60,19 @@ def _check_variances(variances, x):
 
 
 def _has_all_rows(x, layout):
-    """Returns whether x is the same on every rank, and has all rows of the whole where `layout` is cut."""
+    """Returns whether x is replicated and has all rows of the whole in the dimensions that `layout` cuts."""
     return x.ndim == len(layout.dims) and not layout_of(x).is_cut and all(
         layout.is_plain(dim) or extent == layout.whole_extent(dim, extent) for dim, extent in enumerate(x.shape))
 
 
 @rule(functional.cross_entropy, functional.nll_loss)
 def _classes(function, x, target, *args, **kwargs):
-    if not layout_of(x).is_cut and not layout_of(target).is_cut:  # which may be the classes of one image, without a batch
+    # such a tensor may be the classes of a single image, without a batch dimension
+    if not layout_of(x).is_cut and not layout_of(target).is_cut:
         return whole(function(x, target, *args, **kwargs))
     options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
-    by_class = target.is_floating_point()  # the target has probabilities of every class instead of class numbers
+    by_class = target.is_floating_point()  # the target has a probability for every class instead of class numbers
     wanted = layout if by_class else layout.removed([1])
     target = striped(met(target, wanted), wanted) if _has_all_rows(target, wanted) else brought(target, wanted)
     if not layout.is_plain(1) or wanted != layout_of(target):

@@ -1,4 +1,4 @@
-"""Variances, norms, softmax, similarities: functions whose sums over cut dimensions are sums over ranks."""
+"""Variances, norms, softmax and similarities: sums over cut dimensions are summed over ranks."""
 import functools
 import math
 
@@ -17,13 +17,13 @@ from .sums import greatest
 
 
 def _root(x):
-    """Computes the square root. If x is 0, no gradient flows through it, as in torch's norms."""
+    """Returns the square root. Where x is 0, the gradient is 0, as in torch's norms."""
     return torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt())
 
 
 @rule(*named("var", "std", "var_mean", "std_mean"), sizes="whole")
 def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    if isinstance(dim, bool):  # var(unbiased)
+    if isinstance(dim, bool):  # positional form var(x, unbiased)
         dim, unbiased = None, dim
     dims, name = dims_of(x, dim), name_of(function)
     correction = correction if correction is not None else 1 if unbiased is None else int(unbiased)
@@ -34,8 +34,8 @@ def _variance(function, x, dim=None, unbiased=None, keepdim=False, *, correction
 
 
 def _rounded_once(compute):
-    """Runs `compute` in fp32 if its first argument, a stripe, has 16 bits; further tensors must be as wide. The result
-    has the type `dtype`, by default the stripe's."""
+    """Decorator: runs `compute` in fp32 if its first argument, a stripe, has a 16-bit type; further tensors must be
+    converted already. The result is rounded to `dtype`, by default the stripe's type."""
     @functools.wraps(compute)
     def run(x, *args, dtype=None, **kwargs):
         dtype = dtype or x.dtype
@@ -48,7 +48,7 @@ def _rounded_once(compute):
 
 @_rounded_once
 def _variance_over(x, dims, keepdim, correction, is_root):
-    """Returns the variance, or its root, and the mean."""
+    """Returns (variance, mean), or (its root, mean) if `is_root`."""
     middle = mean(None, x, dims, True)
     squares = striped((x - completed(middle, x.cut)).square(), x.cut)
     found = added_up(squares, dims, keepdim)
@@ -58,7 +58,7 @@ def _variance_over(x, dims, keepdim, correction, is_root):
 
 
 def _type(function, x, *args):
-    """Returns the type of torch's result, which autocast may decide."""
+    """Returns the type of torch's result, which may depend on autocast."""
     return function(x.new_zeros([1] * max(x.ndim, 1)), *args).dtype
 
 
@@ -95,7 +95,7 @@ def _norm(function, x, p=None, dim=None, keepdim=False, *, ord=None, dtype=None)
 
 
 def _exponentials(x, dims):
-    """Returns (e^(x - largest), its sum, the largest). Their gradients do not need the gradient of the largest."""
+    """Returns (e^(x - top), its sum, top), where `top` is the largest x. `top` is a constant for autograd."""
     top = greatest(x.detach().amax(dims, keepdim=True), axes_in(x, dims))
     top = torch.where(top.isfinite(), top, 0)
     powers = striped(torch.exp(x - top), x.cut)
@@ -119,7 +119,7 @@ def _logsumexp_over(x, dims, keepdim):
 
 @rule(*named("softmax", "log_softmax", "softmin"))
 def _softmax(function, x, dim=None, _stacklevel=3, dtype=None):
-    dtype = _stacklevel if isinstance(_stacklevel, torch.dtype) else dtype  # torch.softmax(x, dim, dtype)
+    dtype = _stacklevel if isinstance(_stacklevel, torch.dtype) else dtype  # positional form torch.softmax(x, dim, dtype)
     if dim is None:
         raise NotSupported("over a dimension that is not said: pass dim=")
     layout, name = Layout(layout_of(x).dims, layout_of(x).extents), name_of(function)
@@ -149,8 +149,8 @@ def _normalize(function, x, p=2.0, dim=1, eps=1e-12):
 
 
 def _of_two(function, a, b, dim, keepdim, own, cut):
-    """Computes a function of two tensors over one dimension of their broadcast shape: by `own`, which is torch's, if
-    that dimension is not cut, otherwise by `cut`."""
+    """Computes a function of two tensors over dimension `dim` of their broadcast shape: by `own`, torch's function, if
+    the dimension is not cut, otherwise by `cut`."""
     layout = broadcast([a, b])
     ndim = len(layout.dims)
     a, b = completed(a, layout), completed(b, layout)
@@ -202,7 +202,7 @@ def _rms_normed(x, dims, eps):
 
 @rule(functional.local_response_norm)
 def _response_norm(function, x, *args, **kwargs):
-    """Normalizes over windows of channels; each rank can run torch's function by itself."""
+    """Normalizes over windows of channels. Channels are not cut, so each rank runs torch's function on its own rows."""
     layout = layout_of(x)
     if not layout.is_plain(1):
         raise NotSupported("channels are cut")

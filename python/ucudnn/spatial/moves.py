@@ -1,4 +1,4 @@
-"""Rows that are moved, repeated or made: repeat, flip, roll, triangles, new tensors."""
+"""Functions that move, repeat or create rows: repeat, flip, roll, triangles, new tensors."""
 import torch
 
 from .cells import ranks
@@ -19,7 +19,8 @@ def _repeat(function, x, *repeats, **kwargs):
     repeats = as_list(repeats) or list(kwargs.get("repeats", kwargs.get("dims", ())))
     repeats = [1] * (x.ndim - len(repeats)) + repeats
     offset = len(repeats) - x.ndim
-    # One row that is repeated as often as this rank's stripe has rows (Own) becomes stripes of all ranks.
+    # A single row that is repeated as often as this rank's stripe has rows (a size of type Own) becomes a stripe on
+    # every rank.
     sizes = [number if isinstance(number, Own) else -1 if dim >= offset else 1 for dim, number in enumerate(repeats)]
     x = expand(torch.Tensor.expand, x, sizes)
     repeats = [1 if isinstance(number, Own) else number for number in repeats]
@@ -100,7 +101,7 @@ def _roll(function, x, shifts, dims=None):
 
 
 def _rolled(x, dim, axis, extents, shift):
-    """Fetches for each part the rows that wrap around from the end, and the rows before its own."""
+    """Fetches the rows that wrap around from the end, and the rows before this part's own."""
     total, around, before = sum(extents), [], []
     shift %= total
     for begin, end in owned(extents):
@@ -119,7 +120,7 @@ def _triangle(function, x, diagonal=0):
 
 @rule(*named("new_zeros", "new_ones", "new_empty", "new_full"), sizes="made")
 def _made(function, x, *sizes, **kwargs):
-    """The result is cut if a size comes from a stripe's rows, otherwise it is the same on every rank."""
+    """The result is cut if a size is an Own (from a stripe's shape); otherwise it is replicated."""
     value = [kwargs.pop("fill_value", None) if len(sizes) < 2 else sizes[1]] if name_of(function) == "new_full" else []
     sizes = list(kwargs.pop("size", None) or as_list(sizes[:1] if value else sizes))
     return striped(function(x, plain(sizes), *whole_of(value), **kwargs), of_sizes(sizes))

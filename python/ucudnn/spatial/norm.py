@@ -1,4 +1,4 @@
-"""Normalisation by statistics of all positions."""
+"""Normalisation with statistics over all positions."""
 import torch
 from torch.nn import functional
 
@@ -15,7 +15,8 @@ from .sums import summed, total
 
 
 def _statistics(x, dims, axes, count):
-    """Mean and biased variance over `dims` of the whole: each rank's own, then combined in the order of the ranks."""
+    """Returns (mean, biased variance) over `dims` of the whole: ranks compute their own, then combine them in rank
+    order."""
     mean, variance = rows.moments(x, dims)
     if not axes:
         return mean, variance
@@ -26,10 +27,13 @@ def _statistics(x, dims, axes, count):
 
 
 class _Normalised(torch.autograd.Function):
-    """Computes (x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through
-    which no gradient flows. Weight and bias have the dimensions of x, with extent 1 along axes where they are constant.
-    The backward pass keeps x and no other tensor of x's size, as torch's own norms do. No step makes a temporary tensor of
-    x's size if rows.py calls kernels of torch's norms and x is not converted to fp32, except for gradients of gradients."""
+    """Returns (x - mean) / sqrt(variance + eps) * weight + bias, computed in fp32 if x has a 16-bit type, and the
+    statistics without a gradient. Weight and bias have as many dimensions as x, with extent 1 along axes where they are
+    constant.
+
+    For backward, only x itself and small tensors are saved, as in torch's own norms. If rows.py uses kernels of torch's
+    norms and x is not converted to fp32, no step makes a temporary tensor of x's size, except for second-order
+    gradients."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):
@@ -45,15 +49,15 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        saved = ctx.saved_tensors  # with a checkpoint this computes them now, from stripes
+        saved = ctx.saved_tensors  # with a checkpoint, this recomputes them from stripes
         with plainly():
             found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, saved, gradient)
         return (*found, None, None, None, None)
 
 
 def _differentiable(ctx, saved, gradient):
-    """Returns the result of _gradients, by operations through which gradients flow, for gradients of gradients. The
-    statistics are computed again, since no gradient flows through the saved ones."""
+    """Returns the result of _gradients, computed by differentiable operations, for second-order gradients. Computes the
+    statistics again, because the saved ones carry no gradient."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)
@@ -65,7 +69,8 @@ def _differentiable(ctx, saved, gradient):
 
 
 def _like_parameters(ctx, *values):
-    """Returns the gradients of weight and bias, each in its parameter's shape; None for a missing one."""
+    """Returns the gradients of weight and bias, each in the parameter's shape, or None if there is no such
+    parameter."""
     return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
@@ -86,9 +91,9 @@ def _gradients(ctx, saved, gradient):
 
 
 def normalised(x, dims, eps, weight=None, bias=None, view=None):
-    """Normalises x over `dims`, with a weight and a bias for each channel. `view`: a shape of x to which `dims` refer,
-    in which the channels are two dimensions: the groups, and the channels of a group. Returns the stripe, mean, biased
-    variance, and the number of elements that they are over."""
+    """Normalises x over `dims`, with a weight and a bias for each channel. `view`: a reshaped form of x, to which
+    `dims` refer, with two dimensions for the channels (groups, channels of a group). Returns (stripe, mean, biased
+    variance, number of elements in each mean)."""
     layout = x.cut if view is None else x.cut.inserted(2)
     wide = striped(x if view is None else x.reshape(view), layout)
     shape = [1, *(wide.shape[1:2] if view is None else wide.shape[1:3])]
@@ -115,7 +120,7 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
     result, mean, variance, count = normalised(x, list(range(2, x.ndim)), eps, weight, bias)
     if count < 2:
         raise ValueError(f"instance norm over {count} value of each channel")
-    if running_mean is not None:  # torch averages the statistics of all images
+    if running_mean is not None:  # as torch does, average the statistics over all images
         layout = remaining(x, range(2, x.ndim), True)
         mean, variance = (mean_of(None, striped(value, layout), 0) for value in (mean, variance))
         _update(running_mean, running_var, mean, variance, count, momentum)
@@ -144,7 +149,8 @@ def _batch_norm(function, x, running_mean, running_var, weight=None, bias=None, 
 
 
 def _update(running_mean, running_var, mean, variance, count, momentum):
-    """Updates the running statistics of channels in place, by the mean and the biased variance of `count` elements."""
+    """Updates the running statistics of channels in place. `mean` and the biased `variance` are over `count`
+    elements."""
     uncut(running_mean), uncut(running_var)
     with torch.no_grad():
         running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
@@ -171,8 +177,8 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
 
 
 def own_rows(weight, x, dims):
-    """Returns the own positions' values of a parameter with a value for every position; each rank has a part of its
-    gradient."""
+    """For a parameter that has a value for every position: returns the values of this rank's positions. Each rank gets
+    a part of the gradient."""
     weight = parameter(weight, x.cut)
     for i, dim in enumerate(dims):
         for axis in x.cut.axes_of(dim):

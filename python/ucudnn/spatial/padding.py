@@ -1,4 +1,4 @@
-"""Padding: the first part gets the rows before the image, the last part gets the rows behind it."""
+"""Padding: the first part adds the rows before the image, the last part adds the rows after it."""
 import torch
 
 from .cells import ranks
@@ -55,7 +55,8 @@ def _pad(function, x, pad, mode="constant", value=None):
 
 
 def _reflected(x, dim, axis, extents, front, back):
-    """Handles a reflection that reaches beyond the first or the last stripe and so uses rows of the next stripes."""
+    """Reflects at the ends of the image. A reflection beyond the first or last stripe fetches rows of the next
+    stripes."""
     part, total, own = ranks().part(axis), sum(extents), owned(extents)
     needed = list(own)
     needed[0] = 0, max(extents[0], front + 1)
@@ -67,9 +68,11 @@ def _reflected(x, dim, axis, extents, front, back):
 
 
 def _wrapped(x, dim, axis, extents, front, back):
-    """The first part gets the last rows before its own, the last part gets the first rows behind its own."""
+    """Circular padding: the first part gets the image's last rows before its own, the last part gets the first rows
+    after its own."""
     part, total = ranks().part(axis), sum(extents)
     needed = [(begin, begin) for begin, _ in owned(extents)]
     needed[0], needed[-1] = (total - front, total), (0, back)
-    rows = fetch(x, dim, axis, extents, needed)  # parts in between get no rows, but their gradients come through this
+    # parts in between get no rows, but gradients flow back to them through this fetch
+    rows = fetch(x, dim, axis, extents, needed)
     return torch.cat([rows, x] if part == 0 else [x, rows], dim)

@@ -1,4 +1,4 @@
-"""Functions of one position, whose operands broadcast."""
+"""Functions that compute each position separately; their operands broadcast."""
 import torch
 
 from .cells import ranks
@@ -27,15 +27,16 @@ complex digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 pol
 
 
 def broadcast(operands, takes_whole=False, keeps_first=False):
-    """Returns the layout of the result of combining these tensors position by position. `completed` brings each tensor
-    into the layout's stripes, which are the first tensor's, or those that are `agreed`. `takes_whole`: replicated
-    tensors may have all rows of the whole, from which `met` takes this rank's rows."""
+    """Returns the layout of the result of combining these tensors position by position. The result has the stripes of
+    the first tensor, or the stripes that `agreed` chooses; `completed` brings operands into them. `takes_whole`:
+    replicated tensors may have all rows of the whole, of which `met` takes this rank's rows."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
     layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
-        # If a program flattened some dimensions into one, in_rows() counts them as more rows of that one's axis.
+        # If a program has flattened several dimensions into one, in_rows() counts the others as rows of the first one's
+        # axis.
         layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]
         stripes = agreed(layouts, keeps_first)
         layouts = [layout.in_stripes(stripes) for layout in layouts]
@@ -67,19 +68,20 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
 
 
 def _has_one_row(atoms, extents):
-    """Returns whether some part has only one row. All ranks decide the same."""
+    """Returns whether some part has only one row. The answer is the same on all ranks."""
     return all(size == 1 if axis is None else min(extents[axis]) == 1 for axis, size in atoms)
 
 
 def completed(x, layout):
-    """Returns x as an operand of a function whose result has `layout`, in its stripes. If x is not cut as `layout` is,
-    its gradient is summed."""
+    """Returns x in the stripes of `layout`, as an operand of a function whose result has `layout`. If x is not cut
+    along all of its axes, the gradient of x is summed over ranks."""
     axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
     return summed(in_stripes(x, layout.extents) if isinstance(x, Stripe) else x, axes)
 
 
 def uncut(x):
-    """Returns x: a weight, a bias or statistics, which every rank must have whole, or None."""
+    """Returns x, which is a weight, a bias, statistics, or None. Raises NotSupported if it is cut, because every rank
+    must have all of it."""
     if x is not None and layout_of(x).is_cut:
         raise NotSupported(f"a stripe of shape {tuple(x.shape)} as weights or a bias, of which each rank would use its own "
                            "part: pass spatial.gather(x)")
@@ -92,8 +94,8 @@ def parameter(x, layout):
 
 
 def met(x, layout):
-    """Returns x as an operand, position by position, of a function whose result has `layout`. If x is replicated and
-    has all rows of the whole, takes this rank's rows."""
+    """Returns x as a position-by-position operand of a function whose result has `layout`. If x is replicated and has
+    all rows of the whole, takes this rank's rows."""
     return own_part(completed(x, layout), layout_of(x), layout)
 
 
@@ -102,8 +104,8 @@ def _operands(args, kwargs):
 
 
 def may_be_written(x):
-    """Raises NotSupported if x has hooks, which torch drops from tensors that are written in place, as from any view,
-    or if torch shares memory that x has copied here."""
+    """Raises NotSupported if x may not be written in place: torch drops hooks from tensors that are written through a
+    view, and recut.share gives a copy where torch would give a view of x's memory."""
     if is_shared(x):
         raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came "
                            "from other ranks: write into a clone")
@@ -156,6 +158,6 @@ def _prelu(function, x, weight):
 
 @rule(*named("to", "type_as"), sizes="whole")
 def _as_type(function, x, *args, **kwargs):
-    """Converts to another type or device, which another tensor, cut or not, may determine."""
+    """Converts to another type or device, or to those of another tensor, which may be cut or not."""
     result = function(x, *args, **kwargs)
     return x if result is x else striped(result, layout_of(x))

@@ -1,4 +1,4 @@
-"""Pooling. Windows across a cut read the rows on its other side; pooling to a fixed number of windows (adaptive,
+"""Pooling. Windows that cross a cut read rows of the next stripe. Pooling to a fixed number of windows (adaptive,
 global) gives a replicated result."""
 import torch
 from torch.nn import functional
@@ -17,8 +17,8 @@ from .windows import check, extend, in_rows, of_batches, output_layout, read, sp
 
 
 def _outputs(extent, window, pad, ceil_mode):
-    """Returns the number of windows, as torch counts them: with ceil_mode a window may stick out, but must begin inside
-    the image or its front padding."""
+    """Returns the number of windows, as torch counts them. With ceil_mode a window may extend beyond the image, but
+    must begin inside of the image or its front padding."""
     rows = extent + 2 * pad - window.extent
     if not ceil_mode:
         return rows // window.stride + 1
@@ -43,8 +43,8 @@ def _plans(x, windows, pads, ceil_mode):
 
 
 def _read(x, axis, window, pad, count):
-    """Returns the Read of `count` windows. ceil_mode may have added a window that extends beyond the end. It is treated
-    as if there were that much padding or, if the other windows leave no room for it, as a window of the last part."""
+    """Returns the Read of `count` windows. With ceil_mode, the last window may extend beyond the end: this counts as
+    padding behind the image. If the other windows do not allow that, the window belongs to the last part."""
     extent = sum(x.cut.extents[axis])
     behind = (count - 1) * window.stride + window.extent - extent - pad
     if behind <= pad:
@@ -59,7 +59,7 @@ def _read(x, axis, window, pad, count):
 
 
 def _covers(x, kernel, pads):
-    """Returns whether one window covers every cut axis, as in a program that pools by its own x.shape."""
+    """Returns whether a single window covers every cut axis, as in programs that use x.shape as the kernel size."""
     dims = spatial_dims(x, len(kernel))
     return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
@@ -88,8 +88,8 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
 
 
 def _counts(x, axis, plan, window, pad):
-    """Returns for this rank's windows along a cut axis the number of rows that each reads, including `pad` rows of
-    padding."""
+    """Returns, for each window of this rank along a cut axis, how many rows it reads, including up to `pad` rows of
+    padding at each end."""
     part, extent = ranks().part(axis), sum(x.cut.extents[axis])
     begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
     return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
@@ -104,7 +104,7 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # torch handles the other dimensions
+        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # torch pools the other dimensions
         whole = mean(None, x, dims, True, dtype=wide_type(x.dtype))
         kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
         return striped(function(whole, kernel, stride, pads, ceil_mode, count_include_pad).to(x.dtype), whole.cut)
@@ -145,7 +145,7 @@ def _without(x, axes, result):
 @rule(functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)
 @of_batches
 def _adaptive_avg(function, x, output_size):
-    """Along a cut axis each rank adds up its rows of every window, weighted; then ranks add up."""
+    """Along a cut axis, each rank adds up its own weighted rows for every window, then ranks add their sums."""
     x, count = in_rows(x), x.ndim - 2
     pooled, native = _adaptive_sizes(x, output_size, count)
     if output_size == 1 or isinstance(output_size, (list, tuple)) and set(output_size) == {1}:
@@ -156,8 +156,8 @@ def _adaptive_avg(function, x, output_size):
 
 
 def _weighted(function, x, layout, pooled, native):
-    """Computes the means over windows: along cut axes only the part from this rank's rows, along other axes the
-    complete mean."""
+    """Returns the means over windows: along cut axes only the share of this rank's rows, along other axes complete
+    means."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
         extents = layout.extents[axis]
@@ -184,8 +184,9 @@ def _adaptive_max(function, x, output_size, return_indices=False):
 
 
 def _largest(x, windows):
-    """Returns the largest value of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
-    # The index of each element in the whole picture, in row-major order.
+    """Returns the largest value of each window, the same on every rank. `windows`: for each axis, a list of [begin,
+    end) in the whole."""
+    # Index of each element in the whole image, in row-major order.
     place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
     dims = spatial_dims(x, len(windows))
     begins, axes = {2 + i: owned(x.cut.extents[axis])[ranks().part(axis)][0] for axis, i in dims.items()}, tuple(sorted(dims))
@@ -198,7 +199,7 @@ def _largest(x, windows):
 
 
 def _window_maxima(x, place, spans):
-    """Returns the largest value of each window among the rank's own elements, and its place. If the rank has no element of a
+    """Returns the largest value of each window among this rank's elements, and its place. Without an element of the
     window, returns -inf with a place after all others."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]

@@ -1,6 +1,6 @@
-"""Positions of a dimension, which may have been flattened from several: the places in the whole of this rank's
-positions, and the positions of all ranks. Both are in the whole's order, so values computed from all positions meet a
-plain tensor as on one rank."""
+"""Positions of a dimension, which may have been flattened from several dimensions: `places` returns where this rank's
+positions are in the whole, `all_of` the positions of all ranks. Both follow the order of the whole, so results match
+plain tensors with all positions."""
 import torch
 
 from .cells import ranks
@@ -11,7 +11,7 @@ from .stripe import layout_of, striped
 
 
 class Cut(torch.autograd.Function):
-    """This rank's rows of x, which is replicated; the gradient is put together on every rank."""
+    """Returns this rank's rows of x, which is replicated. backward gathers the gradient of all rows on every rank."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):
@@ -25,7 +25,7 @@ class Cut(torch.autograd.Function):
 
 
 class Gather(torch.autograd.Function):
-    """Gathers the whole on every rank. The gradient is the same on every rank, which keeps the part of its own rows."""
+    """Gathers the whole on every rank. The gradient is the same on every rank; each keeps the part of its own rows."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):
@@ -38,8 +38,8 @@ class Gather(torch.autograd.Function):
 
 
 def all_of(x, dim, apart=()):
-    """Returns x with the positions of all ranks in the dimension `dim`. Ranks along the axes `apart` compute different
-    results from these positions, so their gradients are added; ranks along other axes compute the same."""
+    """Returns x with the positions of all ranks in dimension `dim`. Ranks that differ along the axes `apart` compute
+    different results from them, so their gradients are added. Ranks that differ along other axes compute the same."""
     layout, dim = layout_of(x), dim % x.ndim
     atoms = layout.dims[dim]
     if not atoms:
@@ -56,8 +56,8 @@ def all_of(x, dim, apart=()):
 
 
 def own_part(x, of_x, layout):
-    """Returns this rank's rows of x, if x, whose layout is `of_x`, has all rows of the whole where `layout` is cut. x
-    is broadcast to the last dimensions of `layout`. The gradient has only these rows."""
+    """Returns x with only this rank's rows in each dimension where `layout` is cut and x has all rows. `of_x` is the
+    layout of x; its dimensions are the last ones of `layout`. The gradient has only these rows."""
     for dim, extent in enumerate(x.shape):
         atoms = layout.dims[len(layout.dims) - x.ndim + dim]
         if extent != 1 and atoms and of_x.is_plain(dim):
@@ -66,7 +66,7 @@ def own_part(x, of_x, layout):
 
 
 def places(x, dim):
-    """Returns the places of this rank's positions in the whole's dimension `dim`."""
+    """Returns the indices in the whole of this rank's positions along dimension `dim`."""
     return _places(layout_of(x).dims[dim] or ((None, x.shape[dim]),), layout_of(x)).to(x.device)
 
 

@@ -1,5 +1,5 @@
-"""The types in which stripes are computed: 16-bit numbers are added in fp32, on a rank or between ranks, and rounded
-once; operands under autocast are converted as torch converts them."""
+"""The types in which stripes are computed. 16-bit numbers are added in fp32, on a rank and between ranks, and rounded
+once. Under autocast, operands are converted as torch converts them."""
 import torch
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -14,8 +14,8 @@ def wide(x):
 
 
 def lowered(*operands):
-    """Returns the operands of a function that torch's autocast runs in its lower precision. They are converted here,
-    because they are used by other functions than the program called, which autocast may not know."""
+    """Returns the operands of a function that autocast runs in its lower precision, converted. The conversion is made
+    here, because the rules call other functions than the program did, which autocast may not know."""
     device = operands[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return operands

@@ -1,6 +1,6 @@
-"""Products of tensors, whose dimensions have labels as in an einsum. Contractions over cut positions are summed over
-the ranks. If two labels are cut along one axis, as queries and keys are, the first label of the result stays cut, and
-each rank fetches all positions of the other."""
+"""Products of tensors, whose dimensions have labels as in einsum. Contractions over cut positions are summed over the
+ranks. If two labels are cut along the same axis, as queries and keys are, the first label of the result stays cut, and
+each rank fetches all positions of the other label."""
 import functools
 
 import torch
@@ -16,9 +16,9 @@ from .sums import summed, total
 
 
 def product(compute, operands, labels, result, uncut=()):
-    """Returns the result of `compute(*operands)` for the whole. `labels` are the labels of each operand's dimensions,
-    `result` the labels of the result. Labels in `uncut` are not only summed over, so `compute` gets all of their
-    positions."""
+    """Returns `compute(*operands)` for the whole tensors. `labels` has the labels of each operand's dimensions,
+    `result` those of the result. `compute` does not simply sum over the labels in `uncut`, so it gets all positions of
+    these."""
     operands = [brought(x, layout_of(operands[0])) for x in operands]
     layouts, cut = [layout_of(x) for x in operands], {}
     for layout, names in zip(layouts, labels):
@@ -41,13 +41,13 @@ def product(compute, operands, labels, result, uncut=()):
         return striped(compute(*ready), Layout(dims, extents))
     ready = lowered(*ready)
     dtype = functools.reduce(torch.promote_types, (x.dtype for x in ready))
-    with torch.autocast(ready[0].device.type, enabled=False):  # the ranks' parts are not rounded
+    with torch.autocast(ready[0].device.type, enabled=False):  # autocast would round the ranks' partial sums
         return striped(total(compute(*map(wide, ready)), contracted).to(dtype), Layout(dims, extents))
 
 
 def _operand(x, wanted, axes):
-    """Returns x in the layout `wanted`, for computations in which ranks differ along `axes`: with all positions along
-    dimensions that `wanted` does not cut, and with only this rank's positions if x has the whole's."""
+    """Returns x in the layout `wanted`, for results that differ between ranks along `axes`. x gets all positions along
+    dimensions that `wanted` does not cut, and only this rank's positions along the others."""
     layout = layout_of(x)
     for dim, atoms in enumerate(wanted.dims):
         if not atoms:
@@ -59,7 +59,7 @@ def _operand(x, wanted, axes):
 
 
 def batch(count):
-    """Labels of leading dimensions, which broadcast."""
+    """Returns labels for `count` leading dimensions, which broadcast."""
     return [f"batch {i}" for i in reversed(range(count))]
 
 
@@ -72,7 +72,7 @@ def _matmul(a, b, compute=torch.matmul):
 
 @rule(*named("matmul", "mm", "bmm", "mv", "dot", "vdot", "__matmul__"))
 def _multiply(function, a, *others, **named):
-    b, = *others, *named.values()  # torch calls it other, mat2 or vec
+    b, = *others, *named.values()  # the second operand: torch names it other, mat2 or vec
     return _matmul(a, b)
 
 
@@ -86,7 +86,7 @@ def _add(function, x, a, b, *, beta=1, alpha=1):
     x, a, b = (striped(each, layout_of(of)) for each, of in zip(lowered(x, a, b), (x, a, b)))
     result = _matmul(a, b)
     result = result if alpha == 1 else striped(result * alpha, result.cut)
-    if beta == 0:  # x may then be anything
+    if beta == 0:  # x may then have any values, as in torch
         return result
     return pointwise(torch.add, result, x if beta == 1 else striped(x * beta, layout_of(x)))
 

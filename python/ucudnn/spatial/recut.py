@@ -1,5 +1,5 @@
-"""Rows that change ranks: when tensors meet that are cut into different stripes, and when rows belong together that two
-ranks have."""
+"""Moves rows between ranks: when tensors in different stripes meet, and when rows that belong together are on two
+ranks."""
 from itertools import pairwise
 
 from .cells import ranks
@@ -10,9 +10,9 @@ from .stripe import layout_of, striped
 
 
 def agreed(layouts, keeps_first):
-    """Returns {axis: (rows by part, own rows)} for the axes along which these layouts have different stripes of equally
-    many rows: the stripes whose largest is the smallest, or the stripes of the first layout. All ranks decide the
-    same."""
+    """Returns {axis: (rows by part, this rank's rows)} for the axes along which these layouts have different stripes
+    with the same total of rows. Chooses the stripes whose largest part is smallest; with `keeps_first`, those of the
+    first layout. All ranks choose the same."""
     met = {}
     for layout in layouts:
         for axis, rows in layout.extents.items():
@@ -23,7 +23,7 @@ def agreed(layouts, keeps_first):
 
 
 def in_stripes(x, extents):
-    """Returns x in the stripes `extents` along the axes that cut it: rows come from the ranks that have them."""
+    """Returns x in the stripes `extents` along the axes that cut it; fetches rows from the ranks that have them."""
     own = layout_of(x)
     if any(sum(rows) != sum(extents.get(axis, rows)) for axis, rows in own.extents.items()):
         own = own.in_rows(range(len(own.dims)))
@@ -39,15 +39,15 @@ def in_stripes(x, extents):
 
 
 def brought(x, layout):
-    """Returns x in the stripes of `layout`, if its own stripes have as many rows in all."""
+    """Returns x in the stripes of `layout`, along axes where both have the same total of rows."""
     stripes = agreed([layout, layout_of(x)], keeps_first=True)
     extents = {axis: rows for axis, (rows, _) in stripes.items()}
     return striped(in_stripes(x, extents), layout_of(x).in_stripes(stripes)) if stripes else x
 
 
 def in_groups(layout, axis, size):
-    """Returns the layout in stripes of whole groups of `size` rows, as near to its own as possible. Raises Uneven if a
-    rank would have no rows."""
+    """Returns the layout in stripes of multiples of `size` rows, as similar as possible to the present stripes. Raises
+    Uneven if a rank would have no rows."""
     extents = layout.extents[axis]
     count, ends = sum(extents) // size, [0]
     if sum(extents) % size or count < len(extents):
@@ -59,7 +59,7 @@ def in_groups(layout, axis, size):
 
 
 def share(x, y):
-    """Marks x and y, which share memory in torch but are two copies here: neither may be overwritten."""
+    """Marks x and y, which are two copies here but would share memory in torch. Neither may be written in place."""
     for each in (x, y):
         each.untyped_storage()._ucudnn_is_shared = True
 

@@ -1,4 +1,4 @@
-"""Functions that cut an image, put it together, and sum over its positions."""
+"""Cuts an image into stripes, gathers it again, and sums over its positions."""
 import torch
 
 from .errors import NotSupported
@@ -13,10 +13,10 @@ from .sums import total
 
 
 def shard(x, dim=None, multiple=1):
-    """Returns this rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension to cut, or
-    several; by default the last three, d, h and w, if the grid cuts them. Stripes are multiples of `multiple` rows, the
-    product of a network's strides, and differ by at most `multiple` rows; the last one has the rest. On one rank the
-    stripe is x itself."""
+    """Returns this rank's stripe of x, which is the same on every rank of a group. `dim`: the dimensions to cut, an int
+    or a list; by default those of the last three (d, h, w) that the grid cuts. Stripes are multiples of `multiple`
+    rows, the product of a network's strides, and differ by at most `multiple` rows; the last stripe has the rest. On a
+    single rank, returns x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -34,8 +34,8 @@ def shard(x, dim=None, multiple=1):
 
 
 def _axes(x, dim, grid):
-    """Returns the grid's axes that cut these dimensions of x, and ""; or no axes, and why not. All ranks must hear of a
-    refusal."""
+    """Returns (the grid's axes that cut these dimensions of x, ""), or ([], why they cannot be cut). The refusal is
+    returned, because all ranks must learn of it."""
     if not isinstance(x, torch.Tensor):
         raise NotSupported(f"a {type(x).__name__} to cut: torch.as_tensor(x) makes a tensor")
     if isinstance(x, Stripe) and x.cut.is_cut:
@@ -48,9 +48,9 @@ def _axes(x, dim, grid):
 
 
 def from_local(x, dim=None):
-    """Returns the stripe whose rows on this rank are x, a plain tensor: the counterpart of to_local, for data that each
-    rank has loaded by itself. `dim` has the meaning that it has in shard. Ranks tell each other their shapes, which may
-    differ only in rows. On one rank the stripe is x itself."""
+    """Returns the stripe whose rows on this rank are x, a plain tensor. It is the inverse of to_local, for data that
+    each rank has loaded itself. `dim` is as in shard. Ranks exchange their shapes, which may differ only in rows. On a
+    single rank, returns x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -62,7 +62,7 @@ def from_local(x, dim=None):
 
 
 def _extents_of(told, grid):
-    """Returns the rows of each part, by axis. `told`: for each rank, [type, axes or why there are none, shape] of its
+    """Returns {axis: rows of each part}. `told`: for each rank, [type, axes or why there are none, shape] of its
     tensor."""
     shapes = {grid.place_of(rank)[1]: shape for rank, (_, _, shape) in told.items()}
     (dtype, axes, first), *others = told.values()
@@ -83,7 +83,7 @@ def _extents_of(told, grid):
 
 
 def gather(x):
-    """Returns the whole x on every rank, as a plain tensor: replicated."""
+    """Returns the whole x on every rank, as a plain tensor."""
     if not isinstance(x, Stripe):
         return x
     with plainly():
@@ -119,8 +119,8 @@ def remaining(x, dims, keepdim):
 
 
 def added_up(x, dims, keepdim=False, dtype=None, count=None):
-    """Returns the sum over these dimensions of the whole tensor, or with `count`, the number of elements, the mean.
-    16-bit numbers are summed in fp32, and the result is rounded once to the type of torch's."""
+    """Returns the sum over dimensions of the whole tensor; with `count`, the number of elements, the mean. 16-bit
+    numbers are summed in fp32, and the result is rounded once, to the type that torch returns."""
     dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
     result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
     return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))
@@ -138,7 +138,7 @@ def mean(function, x, dim=None, keepdim=False, *, dtype=None):
 
 
 def all_striped(result, layout):
-    """Makes stripes of one layout of one tensor or several, also of named tuples."""
+    """Returns the tensor, or the tensors in a list or (named) tuple, as stripes with `layout`."""
     if isinstance(result, torch.Tensor):
         return striped(result, layout)
     return type(result)([striped(each, layout) for each in result])

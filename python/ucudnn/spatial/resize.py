@@ -1,5 +1,6 @@
-"""Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that comes
-from the stripe's own is a size of its stripes (sizes.py); a factor is the same on all ranks."""
+"""Interpolation. Rows near a cut read rows of the next stripe; positions are counted in the whole image. A size
+computed from a stripe's shape is the size of the result's stripes (sizes.py). A scale factor is the same on all
+ranks."""
 import math
 from fractions import Fraction
 
@@ -19,8 +20,8 @@ _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubi
 
 
 def _scaled(x, scale_factor, recompute):
-    """Returns (the size on this rank, {axis: rows by part}). torch resizes by the factor itself. That equals the ratio
-    of the extents only if each part's number of rows times the factor is whole. All ranks test all parts, so that they
+    """Returns (the size on this rank, {axis: rows by part}). torch positions outputs by the factor itself, which equals
+    the ratio of extents only if each part's rows times the factor is an integer. All ranks test all parts, so that they
     refuse together."""
     count = x.ndim - 2
     factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
@@ -38,16 +39,17 @@ def _scaled(x, scale_factor, recompute):
 
 
 def _times(extent, factor):
-    """Returns extent * factor, rounded down, and whether the product is whole."""
+    """Returns (floor(extent * factor), whether the product is an integer)."""
     rows = math.floor(float(extent) * factor)
     return rows, abs(extent * factor - rows) < 1e-9
 
 
 def _positions(first, last, extent, outputs, mode, align):
-    """Returns the input positions that the outputs [first, last) read: (rows by tap, weights by tap)."""
+    """Returns the input positions that the outputs [first, last) read: (list of rows, list of weights), one entry for
+    each tap."""
     at = torch.arange(first, last, dtype=torch.float64)
     ratio = extent / outputs
-    if mode.startswith("nearest"):  # torch counts in single precision, whatever the type
+    if mode.startswith("nearest"):  # torch computes these positions in float32 for every type
         single = torch.arange(first, last, dtype=torch.float32) + (0.5 if mode == "nearest-exact" else 0.0)
         rows = (single * torch.tensor(ratio, dtype=torch.float32)).floor().long()
         return [rows.clamp(max=extent - 1)], [torch.ones_like(at)]
@@ -74,7 +76,7 @@ def _cubic(distance, a=-0.75):
 
 
 def _combined(rows, dim, taps, weights, first):
-    """Returns the weighted sums along one dimension of rows that begin with row `first`."""
+    """Returns weighted sums of `rows` along one dimension; row 0 of `rows` is row `first` of the whole."""
     result, shape = None, [1] * rows.ndim
     shape[dim] = -1
     for tap, weight in zip(taps, weights):
@@ -95,7 +97,7 @@ def _resized(x, dim, axis, extents, outputs, mode, align):
 
 
 def _spread(function, x, size, mode, align):
-    """Resizes a replicated tensor: the result is a stripe if the size that the program gives is a stripe's."""
+    """Resizes a replicated tensor. The result is a stripe if a size is an Own (from a stripe's shape)."""
     cut = {2 + i: rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
     dims, extents, result = [()] * x.ndim, {}, summed(x, tuple(sorted(axis for axis, _ in cut.values())))
     for dim, (axis, outputs) in cut.items():
@@ -107,8 +109,8 @@ def _spread(function, x, size, mode, align):
 
 
 def _outputs(x, axis, number):
-    """Returns the rows by part for a size that a program gives along a cut axis. It is the size of its own rows or, in
-    a module of torch that was made with it, of the whole."""
+    """Returns the rows by part for a size that a program gives along a cut axis. An Own is the size of stripes. A plain
+    number is the whole's size, and is accepted only in torch.nn.Upsample."""
     extents = x.cut.extents[axis]
     if isinstance(number, Own):
         found, rows = rows_of(number)
@@ -123,14 +125,14 @@ def _outputs(x, axis, number):
 
 
 def _check_areas(axis, extents, outputs):
-    """Refuses stripes of which one changes by another factor than the whole: areas would lie across its ends."""
+    """Refuses stripes if one is resized by another factor than the whole: averaged areas would cross its ends."""
     if any(rows * sum(extents) != extent * sum(outputs) for rows, extent in zip(outputs, extents)):
         raise NotSupported(f"{AXES[axis]}: mode area of stripes of {extents} rows, which become {outputs} rows: the same factor for "
                            "all is expected")
 
 
 def _native(function, x, size, dims, mode, align, changed=()):
-    """Resizes by torch the axes that are not cut and, to their own numbers of rows, those of `changed`."""
+    """Resizes with torch along uncut axes, and along the axes in `changed` to this rank's number of rows."""
     rest = list(size)
     for i in range(len(rest)):
         for axis, _ in dims[2 + i]:
@@ -173,7 +175,7 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
 def _sampled(function, x, grid, *args, **kwargs):
     if layout_of(x).is_cut:
         raise NotSupported("it reads rows of any rank, wherever its grid points: gather the picture first")
-    cut = layout_of(grid)  # of shape (n, positions..., coordinates)
+    cut = layout_of(grid)  # the grid has the shape (n, positions..., coordinates)
     if not cut.is_plain(0) or not cut.is_plain(-1):
         raise NotSupported("a grid whose pictures or coordinates are cut")
     made = Layout([(), (), *cut.dims[1:-1]], cut.extents)

@@ -1,7 +1,6 @@
-"""Statistics of a tensor, and its scaling. If the tensor is on the CPU, in fp32 or fp64, and consists of contiguous
-rows of 16 numbers or more, kernels of torch's own norms compute them: each reads the tensor once, and makes no
-temporary tensor of its size. Statistics have the shape of the tensor, with extent 1 along axes where they are
-constant."""
+"""Statistics and scaling of a tensor. A CPU tensor in fp32 or fp64, made of contiguous rows of at least 16 numbers, is
+given to kernels of torch's own norms, which read it once and make no temporary tensor of its size. Statistics have the
+shape of the tensor, with extent 1 along axes where they are constant."""
 import math
 
 import torch
@@ -10,8 +9,8 @@ _CHUNK = 1 << 18  # elements
 
 
 def _first(x, *shapes):
-    """Returns the first dimension of rows of x, in which all of these shapes have extent 1; None if x has no such
-    rows."""
+    """Returns the first dimension of the rows of x, in which all of `shapes` have extent 1. Returns None if x has no
+    rows for torch's kernels."""
     first = x.ndim
     while first and all(shape[first - 1] == 1 for shape in shapes):
         first -= 1
@@ -24,18 +23,18 @@ def _without(x, dims):
 
 
 def _of_rows(x, first):
-    """Returns the shape of a tensor with one value for each row."""
+    """Returns the shape of a tensor with a single value for each row."""
     return *x.shape[:first], *[1] * (x.ndim - first)
 
 
 def _by_row(x, first, *values):
-    """Returns x as one image whose channels are its rows, and `values` as one value for each row."""
+    """Returns (x as one image whose channels are the rows, each of `values` as a vector with a value for each row)."""
     rows = x.view(1, math.prod(x.shape[:first]), -1)
     return rows, *(value.expand(_of_rows(x, first)).reshape(-1) for value in values)
 
 
 def moments(x, dims):
-    """Mean and biased variance over `dims`."""
+    """Returns (mean, biased variance) over `dims`."""
     first = _first(x, _without(x, dims))
     if first is None:
         return torch.var_mean(x, dims, correction=0, keepdim=True)[::-1]
@@ -51,18 +50,17 @@ def moments(x, dims):
 
 
 def scaled(x, factor, shift):
-    """Returns x * factor + shift."""
     first = _first(x, factor.shape, shift.shape)
     if first is None:
         return torch.addcmul(shift, x, factor, out=torch.empty_like(x))
     rows, factor, shift = _by_row(x, first, factor, shift)
     mean, variance = torch.zeros_like(factor), torch.ones_like(factor)
     result = torch.native_batch_norm(rows, factor, shift, mean, variance, False, 0.0, 0.0)[0]
-    return torch.ops.aten._unsafe_view(result, x.shape)  # a layer must not overwrite a view in place
+    return torch.ops.aten._unsafe_view(result, x.shape)  # not a view: layers that follow could not write in place into a view
 
 
 def sums(gradient, x, mean, dims):
-    """Returns the sums over `dims` of gradient, and of gradient * (x - mean)."""
+    """Returns the sums over `dims` of gradient and of gradient * (x - mean)."""
     first = _first(x, mean.shape, _without(x, dims))
     if first is None or gradient.dtype != x.dtype or not gradient.is_contiguous():
         own = gradient.sum(dims, keepdim=True)

@@ -35,18 +35,19 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """Returns (x, layout, shape on this rank) of x in another shape, given by a program's numbers. x is in other
-    stripes if its own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. If no
-    number is -1, or only one for channels, numbers that do not come from x.shape are the whole's, since the number of
-    elements must match; otherwise the stripe's rows are the numbers that come from x.shape, and dimensions that stay as
-    they are."""
+    """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. If the reshape groups
+    rows and stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
+
+    A size from x.shape (an Own) names rows. Plain numbers are sizes of the whole if there is no -1, or if -1 is for
+    uncut dimensions only, since the number of elements must match. Otherwise rows are named only by Own sizes, and by
+    dimensions that stay unchanged."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
-    is_named = any(isinstance(size, Own) for size in sizes)  # the rows are named, so that -1 need not be
+    is_named = any(isinstance(size, Own) for size in sizes)  # an Own names the rows, so -1 need not
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]
@@ -68,7 +69,7 @@ def _in_sizes(x, sizes):
 
 
 def _is_of_plain(cut, old, new, dim):
-    """Returns whether the dimension `dim` of `new` comes only from dimensions that are not cut."""
+    """Returns whether dimension `dim` of `new` comes only from dimensions that are not cut."""
     ends = [math.prod(old[:count]) for count in range(len(old) + 1)]
     first = max((end for count in range(dim + 1) if (end := math.prod(new[:count])) in ends))
     last = min((end for count in range(dim + 1, len(new) + 1) if (end := math.prod(new[:count])) in ends))
@@ -163,7 +164,7 @@ def _expand_as(function, x, other):
 @rule(*named("cat", "concat", "concatenate", "stack"))
 def _join(function, tensors, dim=0):
     stacked = name_of(function) == "stack"
-    # torch joins an empty vector with tensors of any dimensions. The vector adds no elements, and only its type counts.
+    # torch joins an empty vector with tensors of any number of dimensions; only its type counts.
     nothing = [x for x in tensors if not stacked and x.shape == (0,)]
     tensors = [x for x in tensors if stacked or x.shape != (0,)] or [nothing.pop()]
     dim %= tensors[0].ndim + stacked

@@ -1,5 +1,6 @@
-"""Extents of a stripe as a program sees them: numbers of the whole image that also know their value on every part of
-the grid; arithmetic keeps that. Where Python, numpy or torch bypass it, they read the whole's number."""
+"""Sizes of a stripe, as a program sees them: numbers with the whole image's value, which also know their value on every
+part of the grid. Arithmetic with them keeps this. Python, numpy or torch code that bypasses the arithmetic reads the
+whole's value."""
 import itertools
 import math
 import operator
@@ -18,8 +19,8 @@ _OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil"
 
 
 class Own:
-    """A number computed from rows. This rank has `here`, the whole image has `whole`; `by_place` has the value at every
-    place of the grid along `axes`, with the parts along each axis in their order."""
+    """A number computed from numbers of rows. `here` is its value on this rank, `whole` in the whole image. `by_place`
+    has its value at every place of the grid along `axes`, a tuple of parts in the order of `axes`."""
     axes, by_place, here, whole = (), {}, None, None
 
 
@@ -32,8 +33,8 @@ class OwnFloat(Own, float):
 
 
 def own(axes, number, whole):
-    """Returns the number of this rank, `number({axis: part})`, with the whole's value `whole`. It is a plain number if
-    it is the same everywhere."""
+    """Returns an Own whose value at a place is `number({axis: part})` and whose value in the whole is `whole`. Returns
+    a plain number if all values are equal."""
     parts = ranks().grid.parts
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
@@ -45,21 +46,22 @@ def own(axes, number, whole):
 
 
 def at(value, place):
-    """Returns the value of a number at a place {axis: part}."""
+    """Returns the value of a number at `place`, {axis: part}."""
     if isinstance(value, Own):
         return value.by_place[tuple(place[axis] for axis in value.axes)]
     return value
 
 
 def by_part(value, axis):
-    """Returns the values of a number on every part along one axis."""
+    """Returns the values of a number on every part along `axis`. Raises NotSupported if the number depends on other
+    axes."""
     if value.axes != (axis,):
         raise NotSupported(f"{value} comes of rows along other axes, too")
     return tuple(at(value, {axis: part}) for part in range(ranks().grid.parts[axis]))
 
 
 def rows_of(number):
-    """Returns (axis, rows by part) of a number that a program gives as the size of a cut dimension."""
+    """Returns (axis, rows by part) of a size that a program gives for a cut dimension."""
     if len(number.axes) != 1:
         raise NotSupported(f"a dimension of {number.whole} positions along {' and '.join(AXES[axis] for axis in number.axes)}: make "
                            "one for each, and flatten them")
@@ -81,7 +83,7 @@ def flat(values):
 
 
 def whole_of(values):
-    """Numbers, also in lists and dictionaries, with the whole's values."""
+    """Returns numbers, or numbers in lists and dictionaries, with the whole's values."""
     if isinstance(values, dict):
         return {key: whole_of(value) for key, value in values.items()}
     if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):
@@ -90,7 +92,7 @@ def whole_of(values):
 
 
 def plain(values):
-    """Numbers, also in lists, with this rank's values, for torch."""
+    """Returns numbers, or lists of numbers, with this rank's values, for calls of torch."""
     if isinstance(values, (list, tuple)):
         return [plain(value) for value in values]
     return values.here if isinstance(values, Own) else values
@@ -126,8 +128,8 @@ for _kind in (OwnInt, OwnFloat):
 
 
 def strides_of(x, layout):
-    """Returns the strides of a stripe as numbers of the whole. In rising order, a dimension's stride is the number of
-    elements in the dimensions before it; None where memory holds more."""
+    """Returns the strides of a stripe for the whole image. In ascending order, a dimension's stride is the number of
+    elements in the dimensions before it; None if the stripe's memory has gaps there."""
     sizes, strides, elements = sizes_of(x.shape, layout), list(x.stride()), 1
     for dim in sorted(range(x.ndim), key=lambda dim: (strides[dim], x.shape[dim], -dim)):
         if strides[dim] == plain(elements):
@@ -138,7 +140,7 @@ def strides_of(x, layout):
 
 
 def sizes_of(shape, layout):
-    """Returns the shape of a stripe: plain numbers except for cut dimensions."""
+    """Returns the shape of a stripe: an Own for each cut dimension, plain numbers otherwise."""
     sizes = []
     for dim, extent in enumerate(shape):
         axes = sorted(layout.axes_of(dim))

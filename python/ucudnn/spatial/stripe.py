@@ -1,10 +1,9 @@
-"""The tensor of a rank's stripe. It knows which of its dimensions are cut (layout.py). Each function of torch that is
-called with a tensor that is cut either has a rule in this package (RULES) or is refused by name: nothing runs on such a
-stripe that nobody vouches for.
+"""Stripe: the tensor of a rank's rows, which knows which of its dimensions are cut (layout.py). Every function of torch
+that is called with a cut tensor either has a rule in this package (RULES) or is refused by name.
 
-A plain tensor, and a Stripe without a cut dimension, count as the same on every rank of a group: "replicated". Their
-gradient is also the same everywhere: if a replicated tensor meets a cut one, its gradient is summed over the ranks
-(summed)."""
+A plain tensor, and a Stripe without a cut dimension, are "replicated": the same on every rank of a group. Their
+gradients are the same on every rank, too: where a replicated tensor meets a cut one, its gradient is summed over the
+ranks (`summed`)."""
 import functools
 import importlib
 import math
@@ -26,33 +25,33 @@ from .vouched import COMPILED, TRACED, is_named
 
 try:
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
-except ImportError:  # this torch does not tell whether the running code was compiled
+except ImportError:  # this torch does not say whether the running code was compiled
     def get_eval_frame_callback():
         return None
 
 _saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
 RULES = {}
-_SIZES = {}  # for each rule, its `sizes`: see `rule`
+_SIZES = {}  # {rule: its `sizes`}, see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
 _ENGINE = {function.__code__ for function in (getattr(torch.autograd.graph, "_engine_run_backward", None),
                                               torch.autograd.backward, torch.autograd.grad) if function}
-_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch accepts, too
-# The modules that run, outermost first: (the name for messages, the classes that its model trusts, the module).
+_NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's argument names, which torch accepts as well
+# The running modules, outermost first: (name for messages, classes that its model trusts, module).
 _where = []
-_trusted = set()  # the classes that any converted model trusts
+_trusted = set()  # classes that any converted model trusts
 
 
 class Stripe(torch.Tensor):
-    cut = None  # its Layout
+    cut = None  # this stripe's Layout
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if way := recorded():
             raise NotSupported(f"{name_of(function)}{place()} {way}")
         if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
-            with torch._C.DisableTorchFunction():  # a dispatch mode calls it
+            with torch._C.DisableTorchFunction():  # called by a dispatch mode
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
@@ -69,7 +68,8 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                said = re.sub("^[dhw]: ", "", str(refusal))  # which has a next step behind a colon, or names the next size
+                # the rest may contain ": " or "; ", before a next step or the next size
+                said = re.sub("^[dhw]: ", "", str(refusal))
                 step = "" if ": " in said or "; " in said else ": run it on the whole, spatial.gather(x)"
                 placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
@@ -77,9 +77,9 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and those of
-        torch's backward passes, whose gradients a rule has prepared, and copies of what hooks of saved tensors kept. It
-        refuses all others, such as operations of scripts, vmap or torch.func."""
+        """Called for operations that bypassed the rules. Allows operations inside a rule (`plainly`), operations of
+        torch's backward passes, whose gradients a rule has prepared, and copies of saved tensors by hooks. Refuses all
+        others, such as operations of scripts, vmap or torch.func."""
         may_be_saved()
         is_unpacked = function is torch.ops.aten.detach.default and _of_checkpoint_or_here(sys._getframe(1))
         if not plainly.is_on() and not is_unpacked and not _is_of_engine():
@@ -91,12 +91,12 @@ class Stripe(torch.Tensor):
 
 
 def _is_of_engine():
-    """Returns whether torch's engine runs this operation in a backward pass, by itself or through a dispatch mode:
-    between the engine and here is no code of a program, such as a hook or the backward of its own function."""
+    """Returns whether torch's autograd engine runs this operation, directly or through a dispatch mode. False if code
+    of a program, such as a hook or the backward of its own function, is on the stack in between."""
     if torch._C._current_autograd_node() is None:
         return False
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_back.f_code not in _ENGINE:  # a thread of a device begins with the first frame
+    while frame.f_back and frame.f_back.f_code not in _ENGINE:  # in a device's thread, the stack begins inside the engine
         frame = frame.f_back
     return frame.f_code.co_name == "__torch_dispatch__"
 
@@ -109,9 +109,9 @@ def recorded():
 
 
 class plainly:
-    """A context in which torch sees stripes as plain tensors. If the program runs a TorchDispatchMode, such as one that
-    counts operations, the mode sees the operations, and Stripe.__torch_dispatch__ allows them; otherwise torch calls
-    neither of the two."""
+    """A context in which torch sees stripes as plain tensors, so torch calls neither __torch_function__ nor
+    __torch_dispatch__. Exception: while a program's TorchDispatchMode is active, such as a counter of operations, the
+    mode sees the operations, and Stripe.__torch_dispatch__ allows them."""
     _inside = threading.local()
 
     @classmethod
@@ -132,8 +132,8 @@ class plainly:
 
 
 def may_be_saved():
-    """Raises NotSupported if a program's own hooks of saved tensors are active: they would see a rank's rows as a plain
-    tensor. torch's own hooks keep all values."""
+    """Raises NotSupported if a program's own saved-tensor hooks are active: they would see a rank's rows as a plain
+    tensor. torch's own hooks do not change values."""
     hooks = torch.is_grad_enabled() and _saved_tensors_hooks(True)
     if hooks and not (getattr(hooks[0], "__module__", None) or "").startswith("torch."):
         raise NotSupported("torch.autograd.graph.saved_tensors_hooks of a program, which would get this rank's rows of what a "
@@ -158,17 +158,17 @@ def _answer(function, args, kwargs):
         raise NotSupported("out= of a stripe")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
-    # The rules of `access` compute nothing, so one rank may call them alone.
+    # Rules in `access` compute nothing, so a single rank may call them.
     if is_cut and rule.__module__ != f"{__package__}.access":
         same_operands(name_of(function), args, kwargs)
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:
-        if error.__traceback__.tb_next:  # the error comes from inside the rule
+        if error.__traceback__.tb_next:  # the error comes from inside the rule, not from its arguments
             raise
         raise NotSupported(f"arguments that are not known here ({error})") from None
     except AttributeError as error:
-        if error.name != "cut":  # which the rule reads of its first tensor
+        if error.name != "cut":  # rules read `cut` of their first tensor, which a plain tensor lacks
             raise
         raise NotSupported("a stripe meets a plain tensor, for which no rule is known here: shard it, too") from None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) and all(x is not value for value in values)
@@ -178,13 +178,13 @@ def _answer(function, args, kwargs):
 
 
 def to_local(x):
-    """Returns this rank's rows of x as a plain tensor, about which nothing is checked from here on."""
+    """Returns this rank's rows of x as a plain tensor. From then on nothing is checked for it."""
     return _as(x, torch.Tensor) if isinstance(x, Stripe) else x
 
 
 def _as(x, cls):
-    # Modes are off, because a mode could make the result a tensor of its own class. Gradients are on, because torch refuses to
-    # write in place to a view that was made under no_grad, and the program does not know of this view.
+    # Modes are off, because a mode could give the result its own class. Gradients are on, because torch refuses
+    # in-place writes to a view that was made under no_grad, and the program does not know that this is a view.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         if x.requires_grad or torch.is_grad_enabled():
             return x.as_subclass(cls)
@@ -193,16 +193,16 @@ def _as(x, cls):
 
 
 def start_backward(tensors, gradients=None, *args, **named):
-    """A backward pass may run parts of the model again, for a checkpoint. It starts from plain tensors, since from a
-    Stripe torch would run all of it without __torch_function__."""
+    """Starts a backward pass from plain tensors. From a Stripe, torch would run all of it without __torch_function__,
+    including parts of the model that a checkpoint runs again."""
     tensors, gradients = _roots(tensors, named.pop("gradient", named.pop("grad_tensors", gradients)))
     torch.autograd.backward(tensors, gradients, *args, **named)
 
 
 def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
                is_grads_batched=False, materialize_grads=False):
-    """torch.autograd.grad, which starts from plain tensors as start_backward does. Gradients of stripes are cut as the
-    stripes are."""
+    """Replaces torch.autograd.grad; starts from plain tensors, like start_backward. Gradients of stripes are cut like
+    the stripes."""
     if is_grads_batched:
         raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap")
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
@@ -219,8 +219,8 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 
 def _roots(tensors, gradients, *between):
-    """Returns the starting points of a backward pass, as plain tensors. A stripe's gradient must be cut as the stripe
-    is: the rows of a plain gradient are unknown, unless torch has made it for a checkpoint."""
+    """Returns the starting points of a backward pass as plain tensors. A stripe's gradient must be cut like the stripe.
+    A plain gradient is refused, because its rows are unknown, unless torch has made it for a checkpoint."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
@@ -272,13 +272,13 @@ def place():
 
 
 def running():
-    """Returns the innermost module that runs; None outside a converted model."""
+    """Returns the innermost running module; None outside of a converted model."""
     return _where[-1][2] if _where else None
 
 
 def is_weight(x):
-    """Returns whether a plain tensor is a parameter, or all of a parameter or buffer of the running model in any shape,
-    or computed from these alone while the model runs (factories.py)."""
+    """Returns whether a plain tensor is a parameter, or has all elements of a parameter or buffer of the running model
+    in any shape, or was computed only from such tensors while the model runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
@@ -287,15 +287,16 @@ def is_weight(x):
 
 
 def is_trusted(name):
-    """Returns whether the caller vouches for the class of this full name in the running model. If no model runs, as in
-    a function that a checkpoint runs again in a backward pass, the classes that any converted model trusts count."""
+    """Returns whether the caller vouches for the class with this full name in the running model. If no model runs, as
+    when a checkpoint runs a function again in backward, classes that any converted model trusts count."""
     return is_named(name, _where[-1][1] if _where else _trusted)
 
 
 def rule(*functions, sizes=None):
-    """Registers a rule for these functions. `sizes` says what the rule does with numbers that come from a stripe's
-    extents (sizes.py). "own": they are sizes, and the rule gets the rank's own; "made": as "own", even if the rule is
-    called without a stripe; "whole": they are operands, and the rule gets the whole's; None: the rule accepts none."""
+    """Decorator that registers a rule for these functions. `sizes` says how the rule treats numbers from a stripe's
+    shape (sizes.py). "own": they are sizes, and the rule gets this rank's values. "made": like "own", even if no
+    argument is a stripe. "whole": they are operands, and the rule gets the whole's values. None: the rule refuses
+    them."""
     def register(answer):
         for function in functions:
             RULES[function] = answer
@@ -305,7 +306,7 @@ def rule(*functions, sizes=None):
 
 
 def named(*names, homes=(torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)):
-    """Returns the functions of torch with these names, in any of torch's modules."""
+    """Returns the functions with these names in any of the modules `homes`."""
     return {getattr(home, name) for home in homes for name in names if hasattr(home, name)}
 
 
@@ -330,7 +331,7 @@ def layout_of(tensor):
 
 
 def whole(result, args=()):
-    """Returns a result of replicated tensors alone, which is replicated."""
+    """Returns the result of a function of replicated tensors, as replicated Stripes."""
     if isinstance(result, torch.Tensor):
         if any(result is x for x in flat(args)):
             return result

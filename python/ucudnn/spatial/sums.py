@@ -1,22 +1,24 @@
-"""Sums over ranks, through which gradients flow, and the sums of gradients.
+"""Differentiable sums over ranks, and sums of gradients.
 
-Gradients of parameters are summed over ranks in few sums, each for the parameters of some consecutive layers. While a
-converted model runs, two functions of autograd stand between a parameter and its uses on stripes. All parameters of the
-groups go through _Ended when the model begins, so torch runs its backward last; the first use of a parameter of a group
-sends the whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun begins the sum,
-_Ended waits for it, and the layers in between are computed meanwhile. Operations on a gradient behind _Ended
-(accumulation, hooks) see the sum. Parameters that already have hooks, and those of FSDP and DistributedDataParallel,
-are in no group: the gradient of each of their uses is summed by itself."""
+Gradients of parameters are summed over ranks in a few groups, each for the parameters of some consecutive layers. While
+a converted model runs, two autograd functions stand between a parameter and its uses on stripes. When the model begins,
+all parameters of a group go through _Ended, so torch runs its backward last. The first use of a parameter sends its
+whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun's backward starts the sum,
+_Ended's backward waits for it, and layers in between are computed meanwhile. Accumulation and hooks of a parameter come
+after _Ended's backward, so they see the sum.
+
+Parameters that already have hooks, and those of FSDP and DistributedDataParallel, are in no group: the gradient of each
+of their uses is summed separately."""
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .cells import ranks
 from .precision import wide_type
 
-MOST = 8  # sums of one pass
-LEAST_BYTES = 1 << 20  # of a group, unless it is the only one
+MOST = 8  # groups in one pass
+LEAST_BYTES = 1 << 20  # smallest size of a group, unless it is the only one
 
-_pass = {}  # while a model runs: the group of each parameter, and its place there, by the parameter's id
+_pass = {}  # {id of parameter: (its group, its place in the group)} while a model runs
 
 
 class _Summed(torch.autograd.Function):
@@ -31,7 +33,7 @@ class _Summed(torch.autograd.Function):
 
 
 class _Total(torch.autograd.Function):
-    """The transpose of _Summed."""
+    """Sums x over ranks; the transpose of _Summed."""
 
     @staticmethod
     def forward(ctx, x, axes):
@@ -45,8 +47,8 @@ class _Total(torch.autograd.Function):
 
 
 def summed(x, axes):
-    """Returns x, which is replicated along `axes`, for use with a tensor that is cut along them. The gradient that comes back
-    through this use is summed over the ranks; a gradient that was accumulated before is not."""
+    """Returns x, which is replicated along `axes`, for use with a tensor that is cut along them. The gradient of this
+    use is summed over the ranks; gradients accumulated earlier are not."""
     if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return x
     cut = getattr(x, "cut", None)
@@ -56,13 +58,13 @@ def summed(x, axes):
 
 
 def total(x, axes):
-    """Returns the sum of all ranks' x. It is replicated, and so is its gradient."""
+    """Returns the sum of x over ranks. The sum is replicated, and so is its gradient."""
     return _Total.apply(x, tuple(axes)) if axes else x
 
 
 def greatest(x, axes):
-    """Returns the largest of all ranks' x, or NaN if any is NaN: torch.distributed's own maximum over gloo would lose
-    that."""
+    """Returns the maximum of x over ranks, or NaN if any value is NaN. (torch.distributed's maximum over gloo would
+    drop NaN.)"""
     return ranks().all_gather(x, axes).amax(0) if axes else x
 
 
@@ -71,8 +73,8 @@ def least(x, axes):
 
 
 class _Group:
-    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Their tokens have their
-    shapes and no values: the gradient of a token is the gradient of its parameter, even if the parameter's values have
+    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Each has a token: a
+    tensor of its shape without memory, whose gradient is the parameter's gradient, even if the parameter's values have
     changed since the model began."""
 
     def __init__(self, parameters, axes):
@@ -85,7 +87,7 @@ class _Group:
         return _Used.apply(x.detach(), self._begun[place])
 
     def begin(self, gradients):
-        """Begins the sum of the gradients that are not None, in the order of the parameters."""
+        """Begins the sum of the gradients, given in the order of the parameters; None entries are left out."""
         given = [gradient for gradient in gradients if gradient is not None]
         wait = None
         if given:
@@ -95,7 +97,7 @@ class _Group:
         self._sums.append((wait, pieces))
 
     def end(self):
-        """Returns the sums that were begun last, in the order of the parameters."""
+        """Waits for the sum that was begun last. Yields the summed gradients in the order of the parameters."""
         wait, pieces = self._sums.pop()
         at, summed = 0, wait and wait()
         for piece in pieces:
@@ -103,13 +105,13 @@ class _Group:
                 yield None
                 continue
             shape, dtype = piece
-            # With `.data`, autograd does not take the result for a view of `summed`.
+            # `.data`, so that autograd does not treat the result as a view of `summed`.
             yield summed[at:at + shape.numel()].view(shape).to(dtype).data
             at += shape.numel()
 
     def close(self):
-        """Drops the tokens after a pass. Their graph refers to the group, and Python's collector cannot see a cycle through
-        autograd."""
+        """Drops the tokens after a pass. Their autograd graph refers to this group, and Python's garbage collector
+        cannot find a cycle through autograd."""
         self._ended = self._begun = None
 
 
@@ -135,14 +137,14 @@ class _Begun(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         group = ctx.group
-        if torch.is_grad_enabled():  # with create_graph sums must be differentiable, so each gradient is summed alone
+        if torch.is_grad_enabled():  # with create_graph, sums must be differentiable, so each gradient is summed separately
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
-        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads none of the values
+        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads no values of these
 
 
 class _Used(torch.autograd.Function):
-    """A parameter with its present value, whose gradient is its token's."""
+    """Returns a parameter with its present value; its gradient goes to the token."""
 
     @staticmethod
     def forward(ctx, x, token):
@@ -154,14 +156,14 @@ class _Used(torch.autograd.Function):
 
 
 def own(parameters):
-    """Marks the parameters of a converted model. Parameters that FSDP puts in their place are not marked: FSDP reads
-    their gradients before _Ended has run."""
+    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked, because
+    it reads gradients before _Ended's backward has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 
 
 def _may_wait(x):
-    """Returns whether nothing reads a parameter's gradient before _Ended has run."""
+    """Returns whether nothing reads the parameter's gradient before _Ended's backward has run."""
     hooks = x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)
     return x.requires_grad and x.is_leaf and not hooks and getattr(x, "_ucudnn_is_own", False)
 
@@ -182,8 +184,8 @@ def _groups(parameters):
 
 
 def begin(model):
-    """Begins a pass of a model, in which gradients are recorded. DistributedDataParallel asks the graph which
-    parameters are used, and waits for each of them, so it has no groups."""
+    """Begins a pass of a model that records gradients. Makes no groups under DistributedDataParallel, which asks the
+    graph which parameters are used and waits for each of them."""
     end()
     if not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None or \
             getattr(DistributedDataParallel, "_active_ddp_module", None) is not None:

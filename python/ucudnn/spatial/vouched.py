@@ -1,7 +1,7 @@
-"""The modules that are known to be right on stripes, by the names of their classes. Without torch.
+"""Classes of modules that are known to be right on stripes, by name. Without torch.
 
-The functions that a module calls are checked when it runs: each function of torch that is called with a stripe has a
-rule or is refused. Its own Python code's use of a stripe's shape cannot be checked, so only classes whose code was read
+Functions that a module calls are checked when it runs: each function of torch that gets a stripe has a rule or is
+refused. How the module's own Python code uses a stripe's shape cannot be checked, so only classes whose code was read
 are vouched for."""
 import importlib.metadata
 import re
@@ -17,7 +17,7 @@ _LOSSES = """
 MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss CrossEntropyLoss NLLLoss KLDivLoss GaussianNLLLoss
 PoissonNLLLoss
 """.split()
-# Classes that read more than one position: they must get a stripe, or a tensor that was one.
+# Classes that read several positions: their input must be a stripe, or computed from one.
 _POSITIONS = """
 Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d
 AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
@@ -29,8 +29,8 @@ PixelUnshuffle
 # Classes that draw random numbers in training.
 DRAWING = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout RReLU".split()
 
-# The oldest and the newest release of other packages in which the code of the classes below was read. tools/setup installs the
-# oldest one for the tests.
+# The oldest and newest release of other packages for which the code of the classes below was read. tools/setup installs
+# the oldest for the tests.
 READ = {"torchvision": ("0.24.1", "0.29.2"), "diffusers": ("0.42.1", "0.42.1")}
 _OTHERS = {
     "torchvision.models.resnet": "ResNet Bottleneck BasicBlock",
@@ -88,13 +88,14 @@ def looks_around(name):
 
 
 def is_named(name, trust):
-    """Returns whether `trust`, full or short names of classes, contains the class of this full name."""
+    """Returns whether `trust`, a collection of full or short class names, contains the class with this full name."""
     return name in trust or _short(name) in trust
 
 
 def reason(name, is_drawing=False):
-    """Returns why a class of this full name is not vouched for; None if it is. `is_drawing`: the module draws random
-    numbers in training: it is an RReLU, or it has a probability above 0, as a dropout, a stochastic depth or a DropPath has."""
+    """Returns why the class with this full name is not vouched for; None if it is. `is_drawing`: the module draws
+    random numbers in training: it is an RReLU, or has a probability above 0, like a dropout, a stochastic depth or a
+    DropPath."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
         if short in DRAWING:
@@ -114,8 +115,8 @@ def reason(name, is_drawing=False):
 
 
 def verdict(modules, trust=()):
-    """Returns [(path, name, why)] of the modules that nobody vouches for. `modules`: (path in the model, full name of
-    its class, whether it draws) of each module. `trust`: full or short names of classes."""
+    """Returns [(path, name, why)] of the modules that are not vouched for. `modules`: (path in the model, full class
+    name, whether it draws). `trust`: full or short class names."""
     found = []
     for path, name, is_drawing in modules:
         why = reason(name, is_drawing)
@@ -125,15 +126,15 @@ def verdict(modules, trust=()):
 
 
 def newer(names):
-    """Returns (package, its release, the newest release that was read) for classes of other packages with these full
-    names, if the release is newer."""
+    """Returns (package, installed release, newest release that was read) for packages of these full class names whose
+    installed release is newer."""
     def release(text):
         return [int(number) for number in re.match(r"[0-9.]*[0-9]", text)[0].split(".")]
     found = []
     for package in sorted(READ.keys() & {name.partition(".")[0] for name in names}):
         try:
             installed, newest = importlib.metadata.version(package), READ[package][1]
-        except importlib.metadata.PackageNotFoundError:  # the package is used without being installed
+        except importlib.metadata.PackageNotFoundError:  # the package is importable but not installed
             continue
         if release(installed) > release(newest):
             found.append((package, installed, newest))

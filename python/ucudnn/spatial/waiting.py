@@ -1,8 +1,8 @@
-"""How long a rank waits for another one, and what is reported about that. Without torch.
+"""How long a rank waits for others, and what an error says about it. Without torch.
 
-A rank that waits long writes that to the store of torch.distributed, with the ranks that it waits for. A rank that has
-written nothing there is late. An error can therefore name the rank that did not come, even if other ranks stand
-between, and if torch.distributed knows only that a connection broke."""
+A rank that waits long writes so to torch.distributed's store, with the ranks that it waits for. A rank that has written
+nothing is late. So an error can name the rank that did not come, even if other ranks wait in between, and even if
+torch.distributed only knows that a connection broke."""
 import atexit
 import contextlib
 import json
@@ -13,11 +13,11 @@ import threading
 import time
 
 LONGEST = 1e6  # seconds, as in libucudnn
-STORE_SECONDS = 5  # the store does not answer if its process is stopped
+STORE_SECONDS = 5  # the store does not answer while its process is stopped
 
 
 def patience(text=None):
-    """Seconds until a rank that lives and does not come is an error, by UCUDNN_SPATIAL_TIMEOUT."""
+    """Returns the time-out in seconds for a rank that lives and does not come (UCUDNN_SPATIAL_TIMEOUT)."""
     if text is None:
         text = os.environ.get("UCUDNN_SPATIAL_TIMEOUT", "600")
     try:
@@ -30,8 +30,8 @@ def patience(text=None):
 
 
 def late(rank, waits):
-    """Returns the ranks that have not come, among those that `rank` waits for, those that these wait for, and so on.
-    `waits`: for each waiting rank, the ranks that it waits for."""
+    """Returns the ranks that have not come, among those that `rank` waits for, directly or through other waiting ranks.
+    `waits`: {waiting rank: ranks that it waits for}."""
     found, seen, todo = [], {rank}, list(waits[rank])
     while todo:
         other = todo.pop()
@@ -47,7 +47,7 @@ def named(ranks):
 
 
 def _started(process):
-    """Returns when a process of this machine was started, in ticks since the machine was; None if it has ended."""
+    """Returns when a process of this machine started, in clock ticks since boot; None if it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{process}/stat") as file:
             state, *fields = file.read().rpartition(")")[2].split()
@@ -56,12 +56,12 @@ def _started(process):
 
 
 def identity():
-    """Describes this process, for `has_ended` in other processes."""
+    """Returns a description of this process, for `has_ended` in other processes."""
     return [socket.gethostname(), os.stat("/proc/self/ns/pid").st_ino, os.getpid(), _started(os.getpid())]
 
 
 def has_ended(process):
-    """Returns whether a process has ended, by its `identity`; False for one that this process cannot see."""
+    """Returns whether the process with this `identity` has ended; False if this process cannot see it."""
     own = identity()
     return process[:2] == own[:2] and _started(process[2]) != process[3]
 
@@ -75,9 +75,9 @@ class _Wait:
 
 
 class Waiting:
-    """The waits of one rank. `store` is the store of torch.distributed; `prefix` begins its keys there, and is the same
-    on all ranks and new for each grid or transport. A thread looks at intervals; a short wait costs two assignments.
-    `module`: the module that waits, for messages."""
+    """The waits of one rank. `store` is torch.distributed's store. `prefix` begins its keys there; it is the same on
+    all ranks, and new for each grid or transport. A thread reports long waits at intervals, so a short wait costs only
+    two assignments. `module`: name for messages."""
 
     def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
         self.rank, self.seconds, self._module = rank, seconds, module
@@ -85,12 +85,12 @@ class Waiting:
         self._told_after, self._said_after = min(60.0, seconds) / 10, min(60.0, seconds / 2)
         self._current = self._thread = None
         self._closed = threading.Event()
-        self._processes = {}  # identities of the ranks' processes, as far as they are known
+        self._processes = {}  # identities of the ranks' processes that are known so far
         store.set(f"{prefix}/process/{rank}", json.dumps(identity()))
 
     def close(self):
-        """Ends the thread. To be called before the interpreter ends: a thread that returns from the store after that
-        would abort the process."""
+        """Ends the thread. Must be called before the interpreter ends: a thread that returns from the store later would
+        abort the process."""
         self._closed.set()
         atexit.unregister(self.close)
         if self._thread:
@@ -105,14 +105,14 @@ class Waiting:
         return self._current
 
     def end(self):
-        """Ends a wait that succeeded. A failed one stays in the store, for ranks that come later."""
+        """Ends a wait that succeeded. A failed wait stays in the store, for ranks that come later."""
         self._current = None
 
     def why(self, wait):
-        """Returns, for a wait that failed, the ranks that have not come, as far as is known; empty if all failed at
-        once."""
+        """Returns a text about the ranks that have not come, for a wait that failed. Empty if all ranks failed
+        immediately."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
-        # A rank in `told` waited like this one, so if it has ended, then because another rank ended before it.
+        # A rank in `told` was waiting, too. If such a rank has ended, another rank has ended before it.
         if ended := sorted(rank for rank, process in list(self._processes.items()) if rank not in told and has_ended(process)):
             return f"{named(ended)} ended"
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:
@@ -146,15 +146,15 @@ class Waiting:
                 self._processes[rank] = json.loads(self._store.get(key))
 
     def _others(self, wait):
-        """Describes ranks that wait or have given up: for how long, for which ranks, and for what. This rank has given
-        up too."""
+        """Returns {rank: (seconds, ranks, what)} of ranks that wait or have given up: for how long, for which ranks,
+        and for what. Also reports this rank's own wait."""
         found = {}
 
         def ask():
-            with contextlib.suppress(RuntimeError):  # the store ended with its process
+            with contextlib.suppress(RuntimeError):  # the process with the store has ended
                 self._meet()
                 self._tell(wait)
-                time.sleep(min(0.2, self._told_after))  # if all ranks give up at once, each reads what all have written
+                time.sleep(min(0.2, self._told_after))  # lets ranks that give up at the same time read each other's report
                 found.update(self._read())
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
@@ -165,7 +165,7 @@ class Waiting:
         told = said = None
         while not self._closed.wait(min(1.0, self._told_after / 2)):
             wait = self._current
-            with contextlib.suppress(RuntimeError):  # the store ended with its process: waiting ranks will notice
+            with contextlib.suppress(RuntimeError):  # the process with the store has ended; waiting ranks notice it themselves
                 self._meet()
                 if told and wait is not told:
                     self._tell(None)

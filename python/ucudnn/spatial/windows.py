@@ -1,5 +1,5 @@
-"""Windows that slide over cut axes, for convolutions and pooling: the rows that they read are fetched, and the image's
-padding at its ends is added, so the functions that run on them have no padding along these axes."""
+"""Windows that slide over cut axes, for convolutions and pooling. The rows that they read are fetched, and the image's
+padding is added at its ends, so functions then run without padding along these axes."""
 import contextlib
 import functools
 import re
@@ -13,7 +13,7 @@ from .stripe import Stripe, layout_of, name_of, striped
 
 
 def of_batches(layer):
-    """Makes a rule for a batch of pictures serve a single picture, too."""
+    """Decorator: makes a rule for a batch of images also accept a single image."""
     @functools.wraps(layer)
     def run(function, x, *args, **kwargs):
         if x.ndim == int(re.search(r"(\d)d", name_of(function))[1]) + 2:
@@ -24,8 +24,8 @@ def of_batches(layer):
 
 
 def spatial_dims(x, count):
-    """Returns {axis: index among the last `count` dimensions} of the axes that cut these. Images may also be cut, as
-    when positions of a video are flattened into them: no window reads beyond its image."""
+    """Returns {axis: index among the last `count` dimensions}. Leaves out axes that cut the batch dimension, as when
+    positions of a video are flattened into it: no window reads beyond its image."""
     if x.ndim != count + 2:
         raise NotSupported(f"{count}-dimensional windows over a tensor of {x.ndim} dimensions")
     if not x.cut.is_plain(1):
@@ -34,7 +34,7 @@ def spatial_dims(x, count):
 
 
 def in_rows(x, dims=None):
-    """Returns x with each of the dimensions `dims`, by default its positions, as rows (Layout.in_rows)."""
+    """Returns x with the dimensions `dims` (default: all positions) counted in rows, as in Layout.in_rows."""
     layout = layout_of(x).in_rows(range(2, x.ndim) if dims is None else dims)
     return striped(x, layout) if not isinstance(x, Stripe) or layout is not x.cut else x
 
@@ -44,9 +44,9 @@ def tuple_of(value, count):
 
 
 def read(x, axis, window, front, back):
-    """Returns the rows of x that each part reads. Padding inside x counts as padding of the window, whose outputs are
-    those that each part would compute without it (geometry.windows). If it is more padding than a window allows, it
-    counts as rows."""
+    """Returns the Read of each part's windows over x. Padding inside x counts as padding of the windows, so outputs are
+    divided as if x had none (geometry.windows). If that is more padding than a window allows, it counts as rows of the
+    image."""
     extents, (before, behind) = x.cut.extents[axis], x.cut.pads.get(axis, (0, 0))
     rows = list(extents)
     rows[0] -= before
@@ -65,7 +65,7 @@ def read(x, axis, window, front, back):
 
 
 def extend(x, plans, value=0.0):
-    """Returns x with the rows that `plans`, {axis: Read}, read, as a plain tensor."""
+    """Returns x as a plain tensor, extended by the rows that `plans`, {axis: Read}, read."""
     result = x
     for axis, plan in plans.items():
         result = extended(result, x.cut.dim_of(axis), axis, x.cut.extents[axis], plan.reads, value)

@@ -170,8 +170,8 @@ CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info) {
   if (NothingCaptures()) return CUDA_SUCCESS;
   Captures& captures = TheCaptures();
   std::lock_guard lock(captures.mutex);
-  // Capture information of the legacy stream is refused, but, unlike other forbidden uses of that
-  // stream, the call invalidates no capture.
+  // Asking for capture information of the legacy stream is refused. Unlike other forbidden uses of
+  // that stream, the call invalidates no capture.
   if (IsLegacy(stream) &&
       std::any_of(captures.ongoing.begin(), captures.ongoing.end(),
                   [&](const auto& capture) { return LegacyDependsOn(*capture, stream); })) {

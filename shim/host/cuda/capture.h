@@ -23,9 +23,9 @@ struct Context;
 struct Capture {
   uint64_t id = 0;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  uint64_t thread = 0;  // number of the thread that began it
+  uint64_t thread = 0;  // number of the thread that began the capture
   Stream* origin = nullptr;
-  // The origin, and streams that joined by waiting for its events.
+  // The origin stream, and streams that joined the capture by waiting for one of its events.
   std::vector<std::shared_ptr<Stream>> streams;
   bool ended = false;
   bool invalidated = false;
@@ -55,8 +55,8 @@ std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 
 // Handle cuEventRecord and cuStreamWaitEvent during captures. Set *captured to true if a capture
-// recorded the call, so that the caller has nothing left to do. `record` is null for an event that
-// was never recorded.
+// recorded the call; the caller then does nothing more. `record` is null for an event that was
+// never recorded.
 CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
 CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);
 

@@ -17,7 +17,7 @@ uint64_t NextContextId() {
 }
 
 std::atomic<bool> initialized{false};
-// This process was forked after initialisation; CUDA does not work in it.
+// True if this process was forked after initialisation. CUDA does not work in such a process.
 std::atomic<bool> forked{false};
 
 // Trivially destructible, so that destructors of other thread-local objects can still make calls.

@@ -35,12 +35,12 @@ struct Context {
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
-  // Called when an allocation found no room. Waits for stream-ordered frees and returns unused
-  // memory of the pools to the device. Returns false at once if no free is pending and no pool has
-  // unused memory.
+  // Called when an allocation found no room. Waits for stream-ordered frees, and returns unused
+  // memory of the pools to the device. Returns false immediately if no free is pending and no pool
+  // has unused memory.
   bool MakeRoom();
-  // Does what releasing the last reference does: waits for all work, destroys streams, events and
-  // memory, and forgets registered host memory.
+  // Destroys the context's contents, as releasing the last reference does: waits for all work,
+  // destroys streams, events and memory, and forgets registered host memory.
   void Reset();
 
   const int device;
@@ -48,7 +48,7 @@ struct Context {
   StreamOrderedMemory pools{memory};
   std::shared_ptr<Stream> legacy;
   // Locked while a reference is added or removed, and while the removal of the last reference
-  // destroys all objects. So a thread that retains the context then waits until Reset is done.
+  // destroys all objects. A thread that retains the context meanwhile waits until Reset is done.
   std::mutex lifetime;
   // Number of cuDevicePrimaryCtxRetain calls; written under `lifetime`.
   std::atomic<int> references{0};

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kStagedBytes = 64 << 10;
 
 enum class Wait { kNo, kYes };
-enum class Operand { kAny, kOnDevice };  // what the function's name demands of a pointer
+enum class Operand { kAny, kOnDevice };  // kOnDevice: a D in the name, as in cuMemcpyDtoH
 
 // The layout of an operand: `pitch` is the number of bytes from one row to the next, `height` the
 // number of rows from one plane to the next.

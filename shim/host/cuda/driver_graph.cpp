@@ -29,7 +29,8 @@ CUresult Destroy(Table State::*table, Handle handle) {
   });
 }
 
-// All flags except UPLOAD, which only cuGraphInstantiateWithParams accepts.
+// All flags that cuGraphInstantiateWithFlags accepts. Only cuGraphInstantiateWithParams also
+// accepts UPLOAD.
 constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;

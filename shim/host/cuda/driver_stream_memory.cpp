@@ -56,7 +56,7 @@ void Wait(const uint32_t* word, uint32_t value, unsigned condition) {
   long sleep_ns = kShortestSleepNs;
   for (uint32_t found = Read(word); !Holds(found, value, condition); found = Read(word)) {
     const timespec most{0, sleep_ns};
-    // Returns at once if the word has changed since it was read.
+    // The call returns immediately if the word has changed since it was read.
     syscall(SYS_futex, word, FUTEX_WAIT, found, &most, nullptr, 0);
     sleep_ns = std::min(2 * sleep_ns, kLongestSleepNs);
   }

@@ -16,7 +16,8 @@ constexpr ErrorText kErrors[] = {
 #undef HOSTGPU_ERROR
 };
 
-// Returns the error with this code, or null if the API whose names `name` selects has no such code.
+// Returns the error with this code; null if there is none in the API that `name` selects
+// (&ErrorText::driver_name or &ErrorText::runtime_name).
 constexpr const ErrorText* FindError(int code, const char* ErrorText::*name) {
   for (const ErrorText& error : kErrors) {
     if (error.code == code && *(error.*name) != '\0') return &error;

@@ -21,7 +21,7 @@ struct Allocation {
 
 class DeviceMemory {
  public:
-  // The memory is mapped at the first allocation.
+  // Maps no memory yet; the first allocation does.
   explicit DeviceMemory(size_t bytes);
 
   // Takes the first gap that is large enough, at a multiple of 512 bytes. Returns none if there is

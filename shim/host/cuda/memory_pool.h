@@ -38,8 +38,8 @@ class StreamOrderedMemory {
   explicit StreamOrderedMemory(DeviceMemory& memory) : memory_(memory) {}
 
   MemoryPool* Create(size_t limit);  // the pool reserves at most `limit` bytes; 0: no limit
-  // Allocated memory of the pool stays valid until it is freed. Returns false if `pool` is no live
-  // pool.
+  // Destroys the pool, but its allocated memory stays valid until it is freed. Returns false if
+  // `pool` is no live pool.
   bool Destroy(MemoryPool* pool);
   // Returns true if `pool` is a live pool of this device.
   bool Has(MemoryPool* pool);

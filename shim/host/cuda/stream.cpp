@@ -23,7 +23,7 @@ uint64_t NextStreamId() {
 // A program may exit while its streams still work. On a GPU that is harmless, but here the
 // libraries' destructors would destroy objects that tasks use. So exit() waits for the tasks, but
 // not longer than two seconds, because a task may wait for an event that never happens. Tasks that
-// are left then do nothing.
+// have not begun by then do nothing.
 std::atomic<long> pending = 0;
 std::atomic<bool> abandoned = false;
 std::atomic<pid_t> owner = 0;

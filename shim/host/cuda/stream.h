@@ -42,8 +42,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // enqueuing for all streams of the context.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
-  // Returns true if `ticket` belongs to this stream; tasks that are enqueued from now on then run
-  // after its task.
+  // Returns true if `ticket` belongs to this stream. Tasks that this stream enqueues from now on
+  // then run after the ticket's task.
   bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
   // Ends the worker after it has run all queued tasks.
   void Close();

@@ -1,5 +1,5 @@
-// Runtime functions for devices, versions and entry points. Those that start and stop a profiler do
-// nothing.
+// Runtime functions for devices, versions and entry points. The functions that start and stop a
+// profiler do nothing.
 #include <cstring>
 
 #include "shim/host/cudart/runtime.h"

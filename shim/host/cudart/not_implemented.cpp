@@ -1,5 +1,5 @@
-// Answers calls of the runtime's functions that are not implemented. Like the error of every failed
-// call, their error becomes the thread's last error.
+// Answers calls of the runtime's functions that are not implemented. The error also becomes the
+// thread's last error, as after every failed call.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/cudart/runtime.h"

@@ -1,5 +1,6 @@
-// What runtime calls begin and end with. Most bind a context (Bound); some only initialise the
-// driver (Initialised). A failure becomes the thread's last error (Recorded).
+// Helpers with which the runtime's functions begin and end. Most functions bind a context (Bound);
+// some only initialise the driver (Initialised). A failure becomes the thread's last error
+// (Recorded).
 #pragma once
 
 #include "shim/host/cudart/runtime_api.h"

@@ -105,8 +105,8 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descrip
                });
 }
 
-// Measures with operands that the library allocates itself. The workspace has the largest size that
-// some algorithm needs and that the device has room for.
+// Measures with operands that the library allocates itself. The workspace is as large as the
+// largest need of an algorithm that still fits in the device's memory.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;

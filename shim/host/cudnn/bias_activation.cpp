@@ -73,7 +73,7 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
   const cudnnActivationMode_t mode = call.activation->mode;
   HOSTGPU_REFUSE_IF(mode != CUDNN_ACTIVATION_RELU && mode != CUDNN_ACTIVATION_IDENTITY,
                     CUDNN_STATUS_NOT_SUPPORTED);
-  // The documentation allows identity only with IMPLICIT_PRECOMP_GEMM.
+  // cuDNN's documentation allows identity only with IMPLICIT_PRECOMP_GEMM.
   HOSTGPU_REFUSE_IF(mode == CUDNN_ACTIVATION_IDENTITY &&
                         call.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                     CUDNN_STATUS_NOT_SUPPORTED);

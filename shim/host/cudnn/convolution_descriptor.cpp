@@ -122,15 +122,15 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescri
       inputTensorDesc->dims[1] != Multiply(convDesc->group_count, filterDesc->dims[1]),
       CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // also if nbDims is too small for this element
+  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // written even if nbDims < 2
   tensorOuputDimA[1] = filterDesc->dims[0];
   for (int i = 2; i < nbDims; ++i) {
     const int stride = convDesc->stride[i - 2];
     const int padded = Add(inputTensorDesc->dims[i], Multiply(2, convDesc->pad[i - 2]));
     const int window = Add(Multiply(filterDesc->dims[i] - 1, convDesc->dilation[i - 2]), 1);
     HOSTGPU_REFUSE_IF(padded < window, CUDNN_STATUS_BAD_PARAM);
-    // A refused setter can leave a stride of 0 or less in the descriptor. The real library crashes
-    // here.
+    // A refused setter can leave a stride of 0 or less in the descriptor. The real library would
+    // crash here.
     HOSTGPU_REFUSE_IF(stride <= 0, CUDNN_STATUS_BAD_PARAM);
     tensorOuputDimA[i] = Add(Subtract(padded, window) / stride, 1);
   }

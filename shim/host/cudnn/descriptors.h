@@ -12,12 +12,11 @@
 
 namespace hostgpu {
 
-// Returns the number of bytes of one element; a vector of a vector type counts as one element, as
-// in cuDNN. Returns 0 for invalid types.
+// Returns the bytes of one element. An element of a vector type is a whole vector, as in cuDNN.
+// Returns 0 for invalid types.
 size_t ElementBytes(cudnnDataType_t type);
 
-// Returns true if tensors and filters accept the type. The three vector types are among the
-// accepted ones.
+// Returns true if tensors accept the type, which may be one of the three vector types.
 bool IsTensorType(cudnnDataType_t type);
 // IsVectorType returns true for the three vector types. ChannelsPerVector returns the number of
 // channels in one element.
@@ -28,7 +27,7 @@ int ChannelsPerVector(cudnnDataType_t type);
 
 struct cudnnTensorStruct {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  // The getters' results depend only on whether this is NCHW_VECT_C.
+  // Getters depend only on whether this is NCHW_VECT_C.
   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   int dim_count = 0;
   std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, dims[1] counts vectors of channels

@@ -23,7 +23,8 @@ bool DeviceFaulted() { return faulted; }
 
 cudnnStatus_t Resolve(const char* name, const void* address, size_t bytes, size_t alignment,
                       Runs runs, void** host) {
-  // Refuse stores the message's address, not its text. So the buffer exists as long as the thread.
+  // Refuse stores the message's address, not its text, so the buffer must live as long as the
+  // thread.
   thread_local char what[200];
   *host = nullptr;
   cudnnStatus_t wrong = CUDNN_STATUS_SUCCESS;

@@ -19,10 +19,10 @@ bool DeviceFaulted();
 // is not accessed before.
 enum class Runs { kNow, kAtReplay };
 
-// Sets `host` to the host address of the `bytes` bytes at the device address `address`. They must
-// be in one live allocation, and the address a multiple of `alignment`. `name` is the argument's
-// name in messages. If the call runs now, a wrong address is a reported fault of the device
-// (EXECUTION_FAILED_CUDART). If it runs at a launch, only the call fails
+// Sets `host` to the host address of the `bytes` bytes at the device address `address`. The bytes
+// must be in one live allocation, and the address must be a multiple of `alignment`. `name` is the
+// argument's name in messages. If the call runs now, a wrong address is a reported fault of the
+// device (EXECUTION_FAILED_CUDART). If it runs at a launch, only the call fails
 // (BAD_PARAM_SIZE_INSUFFICIENT, BAD_PARAM_MISALIGNED_POINTER).
 cudnnStatus_t Resolve(const char* name, const void* address, size_t bytes, size_t alignment,
                       Runs runs, void** host);

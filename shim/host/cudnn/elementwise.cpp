@@ -81,7 +81,7 @@ cudnnStatus_t RequireLike(cudnnTensorDescriptor_t tensor, cudnnTensorDescriptor_
 
 cudnnStatus_t RequireActivation(cudnnActivationDescriptor_t activation) {
   HOSTGPU_REFUSE_IF(activation == nullptr, CUDNN_STATUS_BAD_PARAM);
-  // The documentation allows identity only in the fused convolution.
+  // cuDNN's documentation allows identity only in the fused convolution.
   HOSTGPU_REFUSE_IF(activation->mode == CUDNN_ACTIVATION_IDENTITY, CUDNN_STATUS_BAD_PARAM);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -26,8 +26,8 @@ bool BindContext();
 // Returns when work that is enqueued now on the handle's stream will run.
 Runs WhenRuns(cudnnHandle_t handle);
 
-// Runs `work` on the handle's stream in stream order, or records it if the stream captures; returns
-// at once. `uses` are the device addresses that the work uses; null addresses are ignored.
+// Enqueues `work` on the handle's stream, or records it if the stream captures; does not wait for
+// it. `uses` are the device addresses that the work uses; null addresses are ignored.
 cudnnStatus_t Enqueue(cudnnHandle_t handle, std::span<const void* const> uses,
                       std::function<void()> work);
 inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const void*> uses,

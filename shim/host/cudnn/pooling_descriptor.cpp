@@ -58,8 +58,8 @@ cudnnStatus_t cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t pooling
   Give(mode, poolingDesc->mode);
   Give(maxpoolingNanOpt, poolingDesc->nan_propagation);
   Give(nbDims, poolingDesc->spatial_count);
-  // Writes as many values as the caller asked for, even if the descriptor has fewer, as the real
-  // library does.
+  // As in the real library, writes as many values as the caller asked for, even if the descriptor
+  // has fewer.
   for (int i = 0; i < nbDimsRequested; ++i) {
     if (windowDimA != nullptr) windowDimA[i] = poolingDesc->window[i];
     if (paddingA != nullptr) paddingA[i] = poolingDesc->pad[i];

@@ -33,7 +33,7 @@ bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
 }
 
 bool OperandType(int type, DataType* engine_type) {
-  // In the order of DataType.
+  // The elements are in the order of the enumeration DataType.
   constexpr cudnnDataType_t kTypes[] = {CUDNN_DATA_FLOAT,  CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16,
                                         CUDNN_DATA_DOUBLE, CUDNN_DATA_INT8, CUDNN_DATA_INT32};
   const auto* const found = std::find(std::begin(kTypes), std::end(kTypes), type);

@@ -20,8 +20,8 @@ struct Softmax {
   const void* slope;  // backward: dy; forward: unused
   void* to;           // forward: y; backward: dx
 
-  // Inner returns the extents of the elements of one sum. Outer returns the extents of the first
-  // elements of all sums.
+  // Inner returns the extents over which one sum runs. Outer returns the extents that enumerate the
+  // sums.
   Extents Inner() const {
     Extents dims = x_layout.dims;
     dims[0] = 1;

@@ -56,7 +56,7 @@ int64_t Span(const cudnnTensorStruct& tensor) {
   return span;
 }
 
-// Values are stored before a later one is refused, as in the real library.
+// As in the real library, stores the values before a later one is refused.
 cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims, const int* dimA,
                     const int* strideA) {
   tensor.type = type;
@@ -79,8 +79,8 @@ void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides
     strides[i] = Multiply(strides[i + 1], dims[i + 1]);
   }
   if (channels_last) {
-    // With two dimensions the channels are also the last dimension. There the real library reads
-    // beyond its array, so its result is not imitated.
+    // With two dimensions the channels are also the last dimension. The real library then reads
+    // beyond its array, so the stand-in does not imitate its result.
     strides[0] = nbDims > 2 ? Multiply(strides[2], dims[2]) : dims[1];
     if (nbDims > 2) strides[1] = 1;
   }

@@ -1,5 +1,5 @@
-// A sequence of random numbers. Each number is computed from its position, so it does not matter in
-// how many calls the numbers are drawn. The sequence differs from all sequences of cuRAND. Pure
+// A sequence of random numbers. Each number is computed from its position, so the results do not
+// depend on how many calls draw them. The sequence differs from all sequences of cuRAND. Pure
 // functions.
 #pragma once
 

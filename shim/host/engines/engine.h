@@ -1,7 +1,7 @@
 // The engines of the stand-in cuDNN. They compute one convolution on host memory with a choice of
-// algorithms, by oneDNN or, for fp64 and for what oneDNN does not support, by loops of their own.
-// Thread-safe. Of the caller's memory they write only the output and the workspace. Sums are fp32
-// (fp64 for fp64 and int8 data).
+// algorithms. oneDNN does the work; loops of the stand-in's own serve fp64 and cases that oneDNN
+// does not support. Thread-safe. Of the caller's memory, only the output and the workspace are
+// written. Sums are fp32 (fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>
@@ -44,10 +44,10 @@ inline DataType ResultType(const ConvolutionShape& shape) {
 //   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch
 //   forward 6, backward_data 4, backward_filter 5  Winograd, 3x3 without stride; coarser rounding
-//      (of oneDNN 2 with AVX-512: oneDNN 3 has none for x86)
-// All but 0 need pointers that are aligned to 16 bytes. int8 is supported only by forward algorithm
-// 1, which is then an implicit GEMM without workspace. Its sums are exact; a value outside the
-// result's type becomes the nearest value of that type.
+//      (needs oneDNN 2 and AVX-512: oneDNN 3 has no Winograd for x86)
+// All algorithms except 0 need pointers that are aligned to 16 bytes. int8 is supported only by
+// forward algorithm 1, which is then an implicit GEMM without workspace. Its sums are exact; a
+// value outside the result's type becomes the nearest value of that type.
 constexpr int kAlgorithmCount = 8;
 
 constexpr int WinogradOf(Operation operation) {
@@ -60,10 +60,12 @@ std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorith
 
 bool IsDeterministic(const ConvolutionShape& shape, int algorithm);
 
-// Computes, with conv the operation's convolution: y = alpha * conv(x, w) + beta * y for forward, x
-// = alpha * conv(w, y) + beta * x for backward_data, w = alpha * conv(x, y) + beta * w for
-// backward_filter. If beta is 0, the output is not read. `workspace` has WorkspaceBytes bytes.
-// Returns false if the engine cannot run because of an error of the caller or of oneDNN.
+// Computes the following, where conv is the operation's convolution. If beta is 0, the output is
+// not read. `workspace` has WorkspaceBytes bytes. Returns false if the engine cannot run because of
+// an error of the caller or of oneDNN.
+//   forward:         y = alpha * conv(x, w) + beta * y
+//   backward_data:   x = alpha * conv(w, y) + beta * x
+//   backward_filter: w = alpha * conv(x, y) + beta * w
 bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, void* w, void* y,
          double beta, void* workspace);
 

@@ -133,7 +133,8 @@ class GatheringProduct {
                                 source_strides_};
     const T* filter = filter_ + tile.group * group_filter_stride_ +
                       tile.first_channel * (forward_ ? filter_strides_.k : filter_strides_.c);
-    // If no filter tap reads a source pixel for this tile, each sum has no terms.
+    // If no filter tap reads a source pixel for this tile, every sum is empty, so the result is
+    // zero.
     if (depth == 0) std::fill(scratch.result, scratch.result + tile.channels * tile.pixels, Acc{0});
     for (int64_t first = 0; first < depth; first += tile.depth_part) {
       const int64_t part = std::min(tile.depth_part, depth - first);

@@ -16,7 +16,7 @@ enum class OnednnVariant {
   kWinograd,  // Winograd, with coarser rounding
 };
 
-// Returns nullopt if oneDNN has no such primitive that is better than its reference loops.
+// Returns nullopt if oneDNN has no primitive for this shape except its slow reference loops.
 std::optional<size_t> OnednnWorkspaceBytes(const ConvolutionShape& shape, OnednnVariant variant);
 
 // Computes what Run of engine.h computes. kPlain requires alpha = 1 and beta = 0.

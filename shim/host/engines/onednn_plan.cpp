@@ -14,8 +14,8 @@ namespace {
 using dnnl::memory;
 using Extents = std::array<int64_t, 5>;
 
-// Layouts are chosen for this batch size whatever the real one is. So a micro-batch computes each
-// image with the same layouts, and to the last bit with the same result, as the whole batch.
+// Layouts are chosen for this batch size, whatever the real one is. So a micro-batch uses the
+// layouts of the whole batch, and computes each image with the same result to the last bit.
 constexpr int64_t kLayoutBatch = 32;
 constexpr size_t kAlign = 64;
 constexpr size_t kBlends = 8;
@@ -34,8 +34,8 @@ Extents DenseStrides(const Extents& extents, bool channels_last) {
   return strides;
 }
 
-// Returns true if the strides are equal on all axes with more than one element; the others do not
-// matter.
+// Returns true if the strides are equal on all axes with more than one element. Strides of other
+// axes do not matter.
 bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   for (int i = 0; i < 5; ++i) {
     if (extents[i] != 1 && a[i] != b[i]) return false;
@@ -43,8 +43,8 @@ bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   return true;
 }
 
-// Returns the values in oneDNN's order. Without depth there is no axis d. A grouped filter has one
-// more axis for the groups, and k / groups filters on the next one.
+// Returns the values in oneDNN's order of axes. Axis d exists only if `has_depth`. A grouped filter
+// has the number of groups as an additional first axis, and k / groups filters on the next one.
 memory::dims Axes(const Extents& values, bool has_depth, int64_t groups, int64_t group_value) {
   memory::dims result;
   if (groups > 1) result.push_back(group_value);
@@ -288,8 +288,8 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy);
     dnnl::engine& engine = CpuEngine();
     if (i == output_) {
-      // Reorders of the output depend on alpha and beta, so they are created at the run. No such
-      // reorder is known to need a scratchpad; BlendingReorder fails if one does.
+      // Reorders of the output depend on alpha and beta, so they are created when the plan runs. No
+      // such reorder is known to need a scratchpad; BlendingReorder fails if one does.
       continue;
     }
     const dnnl::reorder::primitive_desc pd(engine, operand.plain, engine, operand.primitive,

@@ -29,10 +29,9 @@ struct Operand {
   size_t buffer_offset = 0;
 };
 
-// Blocked layouts pad channels to a multiple of 16, so an image with 3 channels would become 16/3
-// times, more than fivefold, as large. So an x of fewer than 16 channels gets the first of these
-// layouts for which oneDNN has a primitive: as the caller stores it, plain NCHW, or (kAny) what
-// oneDNN prefers.
+// Blocked layouts pad channels to a multiple of 16, so an image with 3 channels would grow to 16/3
+// times its size. An x with fewer than 16 channels therefore gets the first of these layouts for
+// which oneDNN has a primitive: as the caller stores it, plain NCHW, or (kAny) what oneDNN prefers.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {

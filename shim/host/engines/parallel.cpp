@@ -22,7 +22,7 @@ struct Loop {
 
 bool RunTask(const Loop& loop, int64_t task) try {
   return loop.body(loop.context, task);
-  // Out of memory; the OpenMP region must not be left by an exception, which would end the process.
+  // Memory ran out. An exception that leaves the OpenMP region would end the process.
 } catch (...) {
   return false;
 }

@@ -1,10 +1,11 @@
 // The matrix with which an implicit-GEMM convolution multiplies. It has a row for each pair of
-// channel and filter tap, and a column for each pixel of the result (in backward_filter, of y); an
-// element is zero if its tap falls into the padding. The matrix is gathered piece by piece. Forward
-// and backward_filter gather x. Backward_data gathers y, one phase at a time: a phase is the set of
-// pixels of x that are equal modulo the stride. All pixels of a phase use the same taps, and
-// neighbouring ones read neighbouring pixels of y. So no product has a zero that the stride would
-// insert, and results need not be scattered.
+// channel and filter tap, and a column for each pixel of the result (in backward_filter, of y). An
+// element is zero if its tap falls into the padding. The matrix is gathered piece by piece.
+//
+// Forward and backward_filter gather x. Backward_data gathers y, one phase at a time: a phase is
+// the set of pixels of x with equal coordinates modulo the stride. All pixels of a phase use the
+// same taps, and neighbouring pixels read neighbouring pixels of y. So the products contain no
+// zeros from the stride, and results need not be scattered.
 #pragma once
 
 #include <array>

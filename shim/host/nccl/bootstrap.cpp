@@ -178,7 +178,7 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // If only this rank has an error, the other ranks fail because they have lost this rank. Only a
+    // An error that concerns only this rank reaches the others as the loss of this rank. Only a
     // wrong use, which concerns all ranks, is passed on with its own status.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
@@ -186,8 +186,8 @@ void Joining::RefuseAll(const Outcome& outcome) {
     std::strncpy(roll.reason, reason.c_str(), sizeof roll.reason - 1);
     roll.refusal = Refusal::kTold;
   }
-  // Ranks that have already seen all ranks ready no longer read the roll; they learn of the failure
-  // by `presence`.
+  // Ranks that have already seen all ranks ready no longer read the roll; `presence` tells them of
+  // the failure.
   if (board_.seat(place_.rank).pid == getpid()) {
     board_.seat(place_.rank).presence = Presence::kFailed;
   }

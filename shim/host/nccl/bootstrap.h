@@ -12,7 +12,7 @@
 namespace hostgpu::nccl {
 
 // Makes an id, with which one communicator can be made as long as this process runs. The process
-// keeps the board open until one of its own ranks has joined or failed to.
+// keeps the board open until one of its own ranks has joined, or has failed to join.
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 

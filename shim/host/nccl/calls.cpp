@@ -160,8 +160,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Each rank reduces all elements itself. For all ranks the order of ranks in a sum is the same, so
-// all ranks have the same result to the last bit.
+// Each rank reduces all elements itself. All ranks sum in the same order of ranks, so they get the
+// same result to the last bit.
 Outcome BuildAllReduce(Builder& call, ncclRedOp_t op) {
   const Arguments& a = call.arguments;
   const Reduction reduction{a.type, op, -1};

@@ -42,11 +42,11 @@ class Communicator {
   // Returns ncclSuccess, ncclInProgress, or the error that made the communicator unusable.
   ncclResult_t State() const { return state_.load(); }
   // Returns success if calls may use the communicator: its state is ncclSuccess and it was not
-  // aborted. Otherwise returns the reason why not.
+  // aborted. Otherwise returns the reason.
   Outcome CheckUsable() const;
 
-  // These functions end all operations, and tell the other ranks: the first error, an abort, or an
-  // orderly end.
+  // These functions end all operations, and tell the other ranks why: the first error, an abort, or
+  // an orderly end.
   void Fail(const Outcome& outcome);
   void Abort();
   void SayGoodbye();
@@ -57,8 +57,8 @@ class Communicator {
   // the communicator's state. `place` is a place in turns(), or none for an operation of a graph.
   void Perform(const Operation& operation, std::optional<uint64_t> place);
   Turns& turns() { return turns_; }
-  // Waits until all operations are done; if the communicator is given up, waits only until none
-  // runs.
+  // Waits until all operations are done. If the communicator is given up, waits only for the
+  // operation that runs.
   void AwaitEnd();
   // Changes the number of this communicator's operations that graphs hold. As in the real library,
   // a communicator does not end while that number is above 0.

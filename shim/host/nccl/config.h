@@ -1,4 +1,5 @@
-// Reads the members of ncclConfig_t that are more than hints for GPUs and networks.
+// Reads the members of ncclConfig_t that change behaviour; the others are hints for GPUs and
+// networks.
 #pragma once
 
 #include <optional>

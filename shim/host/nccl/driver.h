@@ -9,8 +9,8 @@
 
 namespace hostgpu::nccl {
 
-// Sets `device` to the calling thread's device. If the thread has no current context, makes that of
-// device 0 current, as the runtime does.
+// Sets `device` to the calling thread's device. If the thread has no current context, makes the
+// primary context of device 0 current, as the runtime does.
 Outcome CurrentDevice(int* device);
 // Retains the device's primary context. The caller releases it by ReleaseContext.
 Outcome RetainContext(int device, CUcontext* context);

@@ -170,8 +170,8 @@ const char* Exchange::SourceOf(const Incoming& incoming, int from) {
 }
 
 // Computes the result when all messages are there, and then releases the senders. A rank that gives
-// up sets its presence before its stream continues and may overwrite the data. So the result is
-// valid only if all senders are still present after it was computed.
+// up sets its presence first; only then does its stream continue, which may overwrite the data. So
+// the result is valid only if all senders are still present after it was computed.
 void Exchange::Take(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];

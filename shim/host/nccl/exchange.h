@@ -1,5 +1,5 @@
 // Runs one operation of one rank. It offers and takes messages in whatever order the other ranks
-// are ready, so the calls of a group never wait for each other in a circle.
+// are ready, so the calls of a group cannot deadlock.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class Exchange {
     size_t staged_at = 0;  // offset in the communicator's scratch memory
   };
 
-  // Each function does what is possible at present. They set `moved_` if something was done, and
+  // These functions do what is possible at present. They set `moved_` if something was done, and
   // `error_` if something failed.
   void Advance();
   void AdvanceOut(size_t i);

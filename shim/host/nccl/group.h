@@ -1,5 +1,5 @@
 // Groups of calls of a thread. Calls between ncclGroupStart and the outermost ncclGroupEnd take
-// effect together at ncclGroupEnd; a call outside is a group by itself.
+// effect together at ncclGroupEnd. A call outside such a pair forms a group of its own.
 #pragma once
 
 #include <functional>
@@ -27,10 +27,10 @@ ncclResult_t Guarded(const std::function<Outcome()>& body);
 
 // Submits a call, which takes effect at the end of the group, or now if there is no group.
 Outcome Submit(Call call);
-// Submits a job that makes a communicator. All jobs of a group run at once, each on its own thread;
-// a group's only job, if it is blocking, runs on the calling thread. EndGroup waits for `blocking`
-// jobs; the result of another job becomes its communicator's state. If the group has failed before
-// EndGroup, jobs are destroyed and never run.
+// Submits a job that makes a communicator. All jobs of a group run concurrently, each on its own
+// thread; a group's only job, if it is blocking, runs on the calling thread. EndGroup waits for
+// `blocking` jobs; the result of another job becomes its communicator's state. If the group has
+// failed before EndGroup, jobs are destroyed and never run.
 struct Job {
   std::function<Outcome()> run;
   bool blocking = true;
@@ -38,7 +38,7 @@ struct Job {
 Outcome Submit(Job job);
 
 Outcome BeginGroup();
-// Makes the group fail, with this reason unless it has failed already.
+// Makes the group fail with this reason, unless it has failed already.
 void FailGroup(const Outcome& outcome);
 Outcome EndGroup();
 

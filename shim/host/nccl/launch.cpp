@@ -23,7 +23,7 @@ struct Part {
 struct Launched {
   std::shared_ptr<Communicator> communicator;
   Operation operation;
-  // The operation's place in turns(); none for captured work, and after it has run.
+  // The operation's place in turns(). None for captured work, and once the operation has run.
   std::optional<uint64_t> place;
 
   bool is_held = false;  // true if it was captured, so that a graph holds it
@@ -32,8 +32,8 @@ struct Launched {
     if (place) communicator->turns().Withdraw(*place);
     if (is_held) communicator->AddHeld(-1);
   }
-  // The operation gives up its place when it runs. Captured work has no place; two graphs may run
-  // it at once, so nothing is changed then.
+  // The operation gives up its place when it runs. A captured operation has no place. Two graphs
+  // may run it at once, so it changes nothing.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }
@@ -55,8 +55,8 @@ void Add(Part& part, Call& call) {
   ++part.calls;
 }
 
-// Checks that the messages which a rank sends to itself are received in the same group with the
-// same sizes, because no other rank will receive them.
+// Checks that messages which a rank sends to itself are received in the same group with the same
+// sizes. No other rank could receive them.
 Outcome CheckSelf(const Part& part) {
   const int self = part.communicator->rank();
   std::vector<uint64_t> sent, received;

@@ -25,8 +25,7 @@ bool ProcessWatch::Gone() const {
     pollfd watched{pidfd_.number(), POLLIN, 0};
     return poll(&watched, 1, 0) == 1;
   }
-  // For Linux before 5.3, which has no pidfd_open. A process that has ended but was not waited for
-  // counts as running.
+  // For Linux before 5.3, which has no pidfd_open. A zombie process counts as running.
   return kill(process_, 0) != 0 && errno == ESRCH;
 }
 

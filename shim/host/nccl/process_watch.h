@@ -11,8 +11,8 @@ class ProcessWatch {
  public:
   // Watches no process; Gone() always returns false.
   ProcessWatch() = default;
-  // REQUIRES: the process still runs, so that no other process has its number. A number of 0 or
-  // less, which a process of another namespace has, means that no process is watched.
+  // REQUIRES: the process still runs, so that no other process has its number. If `process` is 0 or
+  // less, as for a process of another PID namespace, no process is watched.
   explicit ProcessWatch(pid_t process);
   bool Gone() const;
 

@@ -48,13 +48,13 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // Only a failed allocation for calls counts: if memory to be set aside is lacking, calls may
-    // still get smaller segments.
+    // Only failed allocations for calls are remembered: if there is no memory to set aside, calls
+    // may still get smaller segments.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
-  // The pool orders its memory by its own stream. Waiting for that stream makes freed memory usable
-  // on other streams.
+  // The allocation is ordered on the pool's own stream. Waiting for that stream makes the memory
+  // usable on other streams.
   pool_->GiveBack();
   bytes_ += bytes;
   assert(bytes_ <= limit_bytes_ || bound == Bound::kDevice);
@@ -87,7 +87,8 @@ void Arena::Free(Unwanted unwanted) {
 bool Arena::IsIdle(const Block& block) const {
   if (IsLeft(block)) return true;
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
-  // An owner that remembers its segment may use it without a call of the arena.
+  // After Fix an owner may use its remembered segment without calling the arena, so the arena
+  // cannot know when the segment is idle.
   if (fixed_ && !block.given_up) return false;
   return block.over == nullptr || driver_.cuEventQuery(block.over) == CUDA_SUCCESS;
 }
@@ -165,8 +166,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Frees memory that graphs held beyond the limit and have released, because that memory leaves
-  // nothing for others.
+  // Graphs may have taken memory beyond the limit, which leaves no room for others. What they have
+  // released is freed first.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
@@ -184,7 +185,7 @@ Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
   if (block == nullptr) {
     const cuda::ContextScope context(driver_, context_);
     const cuda::RelaxedCaptureScope relaxed(driver_);
-    // Without a pool, giving back a loan would wait for the device.
+    // Without a pool, freeing lent memory would wait for the device, so nothing is lent.
     if (!HasPool()) return {};
     MakeRoom(bytes, [](const Block& other) { return other.prepared; });
     block = Allocate(bytes, Use::kStream);

@@ -11,8 +11,8 @@
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
 // No function waits for the device, because the device may run kernels that wait for work which
-// this thread has yet to enqueue. Memory is allocated from a pool, and returns to the pool when the
-// last work on it is over. On a device without pools, memory is freed only when the application
+// this thread has not enqueued yet. Memory is allocated from a pool, and returns to the pool when
+// the last work on it is over. On a device without pools, memory is freed only when the application
 // itself waits for the device by destroying a handle.
 #pragma once
 
@@ -36,8 +36,8 @@
 
 namespace ucudnn::interposer {
 
-// Identifies who enqueues. A stream is identified by its id, because once it is destroyed another
-// stream may get its address while work of the old stream still runs.
+// Identifies who enqueues. A stream is identified by its id, because a new stream may get the
+// address of a destroyed stream whose work still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: the handle was destroyed
   uint64_t stream = 0;
@@ -49,7 +49,7 @@ struct ArenaOwner {
 };
 
 // Returns the owner of work that this thread enqueues on `stream` through `handle`; none if the
-// driver does not tell the stream's id.
+// driver does not report the stream's id.
 std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const void* handle, CUstream stream);
 
 class Arena {
@@ -74,7 +74,7 @@ class Arena {
   // Returns how many bytes Borrow or Take could give `owner` now or, in the case of Take, once the
   // owner's present work is over.
   size_t Available(const ArenaOwner& owner);
-  // Withholds `bytes` of the limit from all owners, until another call of Keep.
+  // Withholds `bytes` of the limit from all owners, in place of the amount of the previous Keep.
   void Keep(size_t bytes);
 
   // Lends at least `bytes` for one call, after which GiveBack must be called. Returns an empty
@@ -94,9 +94,9 @@ class Arena {
   void Fix();
 
   // Gives `owner`, which is about to enqueue on `stream`, a segment of at least `bytes` to keep.
-  // Returns an empty segment if the limit is reached or the device has no memory. The owner's
-  // smaller segments are given up: other owners get them once the work that is on `stream` now is
-  // over. May allocate.
+  // Returns an empty segment if the limit is reached or the device has no memory. Gives up the
+  // owner's smaller segments: other owners may get them once the work that is on `stream` now is
+  // done. May allocate.
   //
   // If the request fails only because such work is unfinished, its size is remembered: the owner's
   // next Take asks for at least as much, so that smaller requests of the owner do not take the
@@ -114,10 +114,10 @@ class Arena {
   // freed if others need the room. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
-  // Sets at least `bytes` aside for calls, in place of a smaller amount, and as many bytes again
-  // for one capture if there is room. If a capture has taken the bytes that were set aside for
-  // captures, sets new ones aside. Returns false if the limit or the device leaves no room; what
-  // was assured before remains. Takes no lock if there is nothing to do.
+  // Raises assured_bytes() to at least `bytes`: so much is set aside for calls and, if there is
+  // room, as much again for one capture. Replaces the segment for captures if a capture has taken
+  // it. Returns false if the limit or the device leaves no room for calls; the earlier amount then
+  // remains assured. Takes no lock if there is nothing to do.
   bool Assure(size_t bytes);
   bool IsAssured(size_t bytes) const {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
@@ -125,25 +125,24 @@ class Arena {
   size_t assured_bytes() const { return assured_bytes_.load(std::memory_order_acquire); }
   // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, after which GiveBack
   // must be called. If other streams use the memory that was set aside, allocates more, even beyond
-  // the limit, because the call would fail without it. If the device has no memory either, makes
-  // `stream` wait on the device for the work of another stream that has such memory; returns an
-  // empty segment if that work is not enqueued yet.
+  // the limit, because the call would fail without it. If that allocation fails, makes `stream`
+  // wait on the device for the work of another stream that has such memory; returns an empty
+  // segment if that work is not enqueued yet.
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
-  // Does the same as TakeForCapture, but also uses memory that was set aside. If other captures
-  // have that memory, allocates more, even beyond the limit, because the capture would fail without
-  // it.
+  // Like TakeForCapture, but also uses memory that was set aside. If other captures have that
+  // memory, allocates more, even beyond the limit, because the capture would fail without it.
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 
-  // Leave is to be called when `handle` will enqueue no more. Waited is to be called with the
-  // result of Leave after the caller has waited for the device, as cudnnDestroy does. Waited frees
-  // the segments of all handles whose Leave came no later. If no handle is left, it frees all
-  // segments except assured ones and segments of graphs, and returns true.
+  // Leave: call it when `handle` will enqueue no more. Waited: call it with the result of Leave,
+  // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
+  // each handle whose Leave returned `leave` or less. If no handle is left, it frees all segments
+  // except assured ones and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // Returns how many segments of calls have an owner whose member `kernel` has this value.
+  // Returns the number of segments of calls whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
   // Returns whether an allocation for calls has failed since memory was last freed. While it is
@@ -158,14 +157,14 @@ class Arena {
   size_t set_aside_bytes() const;
   // Returns the part of the limit that is neither allocated nor withheld by Keep.
   size_t left() const;
-  // Returns the bytes of segments for which no event tells when they become idle. They are included
-  // in bytes().
+  // Returns the bytes of segments for which no event shows when they become idle. These bytes are
+  // included in bytes().
   size_t lost_bytes() const;
 
  private:
   enum class Use {
     kReady,    // ready for a later capture
-    kStream,   // lent to an owner, or kept by it
+    kStream,   // lent to an owner, or kept by an owner
     kCapture,  // held by a capture's graph
     kAssured,  // for calls that cannot run without workspace
     kAssuredCapture,
@@ -174,14 +173,14 @@ class Arena {
     Segment segment;
     ArenaOwner owner;
     Use use = Use::kReady;
-    cuda::CaptureHold hold;  // of the capture that took the block
-    // Recorded after the last loan, or when the block was given up; null: never.
+    cuda::CaptureHold hold;  // names the capture that took the block
+    // Recorded after the last loan, or when the block was given up; null: never recorded.
     CUevent over = nullptr;
     int loans = 0;          // loans that were not given back yet
-    bool lost = false;      // no event tells when the last work on the block is over
-    bool given_up = false;  // its owner must not use it any more
+    bool lost = false;      // no event shows when the last work on the block is over
+    bool given_up = false;  // the owner must no longer use the block
     bool prepared = false;  // may not be freed for another owner
-    uint64_t left = 0;      // what Leave returned for the owner's handle; 0: it has not left
+    uint64_t left = 0;      // result of Leave for the owner's handle; 0: the handle has not left
   };
   enum class Bound { kLimit, kDevice };  // kDevice: the block may exceed the limit
   Block* Allocate(size_t bytes, Use use, Bound bound = Bound::kLimit) UCUDNN_REQUIRES(mutex_);
@@ -193,15 +192,15 @@ class Arena {
       UCUDNN_REQUIRES(mutex_);
   Segment GiveToCapture(Block& block, const cuda::Capture& capture, const ArenaOwner& owner)
       UCUDNN_REQUIRES(mutex_);
-  // Returns whether a capture's graph had the block and has ended.
+  // Returns whether the block belongs to a capture whose graph has ended.
   static bool IsLeft(const Block& block) {
     return block.use == Use::kCapture && block.hold.IsOver();
   }
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // Returns the size of the largest segment that `owner` may use.
   size_t Own(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
-  // Returns how much memory can be freed for `owner`: while the arena lends, what is idle now;
-  // after Fix, also what becomes idle once the owner's present work is over.
+  // Returns how many bytes can be freed for `owner`: while the arena lends, the bytes that are idle
+  // now; after Fix, also the bytes that become idle once the owner's present work is over.
   size_t Soon(const ArenaOwner& owner) UCUDNN_REQUIRES(mutex_);
   bool IsIdle(const Block& block) const UCUDNN_REQUIRES(mutex_);
   // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
@@ -210,7 +209,7 @@ class Arena {
   // Gives up the segments of `owner` that are no larger than `kept`. If `kept` is null, gives up
   // all its segments that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
-  // Records in `block` the event that tells when all work that is on `stream` now is done; sets
+  // Records in `block` the event that shows when all work that is on `stream` now is done; sets
   // `block.lost` if that fails.
   void RecordOver(Block& block, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // REQUIRES: the context is current.
@@ -230,8 +229,8 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if the segment that was set aside for captures is missing, because a capture took it or
-  // there was no room, and there may be room for a new one.
+  // True if no segment is set aside for captures, because a capture took it or there was no room,
+  // and there may be room for a new one.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first
@@ -241,8 +240,8 @@ class Arena {
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   // Handles to which segments were given.
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  // Requests of Take that failed although their owners gave up segments. Each owner has at most one
-  // such request.
+  // Requests of Take that failed because memory is still in use, although their owners gave up
+  // segments. Each owner has at most one such request.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -30,8 +30,8 @@ std::string SolverPath(const Options& options) {
 
 }  // namespace
 
-// Returns null if the driver does not tell how much memory the device has, or if a workspace plan
-// alone demands the budget and its segments exceed that memory.
+// Returns null if the driver does not report how much memory the device has, or if only a workspace
+// plan demands the budget and its segments exceed that memory.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;
@@ -179,13 +179,13 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
   std::vector<std::vector<Configuration>> choices;
   for (const BudgetKernel& met : kernels) {
     const bool legacy = met.api == Api::kLegacy;
-    // Applications make many plans to choose from; most of them never run, so measuring them would
-    // be in vain.
+    // Applications make many plans only to choose among them. Most of these plans never run, so
+    // they are not measured.
     const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // A kernel that cannot run without workspace uses assured workspace instead of a share.
+    // A kernel that cannot run without workspace uses assured workspace, so it needs no share.
     const auto told =
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
     const bool assured = legacy && told && told->assured_bytes > 0;

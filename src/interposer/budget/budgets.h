@@ -18,8 +18,7 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
-// Asks for the choices of a kernel that is to be part of a division, and says how they may be
-// found.
+// The argument of ChoicesOf: a kernel, and how ChoicesOf may find the kernel's configurations.
 struct DivisionQuestion {
   const BudgetKernel& kernel;
   Session& session;
@@ -50,19 +49,19 @@ class Budgets {
   // Returns the budget of the device of `context`; null if there is none, or if it belongs to
   // another context of the device.
   WorkspaceBudget* Of(CUcontext context);
-  // To be called when `handle` was destroyed or is about to be, together with the lane of the name
-  // `lane` (null: none). Returns the handle's budget (null: none) and the result of
+  // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
+  // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
   // Returns the most bytes of ucudnn's workspace that a kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
-  // enough. If a division waits for memory and the memory is free by now, completes the division.
-  // Does nothing inside a capture.
+  // enough. Completes a division that waited for memory if the memory is free by now. Does nothing
+  // inside a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   // Returns the share of `kernel` on `session`, and sets `part.kernel` to the kernel's number.
-  // Returns none if there is no budget, or if the driver does not tell the stream's id.
+  // Returns none if there is no budget, or if the driver does not report the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
   // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
@@ -73,7 +72,8 @@ class Budgets {
   void NoteAll();
 
  private:
-  // Returns the bytes that each of `kernels` gets on each of its lanes if all parts are equal.
+  // Returns the bytes that each of `kernels` would get on each of its lanes if all parts were
+  // equal.
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);

@@ -80,7 +80,7 @@ KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool a
   complete_ = all || enough || endless;
   if (!complete_) return Known::kNotYet;
   for (auto& [number, other] : lanes_) {
-    // A lane that was silent while another one repeated is no part of the network.
+    // A lane that was silent while another lane repeated is not part of the network.
     other.gone |= enough && other.period == 0 && other.ran_at < own.known_at;
   }
   return Known::kRepeated;

@@ -1,12 +1,12 @@
-// Learns a program's network: which kernels the program asks about, and which it runs in which
-// order, until enough is known to divide one workspace among them. Plain values, no CUDA.
-// Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only; recording
-// calls is new here.
+// Learns a program's network: the kernels that the program asks about, and the kernels that it
+// runs, in their order, until enough is known to divide one workspace among them. Plain values, no
+// CUDA. Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only;
+// recording calls is new here.
 //
 // A lane runs one call after the other. Each lane's calls are recorded separately, because the
-// calls of different lanes interleave differently in each iteration. Programs also time kernels
-// that they might run, in bursts before their loop or within its first iteration; such calls are
-// not part of what repeats afterwards.
+// calls of different lanes interleave differently in each iteration. Programs also time candidate
+// kernels in bursts, before their loop or within its first iteration; such calls do not belong to
+// the sequence that repeats afterwards.
 #pragma once
 
 #include <cstddef>
@@ -41,9 +41,9 @@ class KernelSequence {
   // After this many calls, a lane that runs a single kernel counts as known if other lanes run
   // other kernels, because each layer may have a lane of its own.
   static constexpr size_t kOfOneKernel = 4;
-  // If problems ran before that are not in the repeat, the repeat counts as the network only if it
-  // has kLongRepeat calls and is kDwarfs times as long as all calls before it. A shorter repeat may
-  // be a block of layers that repeats inside the network.
+  // If the calls before a repeat include problems that the repeat lacks, the repeat counts as the
+  // network only if it has kLongRepeat calls and is kDwarfs times as long as all calls before it. A
+  // shorter repeat may be a block of layers that repeats inside the network.
   static constexpr size_t kDwarfs = 8, kLongRepeat = 1024;
   // A lane whose repeat is known waits for the other lanes until it has run kPatience times as many
   // calls as it had run when its repeat became known.
@@ -62,16 +62,16 @@ class KernelSequence {
   void Ask(int kernel);
 
   // To be called when the program runs a kernel on `lane`. `asked_counts` says that queries for
-  // several kernels before the first call tell the whole network. Returns kAsked at the first call
-  // at most, and kRepeated once, when learning is complete.
+  // several kernels before the first call reveal the whole network. Returns kAsked at most for the
+  // first call, and kRepeated once, when learning is complete.
   Known Run(const KernelRun& run, int lane, bool asked_counts);
 
-  // To be called when `lane` will run nothing more. Unless it runs again, it is no part of the
-  // network.
+  // To be called when `lane` will run nothing more. The lane is then not part of the network,
+  // unless it runs again.
   void Leave(int lane);
 
-  // Returns whether the program asked about or ran a kernel that was not among the kernels of
-  // kAsked.
+  // Returns whether, after Run returned kAsked, the program asked about or ran a kernel that had
+  // not been asked about before, or ran a kernel on a second lane.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
@@ -101,7 +101,8 @@ class KernelSequence {
   size_t PeriodOf(const Lane& lane) const;
 
   std::map<int, int> asked_;                 // number of queries for each kernel
-  std::set<int> expected_;                   // the kernels of kAsked
+  std::set<int> expected_;                   // the kernels that were asked about when Run returned
+                                             // kAsked
   std::map<std::pair<int, int>, int> ways_;  // a number for each pair of kernel and way
   std::vector<int> kernels_;                 // kernel of each number in ways_
   int first_lane_ = 0;

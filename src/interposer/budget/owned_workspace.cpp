@@ -16,15 +16,15 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Out of host memory. A segment that the owner may keep stays with it and is not used for this
-    // call, but a loan must be given back, so it is used.
+    // Out of host memory. A segment that the owner may keep stays with the owner, and this call
+    // does not use it. A loan is used, because it must be given back.
     if (!segment_.lent) segment_ = {};
   }
   if (capturing || !part.assured || segment_.memory.data != nullptr) return;
   try {
     segment_ = session.budget()->TakeAssured(*owner, part.bytes, session.stream());
   } catch (...) {
-    // Out of host memory, and all assured workspace is in use.
+    // Out of host memory, and all assured workspace is in use: the call gets none.
   }
 }
 

@@ -11,7 +11,7 @@ class Session;
 class OwnedWorkspace {
  public:
   // Takes the workspace that `part` asks for. data() is null if it asks for none, or if there is no
-  // memory. While `capturing`, the memory is taken from what is set aside for captures.
+  // memory. If `capturing`, takes the memory from the segments that are set aside for captures.
   OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
                  const OwnedPart& part, bool capturing);
   // Gives a loan back. REQUIRES: the call's work was enqueued.

@@ -16,8 +16,8 @@ constexpr size_t kMostLanes = 4096;
 
 WorkspaceBudget::Key::Key(Api api, const ConvolutionProblem& of, uint64_t plan)
     : api(api), problem(of), plan(plan) {
-  // Callers ask before they set the math type of the answer, so the math type does not distinguish
-  // kernels.
+  // Callers ask before they set the math type that the answer names, so the math type does not
+  // distinguish kernels.
   problem.math = MathType::kDefault;
 }
 
@@ -118,9 +118,9 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // With several handles it is unknown which handle runs which kernel, and most plans that a
-  // program makes serve only to choose from, so queries do not tell the network. Kernels of one
-  // lane can share a segment, but each kernel that may run on any lane would need its own segment.
+  // With several handles it is unknown which handle runs which kernel, and programs make many plans
+  // only to choose among them, so queries do not reveal the network. Kernels of one lane can share
+  // a segment, but each kernel that may run on any lane would need its own segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
@@ -129,7 +129,7 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
 size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   if (lane == lanes_.end()) {
-    // Programs destroy their handles and make new ones on the same stream. Then the new handle
+    // Programs destroy their handles and make new ones on the same stream. The new handle then
     // continues the old lane.
     ArenaOwner former = owner;
     former.handle = nullptr;
@@ -151,8 +151,8 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
 
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  // The calls of an ordered handle count for the owner that is named after its lane, so both names
-  // are looked up.
+  // The calls of an ordered handle count for the owner named after its lane, so both names are
+  // looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
@@ -245,14 +245,14 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
   const int position = PlannedAt(number);
   if (position >= 0) {
     const size_t share = divided_.share_bytes[position];
-    // An owner for which the share was not planned can use only what all shares leave of the
-    // budget. The share of an execution plan holds for all owners that run the plan, because they
-    // share its decision.
+    // An owner for which the share was not planned can use only the part of the budget that all
+    // shares leave free. The share of an execution plan holds for all owners that run the plan,
+    // because they share its decision.
     const bool own = fixed_ && kernel.api == Api::kLegacy;
     return {number, own ? std::min(share, arena_.Available(SlotOwner(owner, number))) : share};
   }
-  // Kernels without a share use what all shares leave of the budget; the kernels of one lane use it
-  // one after the other.
+  // Kernels without a share use the part of the budget that all shares leave free; the kernels of
+  // one lane use it one after the other.
   return {-1, number < 0 ? 0 : arena_.Available(SlotOwner(owner, -1))};
 }
 

@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
-// of a workspace plan): the calls that the program was seen to make, the division of the budget,
-// and the memory for it. Thread-safe. Once the network is known and its memory is ready, a call
-// outside captures takes the lock only if it decides about its kernel, if its owner remembers no
-// segment that suffices, or if workspace must be assured.
+// of a workspace plan): the calls that were observed, the division of the budget, and the memory
+// for it. Thread-safe. Once the network is known and its memory is ready, a call outside captures
+// takes the lock only if it decides about its kernel, if its owner remembers no segment that is
+// large enough, or if workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -35,8 +35,8 @@
 namespace ucudnn::interposer {
 
 // A kernel of the network. `api`, `problem` and `plan` identify it. In the legacy API it stands for
-// all calls of a problem, with the algorithm that the program named last; in the graph API it is
-// one execution plan, and other plans may have the same problem.
+// all calls of a problem, and `algorithm` is the algorithm that the program named last. In the
+// graph API it is one execution plan; other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
@@ -69,15 +69,15 @@ class WorkspaceBudget {
   // anything but kNotYet, the caller must divide.
   void Ask(const BudgetKernel& kernel);
   KernelSequence::Known Run(const BudgetKernel& kernel, const ArenaOwner& owner);
-  // Ends learning, and returns what is known, as Run does. Returns kNotYet if learning has ended
-  // before; returns kAsked if kernels were asked about and none has run, and then learning goes on.
+  // Ends learning. Returns how much is known, as Run does. Returns kNotYet if learning ended
+  // before. Returns kAsked if kernels were asked about and none has run; learning then continues.
   // Fails if no kernel is known.
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
   // Returns Ok if handles may become one lane, whose name then replaces the handles as the owner of
-  // their calls. `owners` are these handles and the lanes to which they belong already (null:
-  // none). Fails if one of the owners has run a call.
+  // their calls. `owners` lists these handles and the lanes to which they belong already (null: no
+  // lane). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
@@ -90,10 +90,10 @@ class WorkspaceBudget {
   // Ends learning after dividing has failed. Kernels use the budget without shares.
   void Stop() noexcept;
 
-  // Increases whenever the division changes. Decisions of an earlier epoch must be taken anew.
+  // Increases whenever the division changes. Decisions of an earlier epoch must be made anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or what all shares leave of
-  // the budget.
+  // A kernel's number, and the bytes that its plan may use: its share, or the part of the budget
+  // that all shares leave free.
   struct Share {
     int kernel = 0;
     size_t bytes = 0;
@@ -109,8 +109,8 @@ class WorkspaceBudget {
   // on the kernel is treated as if the workspace plan did not name it.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. Empty if other calls use the memory, if none is left, or if the `part` for
-  // which it was taken belongs to an earlier division. A `lent` segment must be given back.
+  // Memory for one call. Empty if other calls use the memory, if none is left, or if the OwnedPart
+  // for which it was taken belongs to an earlier division. A `lent` segment must be given back.
   struct Segment {
     Arena::Segment memory;
     bool lent = false;
@@ -122,8 +122,8 @@ class WorkspaceBudget {
   void GiveBack(const Arena::Segment& memory, CUstream stream) { arena_.GiveBack(memory, stream); }
   Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 const OwnedPart& part);
-  // Sets at least `bytes` of the budget aside. From then on every call can have them through
-  // TakeAssured. Returns false if there is no room.
+  // Sets at least `bytes` of the budget aside. From then on every call can get them by TakeAssured.
+  // Returns false if there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without workspace.
@@ -135,9 +135,9 @@ class WorkspaceBudget {
 
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
-  // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is what the
-  // budget holds on the device; if no handle is left, it is the most that the budget held when one
-  // was destroyed.
+  // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is the memory
+  // that the budget has on the device; if no handle is left, it is the most that the budget had
+  // when one was destroyed.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // sum of all shares' segments
     bool asked_only = false;  // divided among kernels that were asked about but have not run
@@ -148,14 +148,14 @@ class WorkspaceBudget {
 
  private:
   int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
-  // Returns whether kernels of the graph API are known: some of their plans may never run, and
+  // Returns whether kernels of the graph API are known. Some of their plans may never run, and
   // plans that were only asked about were not measured for the budget.
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
   // Divides, and makes the memory ready or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
   // Sets the bytes that Settle divides from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // Ends learning, because the network is known. Returns kRepeated if the caller must divide, and
+  // Ends learning, because the network is known. Returns kRepeated if the caller must divide, or
   // kNotYet if the division among the kernels that were asked about remains valid.
   KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.

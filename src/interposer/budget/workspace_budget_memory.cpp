@@ -65,8 +65,8 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // The memory that the division leaves is reserved for one capture. It serves as many kernels of
-  // the capture as fit.
+  // Reserves the memory that the division leaves for one capture. As many of the capture's kernels
+  // as fit share that memory.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // the lanes of kernels that were only asked about are unknown
@@ -135,8 +135,8 @@ Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPa
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // The lane takes its whole share at once: if it grew kernel by kernel, it would hold old and new
-  // segments at the same time.
+  // The lane takes its whole share in one step. If it grew kernel by kernel, it would hold old and
+  // new segments at the same time.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);
@@ -172,8 +172,8 @@ WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const ArenaOwner& owne
   const int number = segment != nullptr ? workspace_plan_->kernels[part.kernel].segment : -1;
   const size_t bytes = segment != nullptr ? std::max(part.bytes, segment->bytes) : part.bytes;
   const ArenaOwner slot = SlotOwner(owner, part.kernel);
-  // Reserved copies are for owners that have none yet. This owner has none, so one copy less is
-  // reserved.
+  // Reserved copies are for owners that have no copy yet. This owner is about to take one, so one
+  // copy less is reserved.
   if (segment != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
   const Segment taken = {arena_.Take(slot, bytes, stream), false};
   if (segment != nullptr) KeepUntaken(number, arena_.CopiesOf(number));

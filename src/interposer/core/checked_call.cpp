@@ -41,8 +41,9 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
   return Verification{Verdict::kDifferent, tuning::Tell(tensor, differences, tolerance)};
 }
 
-// Sets `checked.done` as soon as the undivided engine is enqueued. From then until the
-// synchronisation nothing is allocated: an exception would make the caller run the engine again.
+// Sets `checked.done` as soon as the undivided engine is enqueued. From then on nothing is
+// allocated until the stream is synchronised, because an exception would make the caller run the
+// engine again.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
   const execution::Schedule& schedule = request.schedule;
   const cudnn::ConvolutionCall& call = request.call;
@@ -101,7 +102,7 @@ CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) 
   try {
     RunOn(driver, request, checked);
   } catch (const std::exception&) {
-    // Out of host memory: `done` is right, and nothing was compared.
+    // Out of host memory: `done` is already set correctly, and nothing was compared.
     checked.verification = {};
   }
   return checked;

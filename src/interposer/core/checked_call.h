@@ -1,4 +1,4 @@
-// UCUDNN_CHECK=1: compares the result of each planned call with that of the undivided engine, on
+// UCUDNN_CHECK=1: compares the result of each planned call with the undivided engine's result, on
 // the caller's own data. This debugging mode allocates, copies to the host and waits for the
 // stream, so it must not run inside a capture. Called on the thread of the call.
 #pragma once
@@ -22,8 +22,8 @@ struct CheckedCall {
   tuning::Verification verification;
 };
 
-// One call to check. `numeric` is the coarsest class of the plan and the undivided engine; `stream`
-// is the handle's stream, and `context` the stream's context (null: the current one).
+// One call to check. `numeric` is the coarsest NumericClass of the plan and the undivided engine;
+// `stream` is the handle's stream, and `context` the stream's context (null: the current one).
 struct CheckRequest {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
@@ -35,13 +35,13 @@ struct CheckRequest {
 
 // Runs the plan into scratch memory, then the undivided engine into the caller's output, and
 // compares the two results. A wrong plan can change the caller's data only through the workspace,
-// which both runs use. The scratch memory is between guards and begins as a copy of the caller's
-// output, so that beta, a z that shares the output's memory, and gaps between elements mean the
-// same there.
+// which both runs use. The scratch memory lies between guards and begins as a copy of the caller's
+// output, so that beta, a z that shares the output's memory, and gaps between elements have the
+// same effect as in the caller's output.
 //
-// The tolerance is tuning::DataTolerance of the undivided result. NaN and infinity equal each
-// other, because the caller's data may contain them. An engine that spreads them to more elements
-// than the other engine does (Winograd, FFT) is still reported.
+// The tolerance is tuning::DataTolerance of the undivided result. NaN and infinity count as equal
+// to each other, because the caller's data may contain them. An engine that spreads them to more
+// elements than the other engine does (Winograd, FFT) is still reported.
 CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) noexcept;
 
 }  // namespace ucudnn::interposer

@@ -26,24 +26,25 @@ struct OwnedPart {
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. States that replace each other share a schedule that stays
-  // the same.
+  // Null: the program's own call runs. A state that replaces another shares its schedule if the
+  // schedule stays the same.
   std::shared_ptr<const execution::Schedule> schedule;
-  std::optional<planning::Build> built;  // what was built for the decision; none: nothing
+  std::optional<planning::Build> built;  // the question for which the schedule was built; none:
+                                         // nothing was built
   CountedKernel* record = nullptr;
   OwnedPart owned;
-  // Set if calls are checked (UCUDNN_CHECK): the coarsest class among the pieces and the undivided
-  // engine.
+  // Set if calls are checked (UCUDNN_CHECK): the coarsest NumericClass among the pieces and the
+  // undivided engine.
   std::optional<NumericClass> checked;
-  // True once a piece has failed or the plan was found wrong. The kernel then runs undivided
-  // wherever an undivided engine keeps the promise. All states of the kernel share the flag.
+  // True once a piece has failed or the plan was found wrong. The kernel then runs undivided if an
+  // undivided engine keeps the promise. All states of the kernel share the flag.
   std::shared_ptr<std::atomic<bool>> failed;
   // True once all pieces have run outside a capture, so that a capture may contain them.
   std::atomic<bool> ran = false;
   // The number of calls after which the kernel is decided about anew; kFinal: never.
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
-  // EpochOf() the budget at the latest decision; -1: the kernel's share was not asked for yet.
+  // EpochOf(the budget) at the latest decision; -1: the kernel's share was not asked for yet.
   std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }

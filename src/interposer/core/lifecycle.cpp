@@ -48,8 +48,8 @@ struct AnswerStep {
   void operator()(Decision&) {}
 };
 
-// Stores the promise of a decision. Returns false if a different promise was given before, by this
-// or another process; that promise is then a fact, and the caller decides anew.
+// Stores the promise of a decision. Returns false if this or another process gave a different
+// promise before; that promise is then added to the facts, and the caller decides anew.
 bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   if (!decision.gives_promise) return true;
   const planning::KeptPromise kept = steps.Keep(decision);

@@ -25,24 +25,24 @@ class Steps {
   // Only for plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Builds what the question names, and keeps the pieces in `schedule_` in place of those that it
-  // built before.
+  // Builds what the question names, and keeps the pieces in `schedule_` in place of the pieces that
+  // were built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
   // Stores the decision's promise and returns it. If a promise was given before, returns the
   // earlier promise instead.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
-  // Returns the coarsest class among the pieces and the undivided engine; none if it is unknown.
+  // Returns the coarsest NumericClass among the pieces and the undivided engine; none if unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
   // Answers the question by building, unless `earlier`, the state in force (null: none), was built
-  // for an equal question. In that case what `earlier` has is kept.
+  // for an equal question. In that case the schedule of `earlier` stays.
   planning::BuildOutcome BuildUnless(const KernelState* earlier, const planning::Build& question) {
     built_ = question;
     stays_built_ = earlier != nullptr && earlier->built == question;
     return stays_built_ ? planning::BuildOutcome() : Answer(question);
   }
-  // Return the last question of BuildUnless, and whether the build of the earlier state was kept
-  // for it.
+  // built() returns the last question of BuildUnless; stays_built() returns whether the build of
+  // the earlier state was kept for that question.
   const std::optional<planning::Build>& built() const { return built_; }
   bool stays_built() const { return stays_built_; }
 
@@ -59,13 +59,13 @@ class Steps {
 
 // Decides, with the answers of `steps`. If a decision breaks an invariant, the earlier decision
 // stays in force or, if there is none, the program's own call runs. If `reporter` is null, the
-// decision is not recorded: nothing is reported, and no promise is stored. What was built for
-// `earlier`, the state in force (null: none), is not built again.
+// decision is not recorded: nothing is reported, and no promise is stored. `earlier` is the state
+// in force (null: none); its build is reused where possible.
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
-// Returns the facts about the state in force. `lost_share` says that the budget took the share of
-// this state away.
+// Returns the facts about the state in force. `lost_share` says that the budget has taken away the
+// share of this state.
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
 
 // One decision about a kernel, on one thread.
@@ -89,7 +89,7 @@ class Lifecycle {
   // Returns whether the earlier state stays in force. Decide has then set when the earlier state is
   // due again.
   bool stands() const { return stands_; }
-  // Returns after how many calls the kernel is decided about anew.
+  // Returns the number of calls after which the kernel is decided about anew.
   long due_at() const { return due_at_; }
   // Returns the record for the report.
   const KernelRecord& record() const { return record_; }

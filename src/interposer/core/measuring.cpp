@@ -17,8 +17,7 @@ bool MeasuresBeforePromising(Process& process, const Session& session,
 }
 
 size_t UserLimit(Process& process, const Session& session) {
-  // Under one budget kernels use nothing of the caller's workspace, because ucudnn provides the
-  // workspace.
+  // Under one budget, ucudnn provides the workspace, so kernels use nothing of the caller's.
   const bool budget = process.options.total_workspace && process.options.mode == Mode::kOn;
   if (budget || session.budget() != nullptr) return 0;
   const size_t limit = process.limit.Of(session.context());
@@ -85,7 +84,7 @@ bool MayUseTiles(Process& process, const Session& session, double span, size_t n
     case BatchSizePolicy::kAll:
       return true;
     case BatchSizePolicy::kAuto:
-      // The copies of x and y may not fit the cache.
+      // Tiles may gain time if the engine's workspace and the image exceed the cache.
       if (cache > 0 && need_bytes > cache && kMostBytes * span > static_cast<double>(cache)) {
         return true;
       }

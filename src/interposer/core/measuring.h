@@ -26,8 +26,8 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
 // forbids tiles: planning::MayMeasureTiles decides whether the kernel's share demands them.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
-// Returns false if UseOfTiles would certainly return kNone. Needs no problem, but only `span`, the
-// number of elements that an image of x or y spans, whichever is more.
+// Returns false if UseOfTiles would certainly return kNone. Needs no problem, only `span`: the
+// number of elements that an image of x or of y spans, whichever is larger.
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes);
 planning::PromiseRequest RequestFor(const Process& process, const ConvolutionProblem& problem,
                                     size_t limit_bytes);
@@ -35,7 +35,8 @@ planning::PromiseRequest RequestFor(const Process& process, const ConvolutionPro
 void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
                  Api api);
 // Returns the number of calls after which the kernel is decided about anew. The kernel has had
-// `calls` calls, and its decision says `when`. `tunes` says that this process measures the kernel.
+// `calls` calls, and `when` is from its latest decision. `tunes` says that this process measures
+// the kernel.
 long CallsUntil(const Process& process, planning::When when, long calls, bool tunes = true);
 
 }  // namespace ucudnn::interposer

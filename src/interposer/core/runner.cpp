@@ -92,8 +92,8 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
       NoteFailure(request);
       return status;
     case Outcome::kUndivided:
-      // No piece was enqueued, or the undivided engine overwrites what pieces wrote, so the
-      // program's own call is still a correct fallback.
+      // Either no piece was enqueued or the undivided engine overwrites what pieces wrote. So the
+      // program's own call is still a correct fallback if the undivided engine fails.
       if (status != CUDNN_STATUS_SUCCESS) return RunOtherwise(state, other, true);
       state.CountUndivided();
       NoteFailure(request);

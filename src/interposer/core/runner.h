@@ -1,6 +1,6 @@
 // Runs a kernel's decision, or what Decision::otherwise names if the decision cannot run. No other
-// code runs the pieces of the program's calls, or chooses what replaces them, except where plans
-// become native CUDA graphs (native_graphs.cpp).
+// code runs the pieces of the program's calls or chooses their replacement, except
+// native_graphs.cpp, which makes plans native CUDA graphs.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -36,7 +36,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
 // Runs what the decision of `state` names in place of the pieces, or returns an error if it names
 // nothing. Counts the run as undivided. REQUIRES: no piece was enqueued, or this run overwrites
-// what pieces wrote.
+// what the pieces wrote.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);
 

@@ -1,5 +1,5 @@
-// The user's workspace limit for each kernel: a size that was set, a part of the free memory, or
-// none. Thread-safe.
+// The user's workspace limit for each kernel: a given size, a part of the free memory, or none.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class WorkspaceLimit {
   // Returns the size that was set; kNoLimit if the limit is computed from free memory.
   size_t set_bytes() const;
   bool is_auto() const { return is_auto_; }
-  // Lowers a limit from free memory to `bytes`, if it is higher.
+  // Lowers a limit that was computed from free memory to `bytes`, if it is higher.
   void FallTo(size_t bytes);
 
  private:

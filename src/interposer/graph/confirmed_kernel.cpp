@@ -1,6 +1,6 @@
-// Makes execution plans follow a workspace plan. A plan runs the file's micro-batches with its own
-// engine and knobs; the first plan of a heuristics list runs them with the engines that the file
-// names, if these serve the plan.
+// Makes execution plans follow a workspace plan. An execution plan runs the file's micro-batches
+// with its own engine and knobs. The first plan of a heuristics list runs them with the engines
+// that the file names instead, if these engines can serve the plan.
 #include <algorithm>
 
 #include "interposer/graph/graph_kernel.h"

@@ -1,8 +1,7 @@
-// Facts about descriptors of the graph API that cuDNN does not tell, or tells only slowly, such as
-// the operation graph of an engine, a configuration or a plan. With these facts, a plan that cannot
-// be divided is recognised at once. Thread-safe. The only lock is taken while plans are made.
-// Executing a plan takes it only in a process whose calls are split, for plans that ucudnn does not
-// split.
+// Facts about descriptors of the graph API that cuDNN does not report, or reports only slowly, such
+// as the operation graph of an engine, a configuration or a plan. They show early that a plan
+// cannot be divided. Thread-safe: one lock, which is taken while plans are made. Executing a plan
+// takes it only in a process whose calls are split, for plans that ucudnn does not split.
 #pragma once
 
 #include <array>
@@ -27,8 +26,8 @@ enum class GraphKind : uint8_t {
   kOther,        // it has no convolution
 };
 
-// The configurations of one heuristics list, best first, each with DescriptorShadow::number. If a
-// configuration was destroyed since, its address has a shadow with another number, or no shadow.
+// The configurations of one heuristics list, best first, each with its DescriptorShadow::number. If
+// a configuration was destroyed since, its address has a shadow with another number, or no shadow.
 using ListedConfigurations = std::vector<std::pair<cudnnBackendDescriptor_t, uint64_t>>;
 
 // An operation, other than a convolution, that reads more than one element to compute an element of
@@ -47,28 +46,29 @@ struct DescriptorShadow {
   // operation is known in it.
   std::optional<WideOperation> wide;
   std::optional<cudnnBackendNormMode_t> norm;  // for a norm operation
-  // True for a pointwise mode whose result depends on the position of an element, and for
-  // operations with such a mode.
+  // True for a pointwise mode whose result depends on an element's position, and for operations
+  // with such a mode.
   bool reads_position = false;
   // True for the first configuration of a heuristics list, and for objects made from it.
   bool is_heuristics_first = false;
-  std::shared_ptr<const ListedConfigurations> list;  // the heuristics list that has it; null: none
+  std::shared_ptr<const ListedConfigurations> list;  // the heuristics list that contains this
+                                                     // configuration; null: none
   cudnnHandle_t handle = nullptr;  // the handle of the descriptor or of its operation graph
-  // The first extent of a tensor, or of a convolution's image; and whether that tensor is ragged.
+  // The first extent of a tensor or of a convolution's image, and whether that tensor is ragged.
   int64_t batch = 0;
   bool ragged = false;
   std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 beyond its rank
-  // For a convolution and objects made from it: the number of elements that one image of x or y
-  // spans, whichever is more.
+  // For a convolution and objects made from it: the number of elements that an image of x or of y
+  // spans, whichever is larger.
   double span = 0;
   bool dynamic = false;  // the operation graph has dynamic shapes
   // For an engine: the configuration from which the program read it (null: the configuration no
   // longer exists), and whether the program was told that the engine's plans can become native CUDA
-  // graphs (none: not told yet). What was told must not change.
+  // graphs (none: not told yet). A given answer must not change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
   std::optional<bool> keeps_native;
-  uint64_t number = 0;  // tells the descriptor from later ones at the same address
+  uint64_t number = 0;  // distinguishes the descriptor from later ones at the same address
 };
 
 class DescriptorShadows {
@@ -78,7 +78,7 @@ class DescriptorShadows {
   void OnCreate(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
   void OnSet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
-  // `count` is the number of values that the library has returned.
+  // `count` is the number of values that the real library returned.
   void OnGet(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, int64_t count,
              const void* values);
   // Removes and returns the descriptor's shadow. To be called before the real library destroys the
@@ -87,11 +87,12 @@ class DescriptorShadows {
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // Returns the configurations of `list` that still exist, as loans. A configuration is not
-  // destroyed before Return was called for each of its loans.
+  // Returns the configurations of `list` that still exist, as loans. A configuration exists until
+  // Return was called for each of its loans.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
-  // To be called when the application destroys a configuration. Returns whether the configuration
-  // is lent; then it must be destroyed when its last loan is returned.
+  // To be called when the application destroys a configuration. Returns true if the configuration
+  // is lent; then the caller does not destroy it, because it is destroyed when its last loan is
+  // returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
   // Ends a loan. Returns true if the application has destroyed the configuration and no other loan
   // of it is left; then the caller destroys it.
@@ -119,7 +120,7 @@ class DescriptorShadows {
 };
 
 // The configurations of a list that still exist. They are not destroyed as long as this object
-// exists, whatever other threads do.
+// exists, even if the application destroys them.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

@@ -14,8 +14,7 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// The most configurations of a heuristics list that are tried as substitutes and timed against each
-// other.
+// The most configurations of a heuristics list that are tried as substitutes and compared by time.
 constexpr size_t kMostCompared = 3;
 // The most engines besides the plan's own that may serve the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
@@ -137,7 +136,7 @@ const EngineTemplates& GraphSteps::EnginesOfTiles() {
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
        tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
-    // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked about
+    // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked for
     // each kind of tile.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
     for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
@@ -169,7 +168,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   for (const EngineTemplate& engine : engines) {
     task.engines.push_back(engine->convolution.engine);
   }
-  // The plan's own engine is expected to be the slowest for a vast plan, so it is tried last.
+  // For a vast plan, the plan's own engine is expected to be the slowest, so it is tried last.
   std::rotate(task.engines.begin(), task.engines.begin() + 1, task.engines.end());
   task.candidates = [&](const ConvolutionProblem&, const std::vector<MicroConfiguration>& rows) {
     std::vector<planning::Candidate> candidates;
@@ -265,7 +264,7 @@ bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
   return true;
 }
 
-// Former substitutes are tried first, because trying all engine numbers takes long.
+// Tries former substitutes first, because trying all engine numbers takes long.
 void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
   const uint64_t hash = kernel_.problem().Hash();
   const auto add = [&](int engine) {
@@ -292,8 +291,8 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   if (!question.promised.empty() && Add(Serving(question.promised.Unfused()), limit, found)) {
     return found;
   }
-  // The next configurations of the list are tried, too, as a framework that enforced the limit
-  // itself would do.
+  // Also tries the next configurations of the list, as a framework that enforced the limit itself
+  // would do.
   for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, because building may take long.

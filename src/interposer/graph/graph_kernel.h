@@ -25,7 +25,7 @@ struct GraphKernel {
   size_t need_bytes = 0;             // need of the plan as the application built it
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
-  // The configurations of that list that still exist, best first; null if there is no list.
+  // The configurations of the heuristics list that still exist, best first; null: there is no list.
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;  // the plan was decided about before, so the store may have more rows by now
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
@@ -53,7 +53,7 @@ class FormerSubstitutes {
   std::unordered_map<uint64_t, std::vector<int>> engines_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// Makes a finalized plan of `configuration`.
+// Makes a finalized execution plan of `configuration`.
 Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
                                         cudnnBackendDescriptor_t configuration,
                                         cudnnHandle_t handle);
@@ -78,9 +78,9 @@ class GraphSteps : public Steps {
   planning::BuildOutcome Answer(const planning::Build& question) override;
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
-  // Applies the workspace plan's `kernel` to this plan, in at most `limit_bytes` of workspace (the
-  // caller's or, under a budget, ucudnn's). The error says why `kernel` does not hold for this
-  // plan. Defined in confirmed_kernel.cpp.
+  // Applies the workspace plan's `kernel` to this execution plan, in at most `limit_bytes` of
+  // workspace (the caller's or, under a budget, ucudnn's). The error says why `kernel` does not
+  // hold for this execution plan. Defined in confirmed_kernel.cpp.
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
@@ -88,7 +88,7 @@ class GraphSteps : public Steps {
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // Returns the known engine with this name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // Also counts the plan's own engine.
+  // Includes the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // Returns the plan of the substitute that Answer(Build) built last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
@@ -100,19 +100,19 @@ class GraphSteps : public Steps {
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
-  // Returns the engines that tiles of a vast plan may run: the plan's own, then those that the
+  // Returns the engines that tiles of a vast plan may use: the plan's own, then those that the
   // heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that the already measured rows of the plan's own engine allow, before the
-  // missing rows for `question` are measured. So this division may run if time runs out.
+  // Compares the division that the existing rows of the plan's own engine allow, before the rows
+  // that `question` lacks are measured. If time runs out later, at least this division may run.
   void CompareKnown(tuning::Question question);
-  // Return `other`, or the engine with the name `engine`, as a substitute; null if it cannot be
-  // built, or computes something other than the plan, or is less exact or less deterministic than
-  // the plan.
+  // Return `other`, or the engine named `engine`, as a substitute. Return null if it cannot be
+  // built, computes something other than the plan, or is less exact or less deterministic than the
+  // plan.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
-  // Returns `other` on the whole mini-batch, with the workspace that the library states; none if
-  // the plan cannot be built or that workspace exceeds `limit_bytes`.
+  // Returns `other` on the whole mini-batch, with the workspace that the library states. Returns
+  // none if its plan cannot be built or needs more than `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
                                                 size_t limit_bytes);
   // Returns the engines that were measured on the whole mini-batch within `limit_bytes`, the
@@ -126,8 +126,8 @@ class GraphSteps : public Steps {
   // Returns the engines that the workspace plan names, one for each run; empty if the plan may not
   // use them. Defined in confirmed_kernel.cpp.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
-  // Returns `configuration` with `engines`, one for each run, and with the sizes that the library
-  // states. Fails if these sizes exceed the sizes in `configuration`.
+  // Returns `configuration` with `engines`, one for each run, and with the workspace sizes that the
+  // library states. Fails if they exceed the sizes in `configuration`.
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 

@@ -128,7 +128,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
                                       shadow->kind == GraphKind::kUndividable);
   if (!convolution || shadow->handle == nullptr) return std::nullopt;
   try {
-    // Only a limit or a workspace plan makes a plan report anything but its own need.
+    // Without a limit and a workspace plan, an execution plan reports its own need.
     Session* const session = process_.sessions.Of(shadow->handle);
     const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
                                                 !process_.options.workspace_plan.empty());
@@ -157,7 +157,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    // If the table is full, the plan stays as it is, which is possible because nothing was promised
+    // If the table is full, the plan stays as it is. That is allowed because nothing was promised
     // for it yet.
     if (!Enter(descriptor, *state)) {
       const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
@@ -268,8 +268,8 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
   call.x = operands.Find(graph.x_uid);
   call.w = operands.Find(graph.w_uid);
   call.y = operands.Find(graph.y_uid);
-  // A pack does not state the size of its workspace, so the size is the promised one, which the
-  // caller was told.
+  // A pack does not state the size of its workspace. The caller was told the promised size, so the
+  // workspace has at least that size.
   call.workspace = operands.workspace;
   call.workspace_bytes = state.decision.promised_bytes;
   bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
@@ -292,13 +292,13 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
     return RunOtherwise(state, other);
   }
   // This process promised more than the plan needs, but the program passes no workspace: another
-  // process, without a limit, told the program the plan's own need, which is 0.
+  // process, without a limit, told the program the plan's own need of 0 bytes.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
-  // The pack lacks an operand, and the real library refuses such a pack.
+  // The pack lacks an operand; the real library refuses such a pack.
   if (!call) return RunOtherwise(state, other);
   return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
                       state.own->convolution.problem, state, *call},

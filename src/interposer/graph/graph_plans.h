@@ -1,6 +1,6 @@
 // The application's calls of cuDNN's graph API. Every function answers as the real one does. If
-// anything fails inside ucudnn before a plan's promise is given, the plan stays unchanged. After a
-// later failure, an undivided engine runs within the promise, if one keeps it. Thread-safe.
+// something fails inside ucudnn before a plan's promise is given, the plan stays unchanged. If
+// something fails later, an undivided engine runs within the promise, if one keeps it. Thread-safe.
 // Functions are defined in graph_plans.cpp unless a comment names another file.
 #pragma once
 
@@ -62,8 +62,8 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // ExecuteUndivided and PopulateUndivided serve a call when memory is out: they run the plan
-  // undivided, within its promise, and allocate nothing.
+  // ExecuteUndivided and PopulateUndivided serve a call for which host memory is out: they run the
+  // plan undivided, within its promise, and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
   // PopulateUndivided is defined in native_graphs.cpp.
@@ -82,16 +82,16 @@ class GraphPlans : public DivisionChoices {
 
   using Plans = AddressTable<PlanState>;
 
-  // Finalizes a descriptor other than a pack in a process whose calls are split: plans of pointwise
-  // operations run on this rank alone, convolutions run over all ranks, and all other plans are
-  // refused by name. FinalizeSplit, ExecuteSplit and IsRefusedNative are defined in
-  // split_plans.cpp.
+  // For a process whose calls are split: finalizes a descriptor other than a pack. Plans of
+  // pointwise operations run on this rank alone, convolutions run over all ranks, and all other
+  // plans are refused with a message that names the operation. FinalizeSplit, ExecuteSplit and
+  // IsRefusedNative are defined in split_plans.cpp.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // Returns whether the plan, in a process whose calls are split, may not become a native CUDA
-  // graph, and reports that. Only pointwise plans may.
+  // For a process whose calls are split: returns whether the plan may not become a native CUDA
+  // graph, and reports a refusal. Only pointwise plans may.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
   // Makes the undivided plan that keeps the promise a native graph. Defined in native_graphs.cpp.
@@ -104,9 +104,9 @@ class GraphPlans : public DivisionChoices {
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
   // Makes `state` the state of the plan. If the table is full, reports that and returns false.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // Calls run(whole), where `whole` is the undivided plan for the real library: the substitute if
-  // there is one. Returns NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's
-  // state; null: it has none.
+  // Calls run(whole), where `whole` is the plan for the real library that computes the whole
+  // mini-batch: the substitute if there is one, otherwise `plan`. Returns NOT_SUPPORTED if only
+  // pieces keep the promise. `state` is the plan's state; null: it has none.
   template <typename Run>
   static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
                                      const Run& run) {
@@ -116,8 +116,8 @@ class GraphPlans : public DivisionChoices {
     const MutexLock lock(*state->executing);
     return run(whole);
   }
-  // Returns the session of `handle`; null if none is open or memory is out. Opens the session if
-  // the state's schedule needs one.
+  // Returns the session of `handle`; null if none is open or host memory is out. Opens the session
+  // if the state's schedule needs one.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
@@ -134,46 +134,46 @@ class GraphPlans : public DivisionChoices {
   // Returns the workspace that a plan of this configuration would report; none if it would report
   // its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
-  // Tells state.budget, which must not be null, that the plan is about to run.
+  // Tells state.budget that the plan is about to run. REQUIRES: state.budget is not null.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // Answers a query for the engine's behavior notes. Leaves out the support of native CUDA graphs
-  // if a plan of this engine may run another engine that lacks this support. The functions from
-  // here to PopulatePieces are defined in native_graphs.cpp.
+  // Answers a query for the engine's behavior notes. Omits the note that says that native CUDA
+  // graphs are supported if a plan of this engine may run another engine that does not support
+  // them. The functions from here to PopulatePieces are defined in native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
-  // Returns the call of CallOf for a native graph of the pieces; none if pieces cannot replace the
-  // plan in a native graph.
+  // Returns the same call as CallOf, for a native graph of the pieces; none if pieces cannot
+  // replace the plan in a native graph.
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
-  // Makes `graph` a row of child graphs, one for each piece. Returns false if it has left `graph`
-  // unchanged.
+  // Makes `graph` a row of child graphs, one for each piece. Returns false if it failed and `graph`
+  // is unchanged.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 
-  // Decides about a plan that is finalized. Returns null if the plan stays as it is. In a process
-  // whose calls are split, plans after the first kMostKernels are decided about, too, but never
-  // measured. The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
+  // Decides about a plan that is being finalized. Returns null if the plan stays as it is. In a
+  // process whose calls are split, plans after the first kMostKernels are decided about, too, but
+  // never measured. The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   // Decides about a plan that has no state yet, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
   // Records why the plan stays as it is. Returns null, or &refused_ if a strict limit or
   // determinism forbids the plan.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // Returns whether the user's options may forbid a plan.
+  // Returns whether the user's options may forbid plans.
   bool ForbidsSome() const {
     return process_.options.deterministic || process_.options.strict_limit;
   }
-  // Does the work of LeaveAlone for a plan that cannot be remembered, because there are too many
-  // plans. Records nothing if the user's options forbid nothing.
+  // Does the work of LeaveAlone for a plan that cannot be remembered, because most_kernels_ plans
+  // are remembered already. Records nothing if the user's options forbid nothing.
   PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
-  // Decides anew about `state`, which is due. Returns the new state that replaces `state`, or
-  // `state` itself if it stays in force.
+  // Decides anew about `state`, which is due. Returns the state that replaces `state`, or `state`
+  // itself if it stays in force.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // Returns the state with which plans of this number were finalized. REQUIRES: there is one.
+  // Returns the first state of the plans with this number. REQUIRES: there is one.
   const PlanState* FindNumbered(uint64_t number);
   // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
   // the kernel's number in the budget. `earlier` is the state in force; null when the plan is
@@ -198,7 +198,7 @@ class GraphPlans : public DivisionChoices {
   Mutex mutex_;
   // A null state means that plans with this key stay unchanged. States never change their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
-  // The state of number i + 1 at index i; null: no plan has this number.
+  // The state with number i + 1 is at index i; null: no plan has this number.
   std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,7 @@
-// Promises of less workspace than a plan of the graph API needs, or of more, which this process has
-// given or, according to a store, an earlier one. A promise is given once, and later equal plans
-// get the same promise. Thread-safe. Used when a plan is decided about, not each time it runs.
+// Promises of workspace that differ from the need of a plan of the graph API. They were given by
+// this process or, according to a store, by an earlier one. A promise is given once, and later
+// equal plans get the same promise. Thread-safe. Used when a plan is decided about, not each time
+// it runs.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@ class KeptPromises {
   // If `store` is null or fails, promises are forgotten when the process ends.
   explicit KeptPromises(planning::MeasurementStore* store) : store_(store) {}
 
-  // Returns the promise under the key of `asked` (see EnginePromise); none if none was given or it
-  // cannot be read.
+  // Returns the promise under the key of `asked` (see EnginePromise). Returns none if there is no
+  // such promise or it cannot be read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Gives `promise` and returns it. If a promise was given under its key before, returns the
-  // earlier promise instead.
+  // Stores `promise` and returns it. If there is an earlier promise under its key, returns that one
+  // instead.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
-  // Gives `promise` in this process instead of a stored one that cannot be kept. The store stays as
-  // it is.
+  // Gives `promise`, in this process only, in place of a stored promise that cannot be kept. The
+  // store stays as it is.
   void Replace(const planning::EnginePromise& promise);
 
  private:

@@ -10,8 +10,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The steps of a decision that is not carried out: it measures, compares and builds nothing, and
-// assumes that comparisons succeed.
+// The steps of a decision that is only asked for, not carried out: measures, compares and builds
+// nothing, and assumes that every comparison succeeds.
 class AskedOnly : public GraphSteps {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
@@ -31,27 +31,27 @@ class AskedOnly : public GraphSteps {
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
 
-  // Returns whether all measurements that were asked for exist.
+  // Returns whether all measurements that were asked for are available.
   bool settled() const { return settled_; }
 
  private:
   bool settled_ = true;
 };
 
-// Returns whether a native graph is made of the state's pieces. Whether the pieces have run outside
-// a capture does not matter, because the graph's nodes are not calls on a captured stream.
+// Returns whether a native graph is made from the state's pieces. The pieces need not have run
+// outside a capture before, because the graph's nodes are not calls on a captured stream.
 bool MakesPieces(const PlanState& state) {
   planning::Obstacles obstacles;
   obstacles.failed = *state.failed;
-  // A graph may be launched at any time, even while another kernel uses ucudnn's workspace, so
-  // pieces in that workspace cannot run.
+  // A graph may be launched at any time, even while another kernel uses ucudnn's workspace. So
+  // pieces that use that workspace cannot become a graph.
   obstacles.no_workspace = state.owned.bytes > 0;
   return state.schedule != nullptr && state.schedule->has_pieces() &&
          RunsPieces(state.decision, obstacles);
 }
 
-// Calls take(step, call of the step's part) for each step of `call` until one fails. Returns the
-// last status.
+// Calls take(step, call) for each step, where `call` is the call of the step's part, until `take`
+// fails. Returns the last status.
 template <typename Take>
 cudnnStatus_t ForEachPiece(const execution::Schedule& schedule, const cudnn::ConvolutionCall& call,
                            Take take) {
@@ -83,7 +83,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
   if (operands->workspace == nullptr && state.decision.configuration.WorkspaceBytes() > 0) {
     return std::nullopt;
   }
-  // CallOf returns none if the pack lacks an operand; the real library then refuses the pack.
+  // If the pack lacks an operand, CallOf returns none, and the real library then refuses the pack.
   return CallOf(handle, state, *operands, fused);
 }
 
@@ -179,8 +179,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
-  // If the library refuses the configuration, or ucudnn does not change plans of this
-  // configuration, the library's own answer is right.
+  // The library's own answer is right if the library refuses the configuration, or if ucudnn does
+  // not change plans of this configuration.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
@@ -204,7 +204,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
-    // Measurements that are missing now may be made when the plan is finalized, and may show that
+    // Measurements that are missing now may be made when the plan is finalized. They may show that
     // only its pieces fit the limit.
     const bool only_pieces_may_fit =
         kernel.need_bytes > kernel.limit_bytes && !facts.share &&
@@ -214,8 +214,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
            !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   }
   if (decision.otherwise == planning::Otherwise::kPieces) return false;
-  // Which substitute is chosen may depend on measurements, so all candidates must have native
-  // support.
+  // Measurements may decide which substitute is chosen, so all candidates must have native support.
   const bool follows_plan = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =
       follows_plan ? EngineTemplates{steps.Find(decision.undivided.engine)}
@@ -229,8 +228,8 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
                                         int64_t* count, void* values) {
   constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
   constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-  // The application's array may be only as long as the number of notes that it was told before, so
-  // the answer never has a note that the engine itself lacks.
+  // The application's array may be only as long as the number of notes that it was told before. So
+  // the answer never adds a note to the engine's own notes.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {

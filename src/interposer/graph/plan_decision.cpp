@@ -16,7 +16,7 @@ namespace {
 using planning::Cause;
 using planning::Detail;
 
-// Sets the flag to false when it is destroyed.
+// Sets the flag to false when this object is destroyed.
 class Looking {
  public:
   explicit Looking(std::atomic<bool>& looking) : looking_(looking) {}
@@ -64,8 +64,8 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   plan.is_vast = planning::IsVast(problem, process_.most_span);
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
-    // The plan's share of the budget is known only when the plan runs, because it depends on handle
-    // and stream.
+    // The plan's share of the budget is known only when the plan runs, because the share depends on
+    // handle and stream.
     facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
       if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
@@ -151,7 +151,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
 }
 
 PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
-  // One thread decides anew; other threads go on with the present state.
+  // Only one thread decides anew; other threads continue with the present state.
   if (state.looking.exchange(true, std::memory_order_acquire)) return &state;
   const Looking looking(state.looking);
   const long calls = state.record->calls.load(std::memory_order_relaxed);
@@ -179,7 +179,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
     if (life.stands() || is_as_before) {
-      // If the budget was divided anew and took this state's workspace away, the share is looked up
+      // If a new division of the budget took this state's workspace away, the share is looked up
       // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
       const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
@@ -253,8 +253,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // If no limit excludes the plan and tiles gain nothing, the plan is not reported. But a vast
-    // plan may have been promised extra room for tiles before, even if tiles are not allowed now.
+    // The plan is not reported if no limit excludes it and tiles gain nothing. But a vast plan may
+    // have been promised extra room for tiles before, even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
     const bool follows =
@@ -268,7 +268,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   if (!json.ok()) {
     return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
   }
-  // Equal plans get equal promises under one limit, whatever their positions in heuristics lists.
+  // Under one limit, equal plans get equal promises, whatever their positions in heuristics lists.
   Key key{kernel.session->context(), limit, std::move(*json)};
   const std::string& text = std::get<std::string>(key);
   {
@@ -282,8 +282,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       kernel.comes_late = true;
     }
   }
-  // Other ranks may have made fewer plans. If they split this plan's calls, this rank must split
-  // them, too, so the plan is decided about although it comes late.
+  // Other ranks may have made fewer plans and may split this plan's calls. This rank must then
+  // split them, too, so it decides about the plan although the plan comes late.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? Beyond(plan, limit) : nullptr;
@@ -314,7 +314,7 @@ PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
   GraphSteps steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
-  // The plan's share is known only when it runs.
+  // The plan's share is known only when the plan runs.
   if (state->budget != nullptr) state->looked_at = -1;
   life.Enter(*state);
   PlanState* kept = nullptr;

@@ -1,5 +1,5 @@
-// The decision about an execution plan and all equal plans, which have the same JSON, context and
-// limit.
+// The decision about an execution plan and all plans that are equal to it: plans with the same
+// JSON, context and limit.
 #pragma once
 
 #include <cuda.h>
@@ -18,8 +18,8 @@ namespace ucudnn::interposer {
 using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
-// When more is known later, `better` replaces this state, while other threads may still run this
-// state. States are never destroyed, because native CUDA graphs may use the kernels of their plans
+// When more is known later, `better` replaces this state. Other threads may still run this state
+// then. States are never destroyed, because native CUDA graphs may use the kernels of their plans
 // at any time.
 struct PlanState : KernelState {
   EngineTemplate own;
@@ -28,30 +28,31 @@ struct PlanState : KernelState {
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  // The state whose pieces become native CUDA graphs. Among the states that replace each other it
-  // is the first that became a graph, so that an update of a graph finds the graph's division. All
-  // these states share the pointer; null: none became a graph yet.
+  // The state whose pieces become native CUDA graphs; null: no state became a graph yet. All states
+  // that replace each other share this pointer, which keeps the first of them that became a graph.
+  // So an update of a graph finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
-  // Set if less was promised than the plan needs: an undivided plan inside the promise, which runs
-  // wherever pieces cannot; null if only pieces keep the promise. In both cases the application's
-  // own plan never runs again.
+  // An undivided plan inside the promise, which runs if pieces cannot. Set if less was promised
+  // than the plan needs; null if only pieces keep the promise. In both cases the application's own
+  // plan never runs again.
   std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine
   // Held while `substitute` and the pieces' plans are used. cuDNN does not promise that one plan
-  // can run on two threads at once, but two threads, each with its own handle and plan, may share
-  // this state, or may have states that replace each other and share plans.
+  // can run on two threads at the same time. But two threads, each with its own handle and plan,
+  // may share this state, or may have states that replace each other and share plans.
   std::shared_ptr<Mutex> executing = std::make_shared<Mutex>();
-  // The budget for all kernels. Set if there is one and less was promised than the plan needs.
+  // The budget for all kernels of the device. Set if there is one and less was promised than the
+  // plan needs.
   WorkspaceBudget* budget = nullptr;
   std::atomic<bool> looking = false;  // a thread is deciding anew
   // The plan's scales in the form that ConvolutionCall takes: wide_alpha and wide_beta for fp64.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
-  // replaces this state and keeps its promise; null: none yet
+  // The state that replaces this one and keeps its promise; null: none yet.
   std::atomic<PlanState*> better = nullptr;
-  // The number that the plan got when it was finalized. Equal plans, and states that replace each
-  // other, have the same number; no other plan has it.
+  // Identifies equal plans. Equal plans, and states that replace each other, have the same number;
+  // no other plan has it.
   uint64_t number = 0;
 
   BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
@@ -68,8 +69,7 @@ struct PlanState : KernelState {
     return latest;
   }
   // Returns the plan that runs undivided according to Decision::otherwise; null if only pieces keep
-  // the promise. If less was promised than the application's own plan needs, that plan is never
-  // returned.
+  // the promise. Never returns the application's own plan if less was promised than it needs.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
     switch (decision.otherwise) {
       case planning::Otherwise::kReal:

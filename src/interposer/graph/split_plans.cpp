@@ -11,7 +11,7 @@ namespace {
 
 struct NamedOperation {
   cudnnBackendDescriptorType_t type;
-  const char* name;  // in words, followed by its name in the descriptor type
+  const char* name;  // description, then the name from the descriptor type in parentheses
 };
 constexpr NamedOperation kNamedOperations[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},
@@ -50,7 +50,7 @@ std::string NameOf(const WideOperation& operation) {
   const auto named =
       std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
                    [&](const NamedOperation& one) { return one.type == operation.type; });
-  // This release does not know the operation, which a newer cuDNN has.
+  // A newer cuDNN has the operation, but this release of ucudnn does not know it.
   if (named == std::end(kNamedOperations)) {
     return "an operation of type " + std::to_string(static_cast<int>(operation.type));
   }
@@ -80,8 +80,8 @@ const char* WhyNotSplit(const PlanState* state) {
   if (!convolution.problem.HasEvenPads()) {
     return "a convolution whose padding differs before and behind is not split";
   }
-  // The engine's text has "shared" for a fused operand that has neither one value for each channel
-  // nor the output's layout.
+  // The engine's text contains "shared" for a fused operand that neither has one value for each
+  // channel nor the output's layout.
   if (engine->fusion.find("shared") != std::string::npos) {
     return "a convolution of the graph API is not split whose fused operations read a tensor that "
            "is "
@@ -120,7 +120,7 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
 }
 
 // Runs the plan on this rank's stripe. If the call has other pointers than the program's pack,
-// executes the plan with a pack of ucudnn's own.
+// executes the plan with a pack that ucudnn makes.
 class GraphPlans::OwnSplitCall : public spatial::LocalCall {
  public:
   OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
@@ -149,7 +149,7 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // The plan adds to the old content of its output, so this memory must be 0 before.
+      // The plan adds to the old content of its output, so the output's memory is set to 0 first.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), stream_);
@@ -190,7 +190,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
     if (!is_local) return splitter.Refuse(NotPointwise(shadow));
     return process_.functions.cudnnBackendExecute(handle, plan, pack);
   }
-  // The plan may have been finalized while the program's calls were local.
+  // The plan may have been finalized while the program's calls were local to this rank.
   if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
   Session* const session = process_.sessions.Of(handle);
   if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
@@ -205,7 +205,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
   if (!call) return CUDNN_STATUS_BAD_PARAM;
   // Each rank may choose its own engine for the plan. The computations with received rows must have
-  // the same math type on all ranks and be no less exact than any such engine.
+  // the same math type on all ranks and be at least as exact as any of these engines.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),

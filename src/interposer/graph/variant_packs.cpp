@@ -7,7 +7,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The packs of one thread for which a block has room; more packs use further blocks.
+// How many packs of one thread a block holds; a thread with more packs has further blocks.
 constexpr int kSlots = 32;
 
 struct Slot {
@@ -22,11 +22,11 @@ struct Block {
 };
 
 // The blocks of a thread. After the thread has ended, another thread takes over the pool, with the
-// packs that still exist.
+// shadows of the packs that still exist.
 struct Pool {
   Block first;
   std::atomic<bool> owned = true;
-  Pool* next = nullptr;  // in the list of all pools
+  Pool* next = nullptr;  // next in the list of all pools
 };
 
 std::atomic<Pool*> all_pools = nullptr;
@@ -110,10 +110,10 @@ void VariantPack::OnSet(cudnnBackendAttributeName_t name, int64_t count, const v
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept {
   if (owner.pool == nullptr) owner.pool = TakePool();
   if (owner.pool == nullptr) return false;
-  // An earlier pack at this address may have been destroyed without ucudnn's knowledge.
+  // The program may have destroyed an earlier pack at this address without ucudnn's knowledge.
   Close(FindOwn(pack));
   for (Block* block = &owner.pool->first;;) {
-    // Only the pool's owner takes a slot; any thread may free one.
+    // Only the pool's owner occupies a slot; any thread may free one.
     for (int i = 0; i < kSlots; ++i) {
       Slot& slot = block->slots[i];
       if (slot.key.load(std::memory_order_acquire) != nullptr) continue;

@@ -1,8 +1,8 @@
-// Shadows of the application's variant packs, whose pointers cuDNN does not return. Frameworks make
-// a pack for every execution, so each thread has a pool of shadows. No function takes a lock. A
-// thread allocates only for its first pack, and when it has more packs at once than its pool has
-// room for. A thread may use or destroy the pack of another thread. Thread-safe. The pools belong
-// to the process and are leaked at exit.
+// Shadows of the application's variant packs, because cuDNN does not return their pointers.
+// Frameworks make a pack for every execution, so each thread has a pool of shadows. No function
+// takes a lock. A thread allocates only for its first pack, and whenever it has more packs than its
+// pool has room for. A thread may use or destroy the pack of another thread. Thread-safe. The pools
+// belong to the process and are leaked at exit.
 #pragma once
 
 #include <cudnn.h>
@@ -13,15 +13,15 @@
 namespace ucudnn::interposer {
 
 struct VariantPack {
-  // The most operands that are kept. A convolution that ucudnn divides has at most 3 +
+  // The most operands that a shadow keeps. A convolution that ucudnn divides has at most 3 +
   // kMostFusedOperands.
   static constexpr int kMost = 16;
   std::array<void*, kMost> pointers;
   std::array<int64_t, kMost> uids;
   int pointer_count = 0, uid_count = 0;
   void* workspace = nullptr;
-  // False once the program has set an attribute that is not kept here: more operands, other shapes,
-  // or intermediates.
+  // False once the program has set something that the shadow does not keep: more operands, other
+  // shapes, or intermediates.
   bool plain = true;
 
   // Returns the pointer of the operand `uid`; null if there is none.
@@ -31,7 +31,7 @@ struct VariantPack {
     }
     return nullptr;
   }
-  // Makes the shadow that of a new pack.
+  // Sets the shadow to the state of a new pack.
   void Clear() {
     pointer_count = uid_count = 0;
     workspace = nullptr;
@@ -41,16 +41,16 @@ struct VariantPack {
   void OnSet(cudnnBackendAttributeName_t name, int64_t count, const void* values);
 };
 
-// Makes a shadow for a new pack. If memory is out, returns false, and the pack stays unknown.
+// Makes a shadow for a new pack. Returns false if host memory is out; the pack then stays unknown.
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept;
-// Returns the shadow of a pack of any thread, which is valid until the pack is closed; null if the
-// pack is unknown.
+// Returns the shadow of a pack of any thread; null if the pack is unknown. The shadow is valid
+// until the pack is closed.
 VariantPack* FindPack(cudnnBackendDescriptor_t pack) noexcept;
-// Returns the shadow if the calling thread has made the pack, otherwise null. `descriptor` may be
+// Returns the shadow if the calling thread has made the pack; otherwise null. `descriptor` may be
 // of any type.
 VariantPack* FindOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
-// CloseOwnPack frees the shadow of a pack that the calling thread has made, ClosePack that of any
-// pack. Both return false if there is no such pack.
+// CloseOwnPack frees the shadow of a pack that the calling thread has made; ClosePack frees the
+// shadow of a pack of any thread. Both return false if there is no such pack.
 bool CloseOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;
 bool ClosePack(cudnnBackendDescriptor_t pack) noexcept;
 

@@ -1,5 +1,5 @@
-// Decides how a convolution call runs if its session has not seen such a call before, and decides
-// anew when more is known.
+// Decides how a convolution call runs if its session has not seen such a call before. Decides anew
+// when more is known.
 #include <algorithm>
 
 #include "convolution/engine_name.h"
@@ -18,7 +18,7 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace may simply want none, which does not show that memory is out,
+  // A caller that passes no workspace may just not want any. That does not prove a lack of memory,
   // so the limit falls at most by half.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
@@ -57,8 +57,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
       if (asked.told_alone) {
         needed = std::max(needed, planning::AssuredBytes(*asked.told_alone));
       }
-      // Assure may allocate, so it is called only if the assured memory is too small: inside a
-      // capture only necessary memory is allocated.
+      // Assure may allocate, and inside a capture only necessary memory is allocated. So Assure is
+      // called only if the assured memory is too small.
       if (needed > budget->assured_bytes()) budget->Assure(needed);
       facts.assured_bytes = budget->assured_bytes();
     }
@@ -68,8 +68,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed_later = confirmed.unanswered;
   }
   // If a provisional promise has more workspace than its undivided engine needs, a later plan is
-  // expected to use that workspace. So tiles are considered even if the program's engine itself
-  // needs little.
+  // expected to use that workspace. So tiles are considered even if the program's engine needs
+  // little.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,
@@ -84,7 +84,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   const bool capturing = process_.sessions.Capturing(session);
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
-  // Inside a capture no graph engine serves, because building its plans could break the capture.
+  // Building plans of the graph API could break the capture, so no engine of the graph API serves
+  // inside a capture.
   LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &process_.promises.PageOf({session.platform(), call.algorithm, key.problem});
@@ -102,7 +103,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
-  // With a strict limit, the first call must already be refused or stay within the limit, which
+  // With a strict limit, even the first call must stay within the limit or be refused, which
   // requires measurements.
   kernel.may_measure =
       facts.tunes && !capturing &&

@@ -66,7 +66,7 @@ class LegacyOtherWays : public OtherWays {
                   const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
-  // If the undivided engine fails, the program's own call is made in the caller's workspace.
+  // If the undivided engine fails, the program's own call runs in the caller's workspace.
   cudnnStatus_t Undivided(bool failed) override {
     execution::Outcome outcome;
     const bool ran = !failed &&
@@ -99,13 +99,13 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return CallKind::kScaled;
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
-    // If the partials of a gradient are summed, engines were compared only when they replace the
+    // Engines of a gradient whose partials are summed were compared only when they replace the
     // output, not when they add to it.
     const bool adds =
         problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
     return adds ? CallKind::kAdding : CallKind::kScaled;
   }
-  // Pieces pass the descriptor of their y for z, too, so z must be laid out like y.
+  // Pieces use the descriptor of their y for z, too, so z must be laid out like y.
   if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
   }

@@ -44,51 +44,50 @@ class LegacyCalls : public DivisionChoices {
   // Runs the call on this rank alone.
   cudnnStatus_t ConvolveHere(const cudnn::ConvolutionCall& call);
   cudnnStatus_t ConvolveSplit(const cudnn::ConvolutionCall& call);
-  // Returns the kind of a call; none if the call runs unchanged.
+  // Returns the kind of a call; none if ucudnn leaves the call unchanged.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
   // Returns whether a decision may be kept for a call that its session has not seen before.
   bool MayRemember(const Session& session, const CallKey& key);
-  // Returns whether such calls need a decision to run, because only pieces, or only the named
-  // algorithm, keep their promise.
+  // Returns whether calls with this key need a decision to run at all, because only pieces, or only
+  // the named algorithm, keep their promise.
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
   // Decides about a call, and keeps the decision in its session. `earlier` is the decision in
-  // force; null at the first call. Returns null if nothing was decided: then the call runs
+  // force; null at the first call. Returns null if nothing was decided; the call then runs
   // unchanged. This function, FactsOf, NoteScarceWorkspace and ChoicesOf are defined in
   // call_decision.cpp.
   CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit that was computed from free memory if a caller passes less than the promised
-  // workspace, because the caller's allocation must have failed. The new limit is at least half of
-  // the promise.
+  // Lowers a limit that was computed from free memory: a caller that passes less workspace than was
+  // promised must have failed to allocate it. The new limit is at least half of the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
   // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
   // from here to NoteAsked are defined in queries.cpp.
   std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
                                    const cudnn::Descriptors& descriptors);
-  // Returns whether `measured` shows which undivided engine is the fastest, or has undivided
-  // engines and will never show more.
+  // Returns whether `measured` shows which undivided engine is the fastest. Also returns true if
+  // `measured` has undivided engines and nothing more will be measured.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
   // Returns the limit under which the kernel is measured: `limit_bytes`, the limit for the caller's
   // workspace, or, under a budget, the limit of the budget.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
   // Returns the answer from measurements: each pair of algorithm and math type that fits, once,
-  // with the faster of the undivided engine and a promise. The promises are added to
-  // process_.promises. Empty if nothing fits. Under a budget, the answer has the algorithms that an
-  // engine without workspace can replace.
+  // with the faster of the undivided engine and a promise. Adds the promises to process_.promises.
+  // Empty if nothing fits. Under a budget, the answer has the algorithms that an engine without
+  // workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
   // Returns grids of tiles for callers with the problem's own math type, as far as tiles may
-  // replace the known `candidates`. `need_bytes` is the workspace of the undivided engine that the
-  // program would run.
+  // replace `candidates`. `need_bytes` is the workspace of the undivided engine that the program
+  // would run.
   planning::Tilings FindTilings(const LegacyKernel& kernel,
                                 const std::vector<planning::Candidate>& candidates,
                                 size_t need_bytes, const planning::PromiseRequest& request);
-  // Does the same as FindTilings under one budget, of which the kernel may have `part_bytes`.
+  // Like FindTilings, but for a kernel that may use `part_bytes` of one budget.
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
@@ -98,53 +97,53 @@ class LegacyCalls : public DivisionChoices {
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
   // Returns the answer without measurements: the heuristics' ranking, reduced to engines that fit
-  // `limit_bytes` and that the user's options allow. Returns none if these options forbid nothing,
-  // or if only the caller's limit leaves no engine; otherwise, if no engine is left, returns
-  // NothingFits.
+  // `limit_bytes` and that the user's options allow. Returns none if the options forbid nothing, or
+  // if the caller's limit is the reason that no engine is left. If the user's options leave no
+  // engine, returns NothingFits.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
-  // Returns the answer if nothing fits the user's limit: empty if the limit is strict, else none,
-  // so that the real library answers.
+  // Returns the answer if nothing fits the user's limit: an empty one if the limit is strict,
+  // otherwise none, so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
   // The promise for an algorithm that a caller chose without asking. If no engine within the limit
-  // is as exact and as deterministic, there is no promise, and `why_none` tells the reason.
+  // is as exact and as deterministic, there is no promise, and `why_none` gives the reason.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
     planning::Note why_none = {planning::Cause::kOverLimit, {}};
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs the pieces and compares their result, unless this process has done that before. Returns
-  // the verdict.
+  // Runs the pieces and compares their result, unless this process has done so before. Returns the
+  // verdict.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
-  // Sets `bytes` of the budget of the kernel's device aside. Returns false if there is no room.
+  // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
-  // Returns the answer if nothing undivided fits: the best pieces of one algorithm that keep a
+  // Returns the answer if no undivided engine fits: the best pieces of one algorithm that keep a
   // promise alone and have run in this process, followed by the real library's ranking. Empty if
   // there are no such pieces.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
-  // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller of
+  // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller
   // these promises. `settled` says that no better plan can follow.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
-  // Returns the undivided algorithms with the problem's math type as candidates. Their times are no
-  // measurements: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
+  // Returns the undivided algorithms with the problem's math type as candidates. Their times are
+  // not measured: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
   // if the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // Tells the budget, while it learns, that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // Describes a caller that names `algorithm`, or, if that is none, a caller that asks which
-  // algorithm to use. The functions from here on answer from a workspace plan and are defined in
+  // Describes a caller that names `algorithm` or, if it is none, a caller that asks which algorithm
+  // to use. The functions from here on answer from a workspace plan and are defined in
   // workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
   // Returns the answer to a Get or Find query: the workspace plan's configuration, then the engines
-  // that run undivided within the limit. Returns none if the plan does not name the kernel, or if
-  // its entry does not hold.
+  // that run undivided within the limit. Returns none if the workspace plan does not name the
+  // kernel, or if the library does not confirm its entry.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Adds the promise of the workspace plan's configuration to process_.promises, for callers of
   // `algorithm`. Returns false if the promise cannot be kept.

@@ -21,9 +21,9 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
 
 namespace {
 
-// Compares the plan that the rows measured so far allow, before more rows are measured, so that
-// this plan may run if time runs out. Under one budget the plan depends on the kernel's share, so
-// it is compared once the share is known.
+// Compares the plan that the existing rows allow, before more rows are measured. If time runs out
+// later, at least this plan may run. Under one budget the plan depends on the kernel's share, so it
+// is compared once the share is known.
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
   if (kernel.session->budget() != nullptr) return;
   kernel.may_measure = false;
@@ -64,7 +64,7 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
   if (process.options.workspace_plan.empty() || process.options.mode != Mode::kOn) return {};
   const Session& session = *kernel.session;
   NoteMissing(process, session, kernel.problem, Api::kLegacy);
-  // Confirming makes the library create descriptors, which a capture forbids.
+  // Confirming makes the library create descriptors, which is forbidden in a capture.
   const cudnnHandle_t handle = process.sessions.Capturing(session) ? nullptr : kernel.handle;
   const FollowedPlan::Found found = process.followed_plan.Find(
       process.sessions.DeviceOf(session).platform, session.platform(), kernel.problem, handle);

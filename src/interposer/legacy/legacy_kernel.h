@@ -24,8 +24,8 @@ struct LegacyKernel {
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
 // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if the
-// undivided kernel has none. If the kernel may be measured and not everything is known, first
-// compares the plan that the known rows allow.
+// undivided kernel has none. If the kernel may be measured and measurements are missing, first
+// compares the plan that the existing rows allow.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
@@ -33,8 +33,8 @@ tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
 planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// The workspace plan's entry for the kernel, if it holds. `unanswered` says that the library could
-// not confirm the entry now, but may do so later.
+// The workspace plan's entry for the kernel, if the library confirms it. `unanswered` says that the
+// library could not confirm the entry now, but may do so later.
 struct Confirmation {
   std::optional<planning::ConfirmedLegacyKernel> choice;
   bool unanswered = false;

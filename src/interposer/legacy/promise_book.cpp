@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Forward has the most algorithms.
+// Forward has the most algorithms of all operations.
 constexpr int kMostAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 
 // Returns the time of the plan; infinity if it is unknown.
@@ -76,8 +76,8 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
-    // A call does not tell on which of several promises it relies. If one of the promises was
-    // reported as deterministic, only deterministic ones are used.
+    // A call does not show which of several promises it relies on. If one of them was reported as
+    // deterministic, only deterministic ones are used.
     const bool stricter =
         best != nullptr && promise.reported.deterministic && !best->reported.deterministic;
     const bool laxer =

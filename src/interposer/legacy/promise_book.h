@@ -1,7 +1,7 @@
 // The promises that this process gave to callers of the legacy API. They belong to the process, not
 // to a handle, because frameworks ask on one thread's handle and run on another thread's.
-// Thread-safe. Queries take the lock, and so do calls that are decided about and calls for which no
-// decision exists or can run; all other calls do not.
+// Thread-safe. The lock is taken by queries, by calls that are decided about, and by calls for
+// which no decision exists or can run; all other calls do not take it.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace ucudnn::interposer {
 
-// The key of a promise: values that a caller passes both in a query and in the call itself.
+// The key of a promise: values that a caller passes in a query and in the call itself.
 struct PromiseKey {
   int platform = 0;            // index of the handle's platform in Sessions
   int algorithm = 0;           // as the caller was told
@@ -41,17 +41,17 @@ class PromiseBook {
 
   void Add(const PromiseKey& key, planning::Promise promise);
 
-  // Returns the fastest promise for `key` that needs at most `workspace_bytes`; none if there is
-  // none.
+  // Returns the fastest promise for `key` that needs at most `workspace_bytes`; none if there is no
+  // such promise.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
-  // Does the same as Find for a call that only the reported algorithm serves. The plan of the
-  // returned promise consists of pieces of that algorithm, and nothing can replace them.
+  // Like Find, for a call that only the reported algorithm serves. The plan of the returned promise
+  // consists of pieces of that algorithm, and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
   // Returns the undivided algorithm of the promise that Find would return; none if there is no such
-  // promise or it has no undivided algorithm. Allocates nothing, so that it works when memory is
-  // out.
+  // promise or it has no undivided algorithm. Allocates nothing, so that it works when host memory
+  // is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
   // The workspace that a caller was told last for `key` and must be told again, and the workspace
@@ -68,7 +68,7 @@ class PromiseBook {
       return key.problem.Hash() + 31 * key.platform + key.algorithm;
     }
   };
-  // With `alone`, considers only promises that the reported algorithm can keep alone.
+  // If `alone`, considers only promises that the reported algorithm can keep alone.
   const planning::Promise* Fastest(const PromiseKey& key, size_t workspace_bytes,
                                    bool alone = false) const UCUDNN_REQUIRES(mutex_);
 

@@ -44,8 +44,8 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// Returns the workspace of the fastest undivided engine of any math type. That engine is what the
-// real library would choose without a limit.
+// Returns the workspace of the fastest undivided engine of any math type. The real library would
+// choose that engine without a limit.
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
@@ -56,7 +56,7 @@ size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows
   return fastest ? fastest->workspace_bytes : 0;
 }
 
-// Returns whether a query waits until pieces of the kernel are compared.
+// Returns whether a query may wait until pieces of the kernel are compared.
 bool MayProve(const Process& process, const Session& session) {
   return process.options.tuning.before_promising && !process.sessions.Capturing(session);
 }
@@ -105,7 +105,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
-  // The caller will bring no more workspace than it is told, so tiles are timed before the answer.
+  // The caller will pass no more workspace than it is told, so tiles are timed before the answer.
   const auto proof =
       MayProve(process_, *kernel.session) ? planning::Proof::kOnce : planning::Proof::kKnown;
   return process_.engines.WithoutSlower(TuningKernel(process_, kernel), candidates, request,
@@ -207,8 +207,8 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
     Performances answer = Told(kernel, {std::move(offer)}, true);
-    // A caller that has less room than the pieces need may still use what the real library ranks
-    // within its own limit, unless the user's limit is strict.
+    // A caller with less room than the pieces need may still use the engines that the real library
+    // ranks and that fit the caller's limit, unless the user's limit is strict.
     Performances ranking;
     if (!process_.options.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
@@ -266,7 +266,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
     // The caller is told the size that a better plan may use once the kernel is measured: at most
-    // what the real library's own first choice needs.
+    // the need of the real library's own first choice.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,
@@ -297,8 +297,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   const tuning::LegacyRows measured =
       Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
-  // An engine that was not measured may be the fastest. If the user has no limit, the real library
-  // may still find it, so the real library answers.
+  // An engine that was not measured may be the fastest. Without a limit of the user's, the real
+  // library may find that engine, so the real library answers.
   const bool all =
       process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
@@ -308,7 +308,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
   if (!answer.empty()) return answer;
-  // The caller's own workspace is too small, which the real library tells the caller.
+  // The caller's own workspace is too small; the real library reports that.
   if (limit != ours) return std::nullopt;
   return NothingFits(problem, Cause::kNothingUndividedFits);
 }
@@ -331,7 +331,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
     if (!answer.empty()) return answer;
-    // The caller's own limit is too low, which the real library tells the caller.
+    // The caller's own limit is too low; the real library reports that.
     if (limit != ours) return std::nullopt;
     return NothingFits(problem, Cause::kNothingUndividedFits);
   }
@@ -376,14 +376,15 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
   std::vector<MicroConfiguration> rows;
   for (const AlgorithmPerformance& ranked : ranking) {
     if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
-    // The engine may run with the caller's math type, whatever math type the ranking lists it with.
+    // The engine may run with the caller's math type, whichever math type the ranking lists it
+    // with.
     const EngineId engine = EngineId::Legacy{ranked.algorithm, std::nullopt};
     const bool known = std::any_of(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
       return row.engine == engine;
     });
     if (known) continue;
-    // Executing the engine checks the size that WorkspaceBytes returns, which may exceed the size
-    // that the heuristics state.
+    // When the engine runs, its workspace is checked against the size that WorkspaceBytes returns,
+    // which may exceed the size that the heuristics state.
     size_t bytes = 0;
     if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
@@ -478,8 +479,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  // An earlier promise is told again, unless the workspace budget of this device has no room left
-  // for what it needs.
+  // Repeats an earlier promise, unless the workspace budget of this device has no room left for the
+  // bytes that must be assured.
   const auto reported = process_.promises.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;
@@ -495,7 +496,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     }
   }
   if (*bytes <= limit) return status;
-  // The caller chose the algorithm without asking, so engines that are as exact and as
+  // The caller chose the algorithm without asking, so engines that are at least as exact and as
   // deterministic may serve it.
   kernel->may_measure =
       MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);

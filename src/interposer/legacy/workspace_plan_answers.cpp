@@ -55,9 +55,9 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   const ConvolutionProblem& problem = kernel.problem;
   if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
                         *promise)) {
-    // The undivided engine is at least as exact as the plan. It is reported instead of the plan's
-    // engine only if it has the numeric class of the plan's largest piece, because a caller must
-    // not be told a more exact engine than the plan.
+    // The undivided engine is at least as exact as the plan. A caller must not be told of an engine
+    // that is more exact than the plan, so the undivided engine is reported only if it has the
+    // numeric class of the plan's largest piece.
     const int whole = promise->undivided.engine.legacy()->algorithm;
     const bool same = LegacyNumericClass(problem.operation, whole) == confirmed->largest;
     promise->reported.engine = promise->undivided.engine;

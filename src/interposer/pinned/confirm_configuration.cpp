@@ -20,8 +20,9 @@ std::string LegacyRefusal(const ConvolutionProblem& problem, const ConvolutionPr
          std::to_string(problem.alignment);
 }
 
-// Appends `run` to `confirmed`, with what the library states for its piece. `kind` is the kind of
-// the run's tiles; null: the run has images. The error says what contradicts the plan.
+// Appends `run` to `confirmed`, with the workspace and determinism that the library states for its
+// piece. `kind` is the kind of the run's tiles; null: the run has images. The error says what
+// contradicts the plan.
 Status AppendConfirmed(const ConvolutionProblem& problem, const Run& run, const TileKind* kind,
                        cudnn::Engines& engines, ConfirmedConfiguration& confirmed) {
   const MicroConfiguration& named = run.micro;

@@ -14,8 +14,8 @@
 namespace ucudnn::interposer {
 
 struct ConfirmedConfiguration {
-  // Ok if the library confirms the plan. Otherwise the error says what contradicts the plan, and of
-  // the other members only `unanswered` has a meaning.
+  // Ok if the library confirms the plan. Otherwise the error says what contradicts the plan, and
+  // only `unanswered` has a meaning among the other members.
   Status status;
   bool unanswered = false;  // the library gave no answer, but may do so at a later call
   // Has the workspace and the determinism that the library states for the pieces.
@@ -24,8 +24,8 @@ struct ConfirmedConfiguration {
 };
 
 // Asks `engines` about each run of `configuration`, which divides `problem`. The workspace of a run
-// is the most that its pieces may need. engines[i] must include the engine that run i names.
-// REQUIRES: configuration.runs.size() == engines.size().
+// is the most that its pieces may need. engines[i] must have the engine that run i names. REQUIRES:
+// configuration.runs.size() == engines.size().
 ConfirmedConfiguration ConfirmConfiguration(const ConvolutionProblem& problem,
                                             const Configuration& configuration,
                                             std::span<cudnn::Engines* const> engines);

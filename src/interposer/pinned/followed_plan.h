@@ -1,5 +1,5 @@
-// The workspace plan that this process follows (UCUDNN_WORKSPACE_PLAN), as far as the real library
-// confirms it. Thread-safe.
+// The workspace plan that this process follows (UCUDNN_WORKSPACE_PLAN), and which of its entries
+// the real library confirms. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -35,23 +35,23 @@ class FollowedPlan {
   bool Follows(const planning::Platform& platform) const;
   // Returns whether the file is followed and names the kernel. Such a kernel is not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
-  // At the first call for a problem that the followed file does not name, returns in words what the
-  // file names instead (empty: nothing). Returns none at later calls, and if the file names the
-  // kernel or is not followed.
+  // At the first call for a problem that the followed file does not name, returns a text that says
+  // what the file names instead (empty: nothing). Returns none at later calls, and if the file
+  // names the kernel or is not followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
                                     const ConvolutionProblem& problem, Api api);
 
   struct Found {
-    // Null: no followed file names the kernel, its entry does not hold here, or the library has not
-    // confirmed it yet.
+    // Null: no followed file names the kernel, the file's entry does not hold here, or the library
+    // has not confirmed it yet.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
     std::optional<std::string> why;  // why the entry does not hold; set only the first time
   };
   // Returns the file's entry for a legacy kernel, confirmed by the library with `handle`, a handle
   // of the platform. If `handle` is null, returns the entry only if it was confirmed before.
-  // Threads that ask at the same time wait for the answer to the first of them. The result exists
-  // as long as this object.
+  // Threads that ask at the same time wait for the answer to the first of them. The returned entry
+  // exists as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 

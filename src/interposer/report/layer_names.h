@@ -18,7 +18,7 @@ class LayerNames {
   // Gives `name` to the kernels of this shape, in every operation and math type. Returns false if
   // there are kMostLayerNames names already.
   bool Add(const ConvolutionProblem& problem, const std::string& name);
-  // Returns the names of the layers whose convolutions have the problem's shape; null if there are
+  // Returns the names of the layers whose convolutions have the problem's shape; null: there are
   // none.
   const std::set<std::string>* Find(const ConvolutionProblem& problem) const;
 

@@ -30,8 +30,8 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // The ranks of a job wait at the same time, so only rank 0 shows the line. A user who wants only
-  // errors, or who has the log in a file, wants a quiet terminal.
+  // The ranks of a job wait at the same time, so only rank 0 shows the line. The terminal stays
+  // quiet for a user who wants only errors, or who has the log in a file.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
   return {tells, options.rewrites_lines};

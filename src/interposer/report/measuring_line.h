@@ -33,8 +33,9 @@ class MeasuringLine : public tuning::MeasuringProgress {
   void End() noexcept override;
   void Tell(const tuning::MeasuringStep& step) noexcept override;
 
-  // To be called at the end of the process, which has measured `kernels` kernels. `place` says
-  // where their measurements are stored (empty: nowhere). Nothing is shown afterwards.
+  // To be called at the end of the process. `kernels` is the number of kernels that the process has
+  // measured; `place` says where their measurements are stored (empty: nowhere). Nothing is shown
+  // afterwards.
   void Close(long kernels, const std::string& place) noexcept;
 
  private:
@@ -46,7 +47,7 @@ class MeasuringLine : public tuning::MeasuringProgress {
   const pid_t owner_;  // a forked child, whose process id differs, shows nothing
   Mutex mutex_;
   int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls that have not ended
-  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // the present wait's beginning
+  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // when the present wait began
   // The time during which at least one thread waited, without the present wait.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
   Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time

@@ -22,8 +22,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The file is rewritten for each of the first kWholeReports records, and later whenever 1 / kShare
-// of all records are new.
+// The file is rewritten for each of the first kWholeReports records; later, whenever one in kShare
+// of all records is new.
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
@@ -33,7 +33,7 @@ Division DivisionIn(const KernelRecord& record) {
   return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
-// Returns the time of the whole mini-batch; none if the time of a piece is unknown.
+// Returns the time of the whole mini-batch; none if the time of one of its pieces is unknown.
 std::optional<double> TotalMs(const Configuration& configuration) {
   const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });
@@ -50,8 +50,8 @@ uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
   return numbered;
 }
 
-// Returns the kernel in the form of the report. `names` are the names of its layers (null: none),
-// `lanes` the lanes of all kernels.
+// Returns the kernel in the form of the report. `names` are the names of its layers (null: none);
+// `lanes` are the lanes of all kernels.
 ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>* names,
                         uint64_t lanes) {
   ReportedKernel told;
@@ -65,8 +65,8 @@ ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>
   return told;
 }
 
-// Returns the figures of the device with the most kernels. Its other_devices are the other devices
-// whose budgets have kernels or hold memory.
+// Returns the figures of the device with the most kernels. Its other_devices lists all other
+// devices whose budgets have kernels or hold memory.
 ReportedBudget Joined(const std::vector<std::pair<const void*, ReportedBudget>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
     return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
@@ -105,8 +105,8 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   MutexLock lock(mutex_);
-  // The hash includes the limit, because some callers pass another workspace size at every call,
-  // which gives many records of one problem.
+  // The hash includes the limit, because some callers pass another workspace size at every call, so
+  // that one problem has many records.
   const size_t hash = record.problem.Hash() ^ record.limit_bytes.value_or(0) * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
   const auto [first, last] = by_hash_.equal_range(hash);
@@ -224,7 +224,7 @@ std::string Report::Json(const char* mode, long measured) {
 Status Report::Write(const std::string& path, const char* mode, long measured) {
   const std::string target = ExpandPid(path);
   struct stat info;
-  // Renaming would replace a device or a pipe by a file.
+  // Renaming would replace a device or a pipe by a regular file.
   if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Status::Error(target + ": not a regular file");
   }

@@ -27,7 +27,7 @@ namespace ucudnn::interposer {
 
 using planning::kUnknownTime;  // null in the JSON
 
-// A record, and the calls that were made while its decision was in force.
+// A record, with counts of the calls that were made while its decision was in force.
 struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;  // making a native CUDA graph counts as one call
@@ -55,28 +55,28 @@ struct Totals {
 
 class Report {
  public:
-  // Returns the record that equals `record`, on which the calls of a decision are counted; adds it
-  // if there is none. The report owns the record, and its address never changes. The calls of
-  // `earlier` (null: none), whose decision is replaced, are moved to it. Sets `fresh` to true if
-  // the report file should be written: a record was added and, if there are very many, enough
-  // others are new, too.
+  // Returns the record that equals `record`; adds it if there is none. The calls of a decision are
+  // counted on this record. The report owns the record, and its address never changes. The calls of
+  // `earlier` (null: none), whose decision is replaced, are moved to it. Sets `fresh` to whether
+  // the report file should be written: a record was added and, if there are more than kWholeReports
+  // records, enough others were added since the last write.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Records that something did not go as planned. Both texts are for people.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
-  // Does the same as LayerNames::Add.
+  // Like LayerNames::Add.
   bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
   // Takes over names that were given before the report existed.
   void NameLayers(LayerNames names);
 
-  // Returns the record of the latest decision about the legacy kernel of `problem`; none if there
-  // is none.
+  // Returns the record of the latest decision about the legacy kernel of `problem`; none: there is
+  // no such record.
   std::optional<KernelRecord> Find(const ConvolutionProblem& problem);
   Totals Count();
 
   void SetPlatform(const planning::Platform& platform);
-  // Replaces the figures of the budget of a device, which the address `device` identifies.
+  // Replaces the figures of a device's budget. The address `device` identifies the device.
   void SetBudget(const void* device, const ReportedBudget& budget);
 
   void SetSplit(SplitJob job);

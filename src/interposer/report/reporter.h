@@ -22,7 +22,7 @@ class Reporter {
   Report& report() { return report_; }
 
   // Reports that `cause` affects the kernel of `problem`. `detail` is the part of the message that
-  // differs from kernel to kernel. Never throws, because pieces may be enqueued already.
+  // differs from kernel to kernel. Never throws, because pieces may already be enqueued.
   void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
                 std::string_view detail = {}) noexcept;
   // Reports that ucudnn leaves a plan of the graph API unchanged; `plan` describes what it
@@ -30,7 +30,7 @@ class Reporter {
   void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
   // Reports that a kernel cannot be remembered, because there are kMostKernels others.
   void TooManyKernels() noexcept;
-  // In a process that is a rank of a job: adds one entry to the report if other ranks may plan
+  // If this process is a rank of a job, adds one entry to the report if other ranks may plan
   // differently.
   void NoteUnlikeRanks();
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kVerdictNames[] = {"transparent", "replicated", "refused"};
 
-// Returns the axes that are cut, except those with too many parts.
+// Returns the axes that are cut, except those with more than kMostAxisParts parts.
 std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   std::vector<SplitAxis> axes;
   for (size_t axis = 0; axis < need.axes.size(); ++axis) {
@@ -32,7 +32,7 @@ std::optional<SplitTimes> MeanTimes(const spatial::KernelTimes& times) {
                     .exposed_sum_ms = mean(times.exposed_sum_ms)};
 }
 
-// The bytes in the entry are sums over all calls.
+// The byte counts in the entry are sums over all calls.
 SplitKernelEntry ReportedKernelOf(const spatial::KernelFigures& kernel) {
   const spatial::KernelFacts& facts = kernel.facts;
   const uint64_t exchanges = kernel.calls - kernel.paired_calls;

@@ -31,7 +31,7 @@ class AddressTable {
   }
 
   // Sets the value of `key`. Returns false if the table is half full, because probing would take
-  // long.
+  // too long.
   bool Insert(const void* key, Value* value) {
     assert(key != nullptr && value != nullptr);
     MutexLock lock(mutex_);
@@ -59,7 +59,8 @@ class AddressTable {
     std::atomic<Value*> value = nullptr;
   };
 
-  // Returns the key of a slot whose entry was removed: an address that no handle or descriptor has.
+  // Returns the key of a slot whose entry was removed: an address that no handle or descriptor can
+  // have.
   static const void* Gone() {
     static const char gone = 0;
     return &gone;
@@ -78,8 +79,8 @@ class AddressTable {
       if (found != key) continue;
       candidate.key.store(Gone(), std::memory_order_release);
       --count_;
-      // Removed slots directly before a null slot become null, too, because no probe needs them to
-      // reach an entry.
+      // Removed slots directly before a null slot become null, too, because no probe needs to pass
+      // them.
       for (size_t back = slot + kSlots;
            slots_[(back + 1) % kSlots].key.load(std::memory_order_relaxed) == nullptr &&
            slots_[back % kSlots].key.load(std::memory_order_relaxed) == Gone();

@@ -17,11 +17,12 @@ class Lanes {
   // The number that all lanes after the first kOthers share.
   static constexpr int kOthers = 63;
 
-  // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, the name of the
-  // lane of handles that the program orders, which are one lane on all streams. A new handle takes
-  // over the number of a destroyed handle on the same stream.
+  // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, the name of a
+  // lane of several handles that the program orders; such a lane is the same on all streams. A new
+  // handle takes over the number of a destroyed handle on the same stream.
   uint64_t BitOf(const void* owner, bool ordered, CUstream stream);
-  // To be called when `handle`, or the last handle of the lane with this name, is destroyed.
+  // To be called with each handle that is destroyed, and with the name of an ordered lane when the
+  // lane's last handle is destroyed.
   void Leave(const void* handle);
 
  private:

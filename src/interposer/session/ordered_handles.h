@@ -1,6 +1,6 @@
-// Handles whose work the program orders, on all streams. A declared handle is one lane with all
-// handles that were declared together with it. Thread-compatible: the owner of this object locks
-// it.
+// Handles whose work the program orders, even if they have different streams. A declared handle is
+// one lane with all handles that were declared together with it. Thread-compatible: the owner of
+// this object locks it.
 #pragma once
 
 #include <list>
@@ -15,8 +15,8 @@ class OrderedHandles {
     std::vector<const void*> handles;
     const void* name = nullptr;  // unique as long as one of the handles exists
   };
-  // Makes one lane of both handles and of all handles with which one of them was declared before.
-  // Changes nothing if memory is out.
+  // Makes one lane of both handles and of the lanes to which they belong already. Changes nothing
+  // if host memory is out.
   Lane Join(const void* first, const void* second);
   // Returns the name of the lane of `handle`; null if the handle is not ordered with another one.
   const void* NameOf(const void* handle) const;

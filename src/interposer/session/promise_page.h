@@ -11,8 +11,8 @@ namespace ucudnn::interposer {
 struct PromisePage {
   uint64_t version() const { return latest.load(std::memory_order_acquire); }
 
-  // Increases with every new promise, in PromiseBook::Add only. A decision that was taken under an
-  // earlier version may lack the latest promise.
+  // Increases with every new promise, in PromiseBook::Add only. A decision that was made under an
+  // earlier version may not know the latest promise.
   std::atomic<uint64_t> latest = 0;
   // Number of calls on all handles. A call whose decision is final is not counted.
   std::atomic<long> calls = 0;

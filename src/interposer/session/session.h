@@ -1,5 +1,5 @@
 // One cuDNN handle of the application, and the decisions about calls on it. Lookups take no lock
-// that handles share. cuDNN demands that one thread at a time uses a handle; in a program that
+// that several handles share. cuDNN allows a handle on one thread at a time only. In a program that
 // breaks this rule, a thread waits for the session's own mutex instead of crashing.
 #pragma once
 
@@ -30,13 +30,13 @@ class Session {
  public:
   Session() = default;
 
-  // Begins the session of a new handle. The session keeps nothing of an earlier handle.
+  // Begins the session of a new handle. Nothing remains of an earlier handle.
   void Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget = nullptr);
   void Close();
 
   CUcontext context() const { return context_; }
   int platform() const { return platform_; }
-  // Returns null if there is no budget for all kernels.
+  // Returns the budget for all kernels of the device; null if there is none.
   WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) {
@@ -45,8 +45,8 @@ class Session {
     set_lane(0);
   }
 
-  // Returns the name of the lane of all handles that the program orders with this one; null if the
-  // program orders none with it.
+  // Returns the name of the lane of all handles that the program orders with this one; null if
+  // there are no such handles.
   const void* order() const { return order_.load(std::memory_order_acquire); }
   void set_order(const void* lane) {
     order_.store(lane, std::memory_order_release);
@@ -57,18 +57,18 @@ class Session {
   uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
   void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
 
-  // Returns the decision for `key`; null if there is none, or if a promise was given after the
-  // decision. The session owns the decision until Close.
+  // Returns the decision for `key`. Returns null if there is none, or if a promise was given after
+  // the decision. The session owns the decision until Close.
   CallState* Find(const CallKey& key);
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
   // Returns a segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
-  // if none was kept. `generation` is the arena's; segments that were kept under an earlier
+  // if none was kept. `generation` is the arena's: segments that were kept under an earlier
   // generation are forgotten.
   Arena::Segment FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation);
   void KeepWorkspace(const ArenaOwner& owner, Arena::Segment segment);
   // Returns whether the session should keep no further decisions. A decision holds for one
-  // workspace size, so a caller that passes another size at every call would need a decision for
-  // each.
+  // workspace size, so a caller that passes another size at every call would need a new decision
+  // each time.
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
@@ -82,15 +82,15 @@ class Session {
   std::unordered_map<CallKey, std::unique_ptr<CallState>, CallKeyHash> states_
       UCUDNN_GUARDED_BY(mutex_);
   std::atomic<bool> full_ = false;
-  // Decisions that were replaced, which calls on other threads may still use.
+  // Decisions that were replaced. Calls on other threads may still use them.
   std::vector<std::unique_ptr<CallState>> replaced_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::pair<ArenaOwner, Arena::Segment>> workspaces_ UCUDNN_GUARDED_BY(mutex_);
-  // arena's generation to which workspaces_ belongs
+  // The arena's generation when workspaces_ was filled.
   uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 
-// Returns the owner, in the arena's terms, of work that the session's calls enqueue. Returns none
-// if the driver does not tell the stream's id.
+// Returns the arena's owner for work that the session's calls enqueue. Returns none if the driver
+// does not report the stream's id.
 std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
                                   cudnnHandle_t handle);
 
@@ -104,7 +104,7 @@ class SessionTable {
   template <typename Open>
   Session* FindOrOpen(cudnnHandle_t handle, Open open) {
     MutexLock lock(mutex_);
-    // Close adds sessions to spare_, and must not fail.
+    // Reserves now, because Close adds sessions to spare_ and must not fail.
     spare_.reserve(kMostSessions);
     if (Session* session = Find(handle)) return session;
     Session* const session = TakeSession();
@@ -118,8 +118,8 @@ class SessionTable {
     spare_.push_back(session);
     return nullptr;
   }
-  // Closes the session of `handle`. Calls left(lane) with the name of the lane that ends with the
-  // handle (null: no lane ends), before another lane can get this name.
+  // Closes the session of `handle`. Calls left(lane) before another lane can get the same name,
+  // where `lane` is the name of the lane that ends with the handle (null: no lane ends).
   template <typename Left>
   void Close(cudnnHandle_t handle, Left left) {
     MutexLock lock(mutex_);
@@ -133,10 +133,10 @@ class SessionTable {
   void Close(cudnnHandle_t handle) {
     Close(handle, [](const void*) {});
   }
-  // From now on the sessions of both handles, and of all handles that the program ordered with one
-  // of them before, are one lane.
+  // From now on, the sessions of both handles, and of all handles that the program had ordered with
+  // one of them, are one lane.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
-  // Returns whether no handle is open.
+  // Returns whether the table has no session.
   bool empty();
 
  private:

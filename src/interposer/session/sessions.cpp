@@ -62,11 +62,11 @@ cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   const cudnnStatus_t status = process_.functions.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS || handle == nullptr) return status;
   try {
-    // An earlier handle at this address may have been destroyed without ucudnn's knowledge.
+    // The program may have destroyed an earlier handle at this address without ucudnn's knowledge.
     Leave(*handle);
     Of(*handle);  // opens the session while the handle's context is current
   } catch (...) {
-    // Out of memory: the handle's first call will open the session.
+    // Out of host memory: the handle's first call will open the session.
   }
   return status;
 }
@@ -82,8 +82,7 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
-  // The session is closed before the real cudnnDestroy, after which another handle may get the
-  // address.
+  // Closes the session before the real cudnnDestroy; afterwards another handle may get the address.
   const auto [budget, leave] = Leave(handle);
   process_.splitter.Forget(handle);
   if (table_.empty()) process_.kernels.ReleaseHelpers();

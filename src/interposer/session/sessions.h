@@ -26,18 +26,19 @@ class Sessions {
   // To be called before a call on `handle`, because its stream may have been set without ucudnn's
   // knowledge.
   void FollowStream(cudnnHandle_t handle);
-  // Notes that the program promises to order the work of both handles, on all streams. The handles
-  // become one lane of the budget and of the report. The error says why that is not possible.
+  // Records that the program promises to order the work of both handles, even if they have
+  // different streams. The handles become one lane of the budget and of the report. The error says
+  // why that is not possible.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-  // Returns the session of `handle`, which is opened if it is new; null if calls on the handle are
-  // to be forwarded.
+  // Returns the session of `handle`, and opens it if the handle is new. Returns null if calls on
+  // the handle must be forwarded.
   Session* Of(cudnnHandle_t handle);
   // Returns the session of `handle` if one is open; null otherwise.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
   tuning::Device DeviceOf(const Session& session);
-  // Returns whether the session's stream is captured now.
+  // Returns whether the session's stream is being captured.
   bool Capturing(const Session& session) const;
   // Returns the bit of the lane of the session's next call, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);

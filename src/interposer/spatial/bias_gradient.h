@@ -1,5 +1,6 @@
-// cudnnConvolutionBackwardBias in a process whose calls are split: the rank computes the gradient
-// of its stripe, which is summed over ranks unless the program sums gradients.
+// cudnnConvolutionBackwardBias in a process whose calls are split: this rank computes the gradient
+// of its stripe, and the ranks' gradients are then summed, unless the program sums gradients
+// itself.
 #pragma once
 
 #include <cudnn.h>

@@ -12,7 +12,7 @@ cudnnStatus_t Normalize(const cudnn::Functions& functions, const Call& call,
                            : cudnn::Normalize(functions, call, *spaces);
 }
 
-// The rank's own call, as the program makes it.
+// The rank's own call, with the program's arguments.
 class OwnNorm : public spatial::LocalCall {
  public:
   OwnNorm(const cudnn::Functions& functions, const cudnn::NormSpaces* spaces, DataType type)
@@ -32,8 +32,8 @@ class OwnNorm : public spatial::LocalCall {
     }
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
-    // If epsilon were 0, a channel that is constant in this slice would give NaN, which the scale
-    // of 0 below would not remove, because 0 times NaN is NaN.
+    // With an epsilon of 0, a channel that is constant in this slice gives NaN. The scale of 0
+    // below does not remove it, because 0 times NaN is NaN.
     if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);
@@ -84,8 +84,8 @@ cudnn::ConvolutionCall CallOf(const cudnn::NormGradient& call) {
   return made;
 }
 
-// Returns whether dx has the address of x. Such a gradient cannot be split, because its correction
-// reads x after the rank's own part was written to dx.
+// Returns whether dx has the address of x. Such a gradient cannot be split: its correction reads x
+// after the rank's own part was written to dx.
 bool OverwritesX(const cudnn::NormTraining&) { return false; }
 bool OverwritesX(const cudnn::NormGradient& call) { return call.x == call.dx; }
 
@@ -98,11 +98,11 @@ cudnnStatus_t RunSplit(const SplitContext& context, const Call& call,
   Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
-  // A call with a fused operation is refused even for per-activation statistics, because ucudnn
+  // A call with a fused operation is refused even with per-activation statistics, because ucudnn
   // does not pass on the further operands of that operation.
   const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
-  // Per-activation statistics are computed at each position from all images, so a stripe's
-  // statistics are right.
+  // Per-activation statistics belong to one position and are computed from all images, so a
+  // stripe's statistics are correct without the other stripes.
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(context.functions, call, spaces);
   }

@@ -6,8 +6,8 @@
 
 namespace ucudnn::interposer {
 
-// Run the call. `spaces` holds the further arguments of an Ex call; null: the call is no Ex call.
-// REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
+// Run the call. `spaces` has the further arguments of an Ex call; null: the call has no Ex in its
+// name. REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
 cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces);
 cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormGradient& call,

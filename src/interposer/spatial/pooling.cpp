@@ -36,7 +36,7 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
     return "a gradient does not lie as its tensor does";
   }
   // After the rank's own call, rows at the cuts are computed again from x and dy, so dx must not
-  // overwrite them.
+  // overwrite x or dy.
   if (call.operation == Operation::kBackwardData && (call.dx == call.x || call.dx == call.dy)) {
     return "dx lies where x or dy does";
   }
@@ -69,7 +69,7 @@ cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call) {
     split.work = spatial::SplitWork::kPooling;
     split.pooling = kind;
     // When a whole image is pooled, the program may declare y as replicated while x is a stripe. So
-    // only the declaration of x decides.
+    // only the declaration of x counts.
     split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
     return splitter.Run(split, local);
   });

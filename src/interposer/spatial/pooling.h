@@ -19,7 +19,8 @@ struct PoolingCall {
   const void* x = nullptr;
   cudnnTensorDescriptor_t y_descriptor = nullptr;
   void* y = nullptr;
-  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // from here on for a gradient
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // this member and those below are for gradients
+                                                    // only
   const void* dy = nullptr;
   cudnnTensorDescriptor_t dx_descriptor = nullptr;
   void* dx = nullptr;

@@ -17,8 +17,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The most memory for exchanges if the user sets no limit. If it does not suffice for all images,
-// they are exchanged in slices, one after the other.
+// The most memory for exchanges if the user sets no limit. If all images need more, they are
+// exchanged in slices, one after the other.
 constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
 // Returns the options that must be equal on all ranks, with their values as text.
@@ -87,8 +87,8 @@ Result<std::unique_ptr<spatial::SplitCalls>> RankMeeting::Meet(int rank,
   meeting.times.warning = std::min(meeting.times.warning, meeting.times.timeout / 2);
   UCUDNN_ASSIGN_OR_RETURN(auto ranks, transport::Ranks::Join(meeting));
   if (!spatial.rendezvous && spatial.in_process) {
-    // All ranks have met, and the file of the meeting is removed. The folder is removed now, so
-    // that nothing is left even if the process is killed later.
+    // All ranks have met, and the meeting's file is gone. The folder is removed now, so that
+    // nothing is left even if the process is killed later.
     rmdir(std::filesystem::path(meeting.place.path).parent_path().c_str());
   }
   spatial::SplitSettings settings;
@@ -103,7 +103,8 @@ Result<std::unique_ptr<spatial::SplitCalls>> RankMeeting::Meet(int rank,
   settings.times_exchanges = !options_.report.empty();
   settings.warning = meeting.times.warning;
   settings.timeout = meeting.times.timeout;
-  // If the program uses NCCL from Python wheels, NCCL is installed beside the wheels' cuDNN.
+  // If the program uses NCCL from Python wheels, NCCL is installed beside the wheels' cuDNN, so
+  // OpenChannel gets the path of that cuDNN.
   const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
   auto open =
       [cudnn_file, wanted = spatial.transport, on_opened = std::move(on_opened)](

@@ -1,5 +1,5 @@
-// How the ranks of this process meet the other ranks: where they meet, the options on which all
-// ranks must agree, and the settings of their split calls. Thread-safe.
+// Makes each rank of this process meet the other ranks. Chooses the meeting place, the options on
+// which all ranks must agree, and the settings of their split calls. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ constexpr size_t ExchangeShare(size_t limit_bytes) { return limit_bytes / 4; }
 
 class RankMeeting {
  public:
-  // Called with the name of the transport over which a rank exchanges, and with the transport's
+  // Is called with the name of the transport over which a rank exchanges, and with the transport's
   // library (empty if it has none).
   using OnOpened = std::function<void(const char* transport, const std::string& library)>;
 
@@ -30,15 +30,15 @@ class RankMeeting {
               const WorkspaceLimit& limit)
       : options_(options), functions_(functions), driver_(driver), limit_(limit) {}
 
-  // Waits until all ranks have come to the meeting, and returns the split calls of `rank`. Fails if
-  // the ranks cannot meet. `on_opened` is called later, on the thread of the rank's first exchange.
+  // Waits until all ranks have met, and returns the SplitCalls of `rank`. Fails if the ranks cannot
+  // meet. `on_opened` is called later, on the thread of the rank's first exchange.
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank, spatial::GradientSums& sums,
                                                     OnOpened on_opened);
-  // Removes the files that OwnPlace has made, in case a rank did not come to the meeting.
+  // Removes the folder that OwnPlace has made, if a rank did not come to the meeting.
   void End();
 
  private:
-  // Returns a meeting place for ranks that are threads of this process.
+  // Makes and returns a meeting place for ranks that are threads of this process.
   Result<RendezvousAddress> OwnPlace();
   size_t MostBufferBytes() const;
 

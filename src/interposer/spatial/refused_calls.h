@@ -14,7 +14,7 @@ namespace ucudnn::interposer {
 
 class RefusedCalls {
  public:
-  // Counts one call. `what` names the operation and why it is refused; it is logged the first time.
+  // Counts one call. `what` names the operation and the reason; it is logged the first time.
   void Add(const std::string& what) {
     WarnOnce("split " + what, what);
     MutexLock lock(mutex_);
@@ -29,7 +29,7 @@ class RefusedCalls {
   }
 
  private:
-  static constexpr size_t kMostNames = 256;  // most values of `what` that are counted
+  static constexpr size_t kMostNames = 256;  // how many different values of `what` are counted
   mutable Mutex mutex_;
   std::map<std::string, int64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// The descriptors of tensors that the program has declared to be whole and the same on every rank.
+// The descriptors of tensors that the program has declared to be whole and equal on every rank.
 // Thread-safe.
 #pragma once
 

@@ -6,7 +6,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Writes this rank's stripe alone, and zeros to the rows around it.
+// Writes only this rank's stripe, and zeros to the rows around it.
 class OwnRows : public spatial::LocalCall {
  public:
   OwnRows(const cuda::Driver& driver, const ConvolutionProblem& problem, CUstream stream)

@@ -1,4 +1,5 @@
-// ucudnnSpatialExchange: copies a stripe together with the rows beside it, which other ranks have.
+// ucudnnSpatialExchange: copies a stripe together with the rows beside it, which are received from
+// other ranks.
 #pragma once
 
 #include <cudnn.h>
@@ -18,7 +19,7 @@ struct RowExchangeCall {
 };
 
 // Runs the exchange. If calls are not split, x is the whole image. If an argument is wrong, returns
-// BAD_PARAM, and `why` says what is wrong.
+// BAD_PARAM and sets `why` to the reason.
 cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall& call,
                              std::string& why);
 

@@ -1,5 +1,5 @@
-// The steps that all adapters of the legacy API have in common: how they run an operation of the
-// program as a split call, after they have checked its arguments.
+// What all adapters of the legacy API have in common: how they run an operation of the program as a
+// split call, after they have checked its arguments.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct SplitContext {
 };
 
 // Makes a split call of the program's `call`, on the stream of its handle, and passes it to `run`.
-// read(problem) sets the problem and returns null, or returns why the operation cannot be read. In
-// the latter case all ranks refuse it, with a message that begins with `name`. REQUIRES: calls are
-// split, and not all calls are refused.
+// read(problem) sets the problem and returns null, or returns why the operation cannot be read. If
+// it cannot be read, all ranks refuse it, with a message that begins with `name`. REQUIRES: calls
+// are split, and not all calls are refused.
 template <typename Read, typename Run>
 cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
                              const cudnn::ConvolutionCall& call, const Read& read, const Run& run) {

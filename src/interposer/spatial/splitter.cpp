@@ -12,7 +12,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Returns whether gradients are summed over ranks; none if the user has not set that.
+// Returns whether gradients are summed over ranks; none if the user has not set it.
 std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   if (!spatial.reduce) return std::nullopt;
   return *spatial.reduce == SpatialReduction::kAll;
@@ -59,7 +59,7 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     }
     rank = joined->second;
   }
-  // A thread belongs to one rank, because a thread that is two ranks would wait for itself.
+  // A thread belongs to one rank only: if it were two ranks, it would wait for itself.
   if (bound_.splitter != this) bound_ = {this, rank};
   if (bound_.rank == rank) return rank;
   return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +
@@ -102,8 +102,7 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
   spatial::SplitCalls* const calls = CallsOf(call.call.handle, call.context);
   if (calls == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-  // The thread's rank is known only now, so only now it is known whether the rank's calls are
-  // excluded.
+  // Only now is the thread's rank known, and with it whether the rank's calls are excluded.
   if (!enabled()) return local.Run(call.call);
   spatial::SplitCall said = call;
   said.declared = declared_;
@@ -125,16 +124,16 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle, CU
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
-    // Ranks that have not met yet wait for this rank, so it must meet them before it can tell them.
-    // If ranks are threads, it is unknown to which rank this call belongs.
+    // Ranks that are still meeting wait for this rank, so this rank must meet them before it can
+    // tell them. If ranks are threads, it is unknown to which rank this call belongs.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
       if (calls != nullptr) calls->Fail(why);
     }
   } catch (...) {
-    // Memory is out even for the message. The other ranks will notice that this rank's next record
-    // is missing.
+    // Out of host memory even for the message. The other ranks will notice that this rank's next
+    // record is missing.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -211,7 +210,7 @@ void Splitter::Note(Report& report) const {
 }
 
 void Splitter::Leave() {
-  // Each rank leaves on a thread of its own, because each rank waits for the others.
+  // Each rank waits for the others, so each leaves on a thread of its own.
   std::vector<std::thread> leaving;
   for (const auto& rank : ranks_) {
     spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
@@ -229,8 +228,7 @@ void Splitter::Leave() {
     try {
       leaving.emplace_back(leave);
     } catch (...) {
-      // The system has no thread or memory left. The other ranks wait a bounded time for this
-      // rank's end.
+      // The system has no thread or memory left. The other ranks wait a bounded time for this rank.
     }
   }
   for (std::thread& thread : leaving) thread.join();

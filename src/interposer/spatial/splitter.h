@@ -1,9 +1,9 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
 // rank meet the others at its first split call. Either the process is one rank, or its threads are
-// ranks. In the latter case each rank has a thread, and a call belongs to the rank of its device
-// (peer) or of its handle (loopback). This class runs every convolution that is split. It returns
-// the result of the rank's own call alone only if the program has excluded the call from splitting
-// or declared it replicated. Thread-safe.
+// ranks. If threads are ranks, each rank has its own thread, and a call belongs to the rank of its
+// device (peer) or of its handle (loopback). Every convolution that is split runs through this
+// class. A rank's own call alone is the result only if the program has excluded the call from
+// splitting or declared it replicated. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -29,18 +29,18 @@ namespace ucudnn::interposer {
 
 class Splitter {
  public:
-  // `driver` may be null; then nothing can be split, and every call that should be split is
-  // refused. `limit` is the process's limit, which the program may change while it runs.
+  // If `driver` is null, nothing can be split, and every call that should be split is refused.
+  // `limit` is the process's limit, which the program may change while it runs.
   Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
            const WorkspaceLimit& limit);
 
   // Returns whether calls of this process are split, or are refused because they should be split
-  // and cannot be. If so, this class runs every convolution.
+  // but cannot be. If true, this class runs every convolution.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Returns why every call is refused; empty if calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
   // Returns false if the program has excluded the calling thread's calls from splitting
-  // (ucudnnSpatialEnable for its rank, ucudnnSpatialEnableThread). Such calls are local.
+  // (ucudnnSpatialEnable for its rank, or ucudnnSpatialEnableThread). Such calls are local.
   bool enabled() const {
     if (takes_thread_out_) return false;
     const int rank = ThisRank();
@@ -48,7 +48,7 @@ class Splitter {
   }
   // Returns whether the calling thread's next call is split or refused.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
-  // Returns what the calling thread has declared about its next calls.
+  // Returns the calling thread's declarations about its next calls.
   static spatial::Declared& declared() { return declared_; }
   // Returns whether an operation that reads more than one position of an image gives the right
   // result if it runs on this rank alone.
@@ -58,10 +58,10 @@ class Splitter {
   Status Enable(bool enabled);
   static void EnableThread(bool enabled) { takes_thread_out_ = !enabled; }
 
-  // Sets whether the ranks sum filter gradients; otherwise the program sums them. Fails if a split
-  // gradient has run with the other value.
+  // Sets whether ucudnn sums filter gradients over ranks; false: the program sums them. Fails if a
+  // split gradient has already run with the other value.
   Status SetReduce(bool sums) { return gradient_sums_.Set(sums); }
-  // Declares whether the tensors of a descriptor are whole and the same on every rank.
+  // Declares whether the tensors of a descriptor are whole and equal on every rank.
   void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated) {
     replicated_.Declare(tensor, replicated);
   }
@@ -75,16 +75,18 @@ class Splitter {
 
   // Runs one convolution of the program. REQUIRES: active().
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
-  // Returns the part of a workspace limit that exchanges may use; kernels may use only the rest. It
-  // depends on the process's options only, so that all ranks tell their programs the same sizes.
+  // Returns the part of a workspace limit that exchanges may use; kernels may use only the rest.
+  // The part depends on the process's options only, so that all ranks tell their programs the same
+  // sizes.
   size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
   // Refuses an operation that cannot be split: logs one line that names it, and returns
   // NOT_SUPPORTED. REQUIRES: active().
   cudnnStatus_t Refuse(const std::string& what) const;
-  // Makes all ranks fail, because a call failed on this rank before it could be read.
+  // Makes all ranks fail, because a call on this rank failed before its arguments could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
-  // Refuses a call in `context` that cannot be read. Every rank refuses such a call by itself.
+  // Refuses a call in `context` whose arguments cannot be read. Every rank refuses such a call
+  // without asking the others.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
   // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
@@ -94,7 +96,7 @@ class Splitter {
   // deferred.
   Status Await(cudnnHandle_t handle, const Session& session);
   void Forget(cudnnHandle_t handle);
-  // Sets the report's figures of splitting; changes nothing if no rank has met the others and no
+  // Sets the report's figures of splitting. Changes nothing if no rank has met the others and no
   // call was refused.
   void Note(Report& report) const;
   // To be called at the end of the process: ranks compare how many calls they have made.
@@ -104,21 +106,20 @@ class Splitter {
   // One rank of this process.
   struct Rank {
     Mutex mutex;
-    // True once the rank has met the others, or has failed to meet them.
+    // True once the rank has met the others or has failed to meet them.
     bool met UCUDNN_GUARDED_BY(mutex) = false;
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;
     std::atomic<bool> enabled = true;
     std::string transport UCUDNN_GUARDED_BY(mutex);  // empty: no exchange was opened yet
-    std::string library UCUDNN_GUARDED_BY(mutex);  // the transport's library; empty if it has none
+    std::string library UCUDNN_GUARDED_BY(mutex);    // the transport's library; empty: it has none
   };
   // Returns the rank to which a call on `handle`, in `context`, belongs.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
-  // Returns the calls of `rank`; null if the ranks could not meet. That was reported when they
-  // tried.
+  // Returns the SplitCalls of `rank`; null if the ranks could not meet, which was already reported.
   spatial::SplitCalls* CallsOf(int rank);
-  // Returns the calls of the rank to which a call on `handle` belongs; null if the call must be
-  // refused, for a reason that was then reported.
+  // Returns the SplitCalls of the rank to which a call on `handle` belongs. Returns null if the
+  // call must be refused; the reason was then reported.
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
   Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
@@ -134,7 +135,7 @@ class Splitter {
     int rank;
   };
   static inline thread_local Bound bound_ = {nullptr, -1};
-  // This process's rank alone or, if ranks are threads, all ranks by number.
+  // This process's rank or, if ranks are threads, all ranks by number.
   std::vector<std::unique_ptr<Rank>> ranks_;
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);

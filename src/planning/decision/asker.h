@@ -1,5 +1,5 @@
 // Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step. From there on Decide goes on with empty answers, and its decision is
+// becomes the next step. After it, Decide continues with empty answers, and its decision is
 // dropped.
 #pragma once
 
@@ -43,8 +43,8 @@ class Asker {
   bool WasSlower(const Configuration& configuration) const {
     return WasFound(Trust::Kind::kSlower, configuration);
   }
-  // Removes the grids that a comparison found slower in place. Returns the message of the last such
-  // comparison; empty if there was none.
+  // Removes the grids that a comparison found slower than an undivided engine. Returns the message
+  // of the last such comparison; empty if there was none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
     for (const auto& entry : facts_.compared.entries()) {

@@ -19,8 +19,8 @@ enum class Course {
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or the finalizing of the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
-// Names what runs in place of a schedule that cannot run, because memory is missing, a piece
-// failed, or a capture forbids it.
+// Names what runs instead of a schedule that cannot run, because memory is missing, a piece failed,
+// or a capture forbids it.
 enum class Otherwise {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
@@ -28,7 +28,7 @@ enum class Otherwise {
   // error of the pieces.
   kPieces,
 };
-// Says when a call of the kernel decides anew, because more may be known by then.
+// Says when a later call of the kernel decides again, because more may be known by then.
 enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
@@ -36,7 +36,7 @@ struct Decision {
   // The configuration that runs. For kReal it is the program's own engine, with its time if that is
   // known.
   Configuration configuration;
-  // The undivided engine that can replace `configuration`. If the engine is empty, none can.
+  // The undivided engine that can replace `configuration`. If its engine is empty, no engine can.
   MicroConfiguration undivided;
   Otherwise otherwise = Otherwise::kReal;
   size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
@@ -46,7 +46,8 @@ struct Decision {
   Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
-  // True if the earlier decision stays in force, because the better plan was not compared yet.
+  // True if the earlier decision stays in force, because the better plan was not compared yet or
+  // would change the promise.
   bool standing = false;
   // True if the program is told less workspace than its plan of the graph API needs. `promise` says
   // how the smaller promise is kept.
@@ -71,9 +72,10 @@ Step Decide(const Facts& facts);
 // Returns the decision to run the program's own call unchanged, for the reason `because`.
 Decision AsAsked(const Facts& facts, Because because);
 
-// Returns the candidates for a plan of the graph API under one budget: `own`, the rows of the
-// plan's own engine, and the rows of `other` for all `n` images, whose engine runs without
-// workspace. Drops rows of `own` for all images that state less than the plan's `need_bytes`.
+// Returns the candidates for a plan of the graph API that shares a budget. They are the rows `own`
+// of the plan's own engine, and the rows of `other` for all `n` images. `other` is a substitute,
+// which runs without workspace. Rows of `own` for all images are dropped if they state less than
+// the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
@@ -83,14 +85,14 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
 // Returns whether tiles are measured under one budget, of which the kernel may use `limit_bytes`.
-// Tiles that only serve to fit are measured only if the limit is not 0 and `need_bytes`, the
+// Tiles whose only purpose is to fit are measured only if the limit is not 0 and `need_bytes`, the
 // kernel's need without any limit, exceeds it.
 bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // Returns the workspace of the fastest undivided engine among `candidates`, without any limit.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// Returns why tiles do not help a program within a limit that nothing else fits; empty if more may
-// be known later. `tilings` is the answer to FindTilings with that limit.
+// Returns why tiles do not help a program whose limit nothing else fits. Returns an empty string if
+// a later call may know more. `tilings` is the answer to FindTilings with that limit.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
@@ -100,21 +102,21 @@ std::string WhyNoTiles(const Tilings& tilings);
 //     workspace plan, or, if they are as exact, in tiles of a vast plan.
 //  2. Nothing uses more than the workspace that the caller passes, or that a plan promises: the
 //     plan's need, or less, or more if the user has a limit. The promise is kept by an undivided
-//     engine inside it, or by pieces that nothing can replace. A plan that was promised less than
-//     it needs never runs as the program asked for it.
-//  3. All that runs was built.
+//     engine that fits it, or by pieces that nothing can replace. A plan that was promised less
+//     than it needs never runs as the program asked for it.
+//  3. Everything that runs was built before.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
-//  7. Without a need to fit, nothing is slower than what the program asked for, as far as both are
-//     measured. Nothing is refused unless the user demands it.
+//  7. Unless the kernel must fit a limit, nothing is slower than what the program asked for, as far
+//     as both were measured. Nothing is refused unless the user demands it.
 //  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.
-//  9. Pieces were compared, except for pieces that alone keep a promise.
+//  9. Pieces run only after a comparison, unless only they keep a promise.
 const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
 // After this number of plans of a kernel were found wrong, no further plan of the kernel is
 // compared.
 constexpr int kMostWrong = 4;
 // An upper bound on the steps of a decision. If a decision takes more, Decide does not recognise
-// the answer to one of its own questions and would ask that question for ever.
+// the answer to one of its own questions and would ask that question forever.
 constexpr int kMostSteps = 100;
 
 }  // namespace ucudnn::planning

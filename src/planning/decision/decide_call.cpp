@@ -63,13 +63,13 @@ class CallDecider {
   bool LacksMemory(const std::optional<Promise>& told) const {
     return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
-  // Sets `promise_`: a plan in the kernel's share of the budget, the promise that the caller was
-  // told, or a plan for a caller that did not ask.
+  // Sets `promise_` to a plan in the kernel's share of the budget, to the promise that the caller
+  // was told, or to a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
   // Returns the tilings that were measured within BudgetShare::limit_bytes, the ceiling for every
-  // kernel, without those that were found slower. They may exceed the kernel's own share, which is
-  // the limit of `request`. Returns none if tiles may not serve the call.
+  // kernel, except tilings that were found slower. A tiling may exceed the kernel's own share,
+  // which is the limit of `request`. Returns none if tiles may not serve the call.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
   // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was
@@ -82,8 +82,8 @@ class CallDecider {
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // Returns `promise`, the best promise of `candidates` without tiles, or a promise in tiles that
-  // is faster. Asks for grids within the larger of `limit_bytes` and the request's limit.
+  // `promise` is the best promise of `candidates` without tiles. Returns `promise` or a faster
+  // promise in tiles. Asks for grids within the larger of `limit_bytes` and the request's limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
@@ -118,14 +118,14 @@ class CallDecider {
   Asker& ask_;
   Decision decision_;
   std::optional<Promise> promise_;
-  bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings the workspace for it
+  bool told_ = false;  // the caller relies on `promise_`, or ucudnn provides the workspace for it
   bool in_budget_ = false;
   bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and later found wrong
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if none were sought
-  // Why tiles that fit do not run: in place they are not faster. Empty if no tiles were found
-  // slower.
+  // Why tiles that fit do not run: they are not faster than an undivided engine. Empty if no tiles
+  // were found slower.
   std::string slower_;
 };
 
@@ -148,8 +148,8 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
   // Shares may change, but grids are always asked for under the limit that holds for every kernel.
-  // If `measures` is false, only tiles are returned that were measured before, when the budget was
-  // divided.
+  // If `measures` is false, only tiles that were measured before, when the budget was divided, are
+  // returned.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   Tilings tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -283,9 +283,10 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // Not only the promised plan is compared with the named algorithm, but also the fastest plan,
-    // because the promised plan may be slower than that by kHysteresis. Otherwise the named
-    // algorithm might run although it is slower than the fastest plan by up to twice kHysteresis.
+    // The named algorithm is compared with the promised plan and with the fastest plan. The
+    // promised plan may be slower than the fastest plan by kHysteresis. If only the promised plan
+    // were compared, the named algorithm might run although it is slower than the fastest plan by
+    // up to twice kHysteresis.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -415,11 +416,11 @@ bool CallDecider::AskedServes() const {
 }
 
 // Returns whether the program's own call may run while the plan is not compared or built, or after
-// a piece failed. It may if it fits the limit and is as deterministic as demanded, because then the
-// plan would only have gained time. If nothing undivided keeps the promise, it may also run in two
-// cases: it fits the workspace that the caller passes, or nothing was ever told for this algorithm,
-// so that the call's error is the real library's own. It may not run if the caller was told a
-// promise and a strict limit forbids the call.
+// a piece failed. It may run if it fits the limit and is as deterministic as demanded, because then
+// the plan would only have gained time. If nothing undivided keeps the promise, the call may also
+// run in two cases: it fits the workspace that the caller passes; or nothing was ever told for this
+// algorithm, so the program sees the real library's own error. It may not run if the caller was
+// told a promise and a strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);

@@ -28,8 +28,8 @@ class PlanDecider {
         ask_(ask),
         decision_(AsAsked(facts, Because::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
-        // If the workspace plan gives the plan a share of the budget, the plan must promise none of
-        // the caller's workspace, whatever it needs.
+        // If the workspace plan gives this execution plan a share of the budget, the execution plan
+        // must promise none of the caller's workspace, whatever it needs.
         must_shrink_(plan_.need_bytes > facts.user_limit ||
                      (facts.share && plan_.in_workspace_plan)) {}
 
@@ -58,9 +58,9 @@ class PlanDecider {
   // Decides for `promise`, which has no undivided engine, so that only its pieces keep it.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // Returns `promise`, which is of the plan's own engine within the plan's need, or a promise in
-  // tiles that gains over `promise`. If the tiles need more workspace than the plan, they must also
-  // gain over the best tiles that do not.
+  // Returns `promise`, which runs the plan's own engine within the plan's need, or a promise in
+  // tiles that is faster by kHysteresis. Tiles that need more workspace than the plan must also be
+  // faster by kHysteresis than the best tiles that need no more.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
   // Returns whether the program was told of more workspace than the plan needs, so that tiles have
   // room.
@@ -107,8 +107,8 @@ class PlanDecider {
   bool late_ = false;     // no time was left to measure more of the plan's own engine
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if none were sought
-  // Why tiles that fit do not run: in place they are not faster. Empty if no tiles were found
-  // slower.
+  // Why tiles that fit do not run: they are not faster than an undivided engine. Empty if no tiles
+  // were found slower.
   std::string slower_;
 };
 
@@ -161,7 +161,7 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The heuristics list the engine first that they expect to be the fastest. Another engine is
+  // The heuristics list the engine that they expect to be the fastest first. Another engine is
   // preferred only if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
@@ -219,7 +219,7 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
   // If an earlier process promised tiles, it found them within limit_, so the store has
-  // measurements of their grids. Only if none of them fits, grids are sought within the request's
+  // measurements of their grids. If none of these grids fits, grids are sought within the request's
   // limit.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
@@ -252,13 +252,12 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // If the substitute was not timed, the workspace that the library states for it is used.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // When it is divided, a plan keeps its own engine and knobs: applications time plans against each
-  // other, and build the fastest one again from its engine and knobs, also in another process.
-  // Applications that time nothing take the first plan of a list, so only that plan may change its
-  // engine.
+  // A divided plan keeps its own engine and knobs: applications time plans against each other, and
+  // build the fastest one again from its engine and knobs, also in another process. Applications
+  // that time nothing take the first plan of a list, so only that plan may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
-  // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch need
-  // only not be slower than it by kHysteresis.
+  // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch may
+  // even be slower than the undivided engine, by at most kHysteresis.
   const bool other_is_faster =
       promise && undivided.time_ms >= 0 &&
       (promise->configuration.IsTiled()
@@ -376,8 +375,8 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // Decisions after the first must not change the promise. And unless the user has set a limit,
-  // nothing beyond the need may be promised.
+  // Only the first decision may set the promise. The promise may exceed the need only if the user
+  // has set a limit.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -406,7 +405,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // If the whole was not timed, there is no `promise`, and the gain of tiles is unknown.
+  // If the undivided plan was not timed, there is no `promise`, and the gain of tiles is unknown.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }
@@ -419,7 +418,7 @@ void PlanDecider::GainTime() {
                   : late_          ? Because::kNoTime
                   : known          ? Because::kNothingFasterAnywhere
                                    : Because::kNotMeasured};
-    // A vast plan is slow as a whole, so its reason says what prevents tiles even if no tiles fit.
+    // A vast plan runs slowly undivided, so its reason says why no tiles run, even if none fit.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
@@ -479,9 +478,9 @@ void PlanDecider::FitUnder() {
     promise = Within(told);
   }
   if (!promise) return Stay(why_);
-  // Tiles must be faster in place than what may run instead of them: under a budget the fastest
-  // engine of any API, and for the first plan of a list the substitute. Instead of other plans
-  // nothing else may run.
+  // Tiles must be faster in place than the engine that may run instead of them: under a budget, the
+  // fastest engine of any API; for the first plan of a list, the substitute. For any other plan
+  // there is no such engine.
   const bool replaces = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   const Trust trust = Compared(*promise, facts_.share ? promise->baselines.any_api
                                          : replaces   ? promise->undivided

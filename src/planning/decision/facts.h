@@ -31,8 +31,8 @@ constexpr double kUnknownTime = -1;
 // The properties of a legacy call, besides the problem, on which a decision depends.
 //  - kPlain: alpha = 1 and beta = 0, so that engines of the graph API may serve the call; or any
 //    scales, if only legacy engines may serve.
-//  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it by plans of their
-//    own, which must have run once before they are captured.
+//  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it with separate
+//    plans, which must have run once before they are captured.
 //  - kScaled: other scales, which only legacy engines serve.
 //  - kActivation: bias and activation.
 //  - kIdentity: bias with identity activation, which cuDNN serves with one algorithm only.
@@ -42,7 +42,7 @@ enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisalign
 
 // Each question of Decide names the type of its answer as Question::Answer.
 
-// The answer to Measure, which asks for measurements at the policy's sizes that `request` allows.
+// The answer to Measure. Measure asks for measurements at the policy's sizes that `request` allows.
 // An empty `engine` means all engines that may serve a legacy kernel. Otherwise it is the plan's
 // own engine, or a substitute, which is measured on the whole mini-batch only.
 struct Rows {
@@ -57,10 +57,10 @@ struct Measure {
   bool operator==(const Measure&) const = default;
 };
 
-// The answer to FindTilings, which asks for grids of tiles that were measured within the limit of
-// `request`. The tiles run the plan's own engine or, if `engine` is empty, any engine that may
-// serve plain calls of a legacy kernel or the tiles of a vast plan. FindTilings is asked only if
-// Facts::tiles allows it, or if a promise in tiles was given.
+// The answer to FindTilings. FindTilings asks for grids of tiles that were measured within the
+// limit of `request`. The tiles run the plan's own engine or, if `engine` is empty, any engine that
+// may serve plain calls of a legacy kernel or the tiles of a vast plan. FindTilings is asked only
+// if Facts::tiles allows it, or if a promise in tiles was given.
 struct Tilings {
   std::vector<Tiling> measured;
   // If no grid fits: the smallest workspace of a grid; 0: unknown.
@@ -88,11 +88,12 @@ struct FindSubstitutes {
 };
 
 // Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
-// convolution exceeds the memory for measuring, each kind of tile is compared by itself. With
-// `need_whole` nothing is compared in that case, because a plan that must not be slower has to be
-// compared with the whole in place. Tiles are also timed in place, in turn with `faster_than`, the
-// fastest undivided engine that could run instead; they must gain kHysteresis over it. If the
-// engine of `faster_than` is empty, nothing is timed.
+// convolution exceeds the memory for measuring, each kind of tile is compared on its own. With
+// `need_whole` nothing is compared in that case, because a plan that must not be slower than the
+// undivided engine has to be compared with that engine on the whole convolution. Tiles are also
+// timed in place, that is, on the tensors of the whole convolution. They are timed in turn with
+// `faster_than`, the fastest undivided engine that could run instead, and must gain kHysteresis
+// over this engine. If the engine of `faster_than` is empty, nothing is timed.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
@@ -103,8 +104,8 @@ struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
-// The answer to Build, which asks to build what the decision runs: the pieces of `configuration`,
-// if it has runs, and `undivided`, which may replace the pieces.
+// The answer to Build. Build asks for what the decision runs: the pieces of `configuration`, if it
+// has runs, and `undivided`, which may replace the pieces.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
@@ -131,7 +132,7 @@ class Answers {
     return entry == entries_.end() ? nullptr : &entry->second;
   }
   // Adds an answer. REQUIRES: the question has no answer yet. A question that Decide asks again
-  // although it was answered would be asked for ever.
+  // although it was answered would be asked forever.
   void Add(Question question, typename Question::Answer answer) {
     assert(Find(question) == nullptr);
     entries_.emplace_back(std::move(question), std::move(answer));
@@ -145,8 +146,8 @@ class Answers {
 
 // A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
 // `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
-// library states. The times of engines that the workspace plan does not name only give them an
-// order.
+// library states. The times of engines that the workspace plan does not name only rank these
+// engines.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
@@ -154,7 +155,8 @@ struct ConfirmedLegacyKernel {
   NumericClass largest = NumericClass::kDirect;  // numeric class of the largest piece
 };
 
-// A workspace plan's entry for an execution plan: micro-batches with engines that the plan may use.
+// A workspace plan's entry for an execution plan: micro-batches with engines that the execution
+// plan may use.
 struct ConfirmedGraphKernel {
   Configuration configuration;
   size_t limit_bytes = 0;  // ceiling of the caller's workspace or, under a budget, of ucudnn's
@@ -176,7 +178,7 @@ struct KeptPromise {
   // The engine that keeps the promise in one piece. If more than the need was promised, it is the
   // plan's own engine.
   EngineId undivided;
-  // True if `undivided` may run in place of pieces even where the pieces could run.
+  // True if `undivided` may run in place of pieces even if the pieces could run.
   bool any_engine = false;
   bool operator==(const KeptPromise&) const = default;
 };
@@ -187,8 +189,8 @@ struct CallFacts {
   size_t passed_bytes = 0;           // workspace that the caller passes
   std::optional<size_t> need_bytes;  // need of the named algorithm; none: the library refuses it
   bool graph_engines = false;        // engines of the graph API may serve this call
-  // True if a later call outside a capture may know more than this call in case this call is
-  // captured: engines of the graph API, or the workspace plan's entry.
+  // True if a captured call cannot use engines of the graph API or the workspace plan's entry,
+  // although a later call outside the capture may be able to use them.
   bool more_outside = false;
   std::optional<Promise> told;  // the fastest promise within passed_bytes
   // The fastest promise within passed_bytes that the named algorithm keeps alone.
@@ -205,9 +207,9 @@ struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
-  // True if the convolution is vast (IsVast), so that cuDNN has hardly another engine for the
-  // whole. The plan's tiles may then run engines that are as exact as the plan's engine but do not
-  // propagate NaNs as strictly.
+  // True if the convolution is vast (IsVast), so that cuDNN has hardly any other engine for the
+  // undivided convolution. The plan's tiles may then run engines that are as exact as the plan's
+  // engine but do not propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise that holds under this limit
   bool told_here = false;           // this process gave `told`, so it must not change
@@ -224,7 +226,7 @@ struct PlanFacts {
 // The decision that is in force until the new one replaces it.
 struct EarlierDecision {
   bool divides = false;        // the decision runs pieces, which were compared
-  bool lost_share = false;     // the budget was divided anew, so the share no longer holds
+  bool lost_share = false;     // the budget was divided again, so the share no longer holds
   bool promises_less = false;  // a plan of the graph API was promised less than it needs
   size_t promised_bytes = 0;
 };
@@ -242,7 +244,7 @@ struct Facts {
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
   TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
-  // Bytes of ucudnn's own workspace that any call can have. They are set aside for kernels that no
+  // Bytes of ucudnn's own workspace that every call can get. They are set aside for kernels that no
   // engine serves without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;

@@ -1,5 +1,5 @@
-// Checks the postconditions of a decision: the invariants of docs/design.md, as far as facts and
-// decision show them.
+// Checks the postconditions of a decision: the invariants of docs/design.md, as far as the facts
+// and the decision show them.
 #include <algorithm>
 
 #include "planning/decision/decide.h"
@@ -8,7 +8,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// The postcondition that is broken, in words; null if none is.
+// The text of the postcondition that a decision breaks; null: it breaks none.
 using Broken = const char*;
 
 template <typename Promised>
@@ -52,8 +52,8 @@ class Invariants {
   Broken Limited() const;
   Broken Compared() const;
 
-  // Calls each(micro) for each engine that the decision may run, until a call returns what is
-  // broken. Returns that, or null.
+  // Calls each(micro) for each engine that the decision may run, until a call returns a broken
+  // postcondition. Returns this postcondition; null if every call returned null.
   template <typename Each>
   Broken OfAll(Each each) const {
     for (const Run& run : decision_.configuration.runs) {
@@ -289,7 +289,7 @@ Broken Invariants::NoSlower() const {
   return serves && slower ? "7: it is slower than what was asked" : nullptr;
 }
 
-// Checks invariant 8: the workspace that is stated is the workspace that is used.
+// Checks invariant 8: the promise is within the user's limit, ucudnn's workspace within the budget.
 Broken Invariants::Limited() const {
   const bool told = call_ != nullptr && call_->was_told;
   if (!told && decision_.promised_bytes > facts_.user_limit)

@@ -21,8 +21,8 @@ bool MayServeIdentity(Operation operation, const EngineId& engine) {
          legacy->algorithm == kServesIdentity;
 }
 
-// Returns the promise of pieces of `engine` alone that need the least workspace; none if no pieces
-// fit the request.
+// Returns the promise of pieces of `engine` only, with the least workspace that such pieces need;
+// none if no pieces fit the request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
   std::vector<size_t> sizes;
@@ -204,8 +204,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
       OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
-  // An identity activation may need more than the limit: under a budget assured workspace,
-  // otherwise as much as pieces of the algorithm need.
+  // An identity activation may need more than the limit. Under a budget, its pieces use assured
+  // workspace. Otherwise the promise may grow to one byte less than the named algorithm needs.
   std::optional<Promise> assured;
   if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
     alone.limit_bytes = offer.budget_bytes;

@@ -11,25 +11,26 @@
 
 namespace ucudnn::planning {
 
-// An entry of the answer to a query: `promise.reported`, for callers that set the math type `math`.
+// One entry of the answer to a query. Callers that set the math type `math` are told
+// `promise.reported`.
 struct Offer {
   MathType math = MathType::kDefault;
   Promise promise;
 };
 
-// Changes `promise` so that `engine` alone can keep it, if that may be necessary: cuDNN serves a
-// bias with identity activation by a single algorithm, and a caller that asks does not say whether
-// such a call will follow. The promise may grow within the limit of `request`. Returns false if
-// `engine` cannot keep the promise alone.
+// Changes `promise` so that `engine` alone can keep it, if that may be necessary. cuDNN serves a
+// bias with identity activation by a single algorithm, and a query does not say whether such a call
+// will follow. The promise may grow within the limit of `request`. Returns false if `engine` cannot
+// keep the promise alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
 // Both functions add to `offers` the promises that can be made within `request`. `candidates` are
 // the engines for callers with the math type `math`.
 //
-// AddOffers, without a budget, adds every undivided engine that fits, and the promises that are
-// faster: the fastest one and, for callers that choose by determinism, the fastest deterministic
-// one.
+// AddOffers is for kernels without a budget. It adds every undivided engine of the caller's API
+// that fits. It also adds the fastest promise and, for callers that choose by determinism, the
+// fastest deterministic promise, if these divide the mini-batch or use engines of the graph API.
 //
 // AddOffersInBudget adds each algorithm that an engine without workspace can replace, with the time
 // of the best plan in ucudnn's own workspace, which may be a plan of `tilings`. Until the kernel's
@@ -49,12 +50,12 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
 // Returns the fastest offer for each pair of engine and math type. The fastest of all comes first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
-// A caller that names an algorithm without having asked before, and whose call another engine may
-// serve.
+// The request of a caller that names an algorithm without having asked before. Another engine may
+// serve the caller's call.
 struct NamedOffer {
   NamedRequest named;
   size_t need_bytes = 0;  // need of the named algorithm
-  // True if the candidates were not measured, so that their times only give them an order.
+  // True if the candidates were not measured, so that their times only rank them.
   bool ranked = false;
   bool settled = true;  // no later measurement can add anything
   bool tunes = true;    // this process may measure the kernel later
@@ -66,15 +67,15 @@ struct NamedOffer {
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// Returns `pieces`, which are of one engine, as a promise that they keep alone, for kernels that no
-// undivided engine serves within the limit. The promise may be given once the pieces have run in
-// this process and were compared with `undivided`, their engine on the whole mini-batch, which
-// becomes `reference`.
+// Returns a promise that `pieces`, all of one engine, keep alone, for kernels that no undivided
+// engine serves within the limit. The promise may be given once the pieces have run in this process
+// and were compared with `undivided`, their engine on the whole mini-batch, which becomes
+// `reference`.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
 // PiecesFor returns such a promise for the algorithm that a caller named: of the algorithm's own
 // pieces or, if none fit, of pieces of another algorithm of the caller's API that is as exact and
-// as deterministic. The other algorithm never serves an identity activation; whether it serves
-// pointers that are aligned to less than 16 bytes shows only when it runs.
+// as deterministic. The other algorithm never serves an identity activation. Whether it serves
+// pointers that are aligned to less than 16 bytes is known only when it runs.
 //
 // AddPieces adds such promises for every algorithm, each of the algorithm's own pieces, for callers
 // that name no algorithm.

@@ -25,14 +25,14 @@ struct Obstacles {
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
 // A call of the legacy API without a decision that can run. Either nothing can be remembered about
-// the call, because memory is out or there are too many kernels, or only pieces may serve it and
-// they cannot run.
+// the call, because memory is out or there are too many kernels; or only pieces may serve the call,
+// and they cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
   int algorithm = 0;  // the algorithm that the program names
   // The undivided algorithm of the promise that holds for the call; none if no promise holds.
   std::optional<int> told;
-  std::optional<size_t> need_bytes;  // need of `algorithm`, which is read only under a strict limit
+  std::optional<size_t> need_bytes;  // need of `algorithm`; read only under a strict limit
   size_t user_limit = kNoLimit;      // ceiling of the caller's workspace, in bytes
   bool strict_limit = false;
   bool varies = false;    // determinism is demanded, and `algorithm` is not deterministic
@@ -43,8 +43,8 @@ struct Unplanned {
   int algorithm = 0;  // the algorithm that runs, in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };
-// Decides an unplanned call. If a promise was given, which may be smaller than the need of the
-// named algorithm, the undivided algorithm runs that keeps the promise.
+// Decides an unplanned call. If a promise was given, the undivided algorithm that keeps the promise
+// runs, because the promise may be smaller than the need of the named algorithm.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning

@@ -71,8 +71,8 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   PromiseRequest request = is_named
                                ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
-  // After a promise, the determinism that it reported counts, not that of the algorithm that is
-  // named now: pieces and the engine that replaces them need only be as deterministic as was told.
+  // If a promise was told, pieces and the engine that replaces them must be as deterministic as the
+  // promise reported, not as the algorithm that is named now.
   if (told) request.deterministic = named.deterministic || told->reported.deterministic;
   if (!is_named) request.chosen = confirmed.largest;
   if (!is_named && named.in_budget)

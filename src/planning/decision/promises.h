@@ -16,7 +16,7 @@ bool UsesGraph(const Configuration& configuration);
 // undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& configuration);
 
-// Returns the candidate with `engine` on all `n` images; null if that was not measured.
+// Returns the candidate with `engine` on all `n` images; null if it was not measured.
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
@@ -28,23 +28,23 @@ struct NamedRequest {
   NumericClass numeric = NumericClass::kDirect;
   size_t limit_bytes = 0;      // ceiling of the caller's workspace or, if `in_budget`, of ucudnn's
   bool deterministic = false;  // the user demands deterministic engines
-  bool in_budget = false;      // ucudnn brings the workspace
+  bool in_budget = false;      // ucudnn provides the workspace
 };
 
 // Returns a request that admits only engines that are as exact and as deterministic as the named
-// engine. If no candidate tells whether the named engine is deterministic, it counts as
+// engine. If no candidate shows whether the named engine is deterministic, it counts as
 // deterministic.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
 // Returns the promise of the workspace plan's configuration; none if the configuration is less
 // exact or less deterministic than the named engine, or if no undivided engine can replace it. If
-// `told` is given, its reported determinism counts instead of that of the named engine.
+// `told` is given, its reported determinism replaces that of the named engine.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});
 
-// Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains it,
-// because times of other engines only give them an order.
+// Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains it. The
+// times of engines that the configuration does not contain only rank these engines.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

@@ -10,10 +10,10 @@ namespace ucudnn::planning {
 enum class Because {
   kObserved,
   kDoesNotServe,    // the real library refuses the algorithm
-  kNotMeasured,     // not measured, and this process never will
+  kNotMeasured,     // not measured, and this process will never measure it
   kNotMeasuredYet,  // a later call may know more
-  kNoTime,          // the time for measuring was used up before the kernel
-  // The time was used up before anything was measured that may fit; the caller's own call runs.
+  kNoTime,          // the time for measuring was used up before this kernel was measured
+  // The time was used up before anything that may fit was measured; the caller's own call runs.
   kNoTimeToFit,
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
   kAskedNotMeasured,       // other engines were measured, the named algorithm was not
@@ -30,7 +30,7 @@ enum class Because {
   kNotDeterministic,   // not deterministic, so the plan is refused
   kOverStrictLimit,    // over a strict limit, so the call is refused
   kDivided,
-  kDividedByAnother,  // no pieces of the algorithm `detail` fit, so pieces of another one run
+  kDividedByAnother,  // no pieces of the algorithm `detail` fit, so pieces of another algorithm run
   kInPlaceOf,         // a faster engine that fits runs in place of `detail`
   kSubstituted,       // an engine that fits runs in place of `detail`
   kGraphEngine,
@@ -52,8 +52,8 @@ enum class Because {
   kWorkspacePlanWrong,  // the file's micro-batches were found wrong
 };
 
-// The reason of a decision. Its sentence shows the members for which the text has a place. `detail`
-// is an engine or a message.
+// The reason of a decision. Its sentence shows the members for which the text has a placeholder.
+// `detail` is an engine or a message.
 struct Reason {
   Because because = Because::kNotMeasured;
   int pieces = 1;
@@ -128,7 +128,7 @@ std::string Sentence(Detail detail, const Particulars& particulars = {});
 
 struct Note {
   Cause cause = Cause::kOverLimit;
-  std::string detail;  // what differs between kernels; may be empty
+  std::string detail;  // the part of the message that differs between kernels; may be empty
 
   bool operator==(const Note&) const = default;
 };

@@ -17,11 +17,11 @@ enum class TileUse : int32_t {
 };
 
 // Returns whether an image of x or y spans more than `most_span` elements. Engines that count
-// elements in 32 bits do not serve such a convolution as a whole, so cuDNN has only one or two slow
-// engines for it; but those engines do serve its tiles.
+// elements in 32 bits serve tiles of such a convolution, but not the undivided convolution, for
+// which cuDNN has only one or two slow engines.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
-// The conditions, besides the problem, that decide for what tiles are used.
+// The conditions, besides the problem, from which UseOfTiles decides.
 struct TileConditions {
   bool allowed = true;  // false: UCUDNN_TILES forbids tiles
   BatchSizePolicy policy = BatchSizePolicy::kAuto;

@@ -9,11 +9,11 @@ ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 
 
 class AlexnetTest(FolderTest):
-    # Kernels are measured and compared at their first call, with enough time even for slow machines.
+    # Measure and compare kernels at their first call, with enough time even on slow machines.
     MEASURED = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
     def run_measured(self, *words, **variables):
-        """Runs a command, which must succeed, with MEASURED as its environment. Returns the completed process."""
+        """Runs a command with MEASURED in its environment. The command must succeed. Returns the completed process."""
         return self.ended(0, *words, process={"timeout": 1500}, **self.MEASURED | variables)
 
     def step(self, *arguments, options=(), **variables):

@@ -15,8 +15,8 @@ strided,4,3,15,15,8,5,5,2,2
 """
 SMALL = "4,9,9,8,3,3,1,1"
 
-# The forward pass of this cuDNN doubles results of fewer than 5 images. The first layer in LAYERS has 5, so only pieces are
-# wrong.
+# This cuDNN doubles results of cudnnConvolutionForward for fewer than 5 images. The first layer in LAYERS has 5 images,
+# so only its pieces are wrong.
 WRONG_CUDNN = r"""
 #include <dlfcn.h>
 int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
@@ -33,7 +33,7 @@ int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor,
 }
 """
 
-# Undivided convolutions of images of 64 rows take 50 ms longer by the legacy API.
+# In this cuDNN, undivided convolutions of images with 64 rows take 50 ms longer through the legacy API.
 SLOW_CUDNN = r"""
 #include <dlfcn.h>
 #include <unistd.h>
@@ -138,15 +138,15 @@ class Bench(FolderTest):
         return sorted(json.dumps({key: row[key] for key in row if key not in timed}) for row in self.rows_in_store())
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
-        # Policy auto measures other sizes for other limits, and for graph engines only those that may win within the limit.
-        # These options measure the same for all limits.
+        # Policy auto measures different sizes for different limits, and only graph engines that may win within the
+        # limit. With these options, the measurements are the same for all limits.
         choice = ("--policy", "powerOfTwo", "--engines", "legacy")
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
     def report(self, *kernels):
-        """Writes a report with kernels of 4 images. Each of `kernels` has an operation and the values that differ from
-        `columns`."""
+        """Writes a report with kernels of 4 images. Each of `kernels` is (operation, values that replace those in
+        `columns`)."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
         plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
         listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
@@ -180,13 +180,14 @@ class Bench(FolderTest):
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
 
     def images(self, problem, plan):
-        """Returns how many images a plan computes, where a tile counts as its fraction of an image's extents. Outputs must be
-        as large as images."""
+        """Returns how many images a plan computes. A tile counts as its fraction of the image. REQUIRES: outputs are as
+        large as images."""
         return sum(run["micro_batch"] * run["count"] *
                    math.prod(Fraction(length, problem[axis]) for axis, length in run.get("tile", {}).items()) for run in plan)
 
     def divided_by_hand(self):
-        """Makes a store in which pieces of the first layer's forward pass are the fastest, and leaves only that layer."""
+        """Makes a store in which pieces of the first layer's forward pass are the fastest. Writes layers.csv with only
+        this layer."""
         rows = [("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 9, 0)]
         rows += [(engine, n, 1, 2 << 20 if engine == "legacy:1" else 0)
                  for engine in ("legacy:0", "legacy:1") for n in (1, 2, 4)]
@@ -202,11 +203,11 @@ class Bench(FolderTest):
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in self.rows_in_store() if row["verified"]})
 
     def cudnn_with(self, source):
-        """Builds a cuDNN that calls the stand-in for all functions but those in `source`. Returns the variables with which a
-        process uses it."""
+        """Builds a cuDNN that has the functions in `source` and passes all other calls to the stand-in. Returns the
+        variables that make a process use it."""
         host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
-        # It calls the stand-in under the name librealdnn.so. It is linked with an empty library of that name, so that it requires
-        # no symbol versions; then a copy of the stand-in, with its soname changed, replaces the empty library.
+        # The new cuDNN calls the stand-in as librealdnn.so. Link with an empty library of this name, so that no symbol
+        # versions are required; then replace it with a copy of the stand-in whose soname is changed.
         real = self.build_library("", "librealdnn.so")
         built = self.build(source, "other_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
@@ -215,8 +216,8 @@ class Bench(FolderTest):
         return {"UCUDNN_REAL_CUDNN": built, "LD_LIBRARY_PATH": host}
 
     def image_by_hand(self):
-        """Makes a store in which the fastest engine exceeds the limit, and the one that fits, legacy:0, takes 1000 times as
-        long. SLOW_CUDNN runs it slowly, so tiles also win when they are timed in place."""
+        """Makes a store in which the fastest engine exceeds the limit, and legacy:0, which fits, takes 1000 times as
+        long. SLOW_CUDNN makes undivided legacy:0 slow as well, so tiles also win when they are timed in place."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)], "backward_filter")
 
@@ -229,14 +230,14 @@ class Bench(FolderTest):
         self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
         self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
         self.assertTrue(all(run["workspace_bytes"] <= 512 << 10 for run in plan), plan)
-        # Edges have padding on one side only, which descriptors of the legacy API cannot express.
+        # Edge tiles have padding on one side only, which descriptors of the legacy API cannot express.
         self.assertTrue(all(run["engine"].startswith("graph:") for run in (plan[0], plan[-1])), plan)
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
         again = self.printed_json(*words, "--json", **slow)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
         table = self.run_command(*words, **slow).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
-        # The exported rows of the plan's tiles are verified, and edges have rows of their own.
+        # The exported rows of the plan's tiles are verified. Edge tiles have rows of their own.
         tiles = [row for row in self.exported() if row["verified"] == "1"]
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
@@ -309,7 +310,8 @@ class Bench(FolderTest):
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["real"]:
                 self.assertEqual(1, kernel["real"]["plan"][0]["count"])
-                # ucudnn could also choose the real library's plan, which is undivided and planned from the same measurements.
+                # ucudnn could also choose the real library's plan: it is undivided, and planned from the same
+                # measurements.
                 self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["real"]["planned_ms"] * (1 + 1e-9))
             sums["best"] += best["run_ms"]
         total = report["total"]
@@ -326,8 +328,8 @@ class Bench(FolderTest):
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
-        # The stand-in's clock is processor time, so tiles are also faster where they are timed in place, whatever else the
-        # machine runs.
+        # The stand-in's clock counts processor time, so other load on the machine cannot make tiles slower when they
+        # are timed in place.
         clock = {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1"}
         kernel, = self.bench(*words, **clock)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))
@@ -336,7 +338,7 @@ class Bench(FolderTest):
         self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
         engines = {run["engine"] for run in plan}
-        least = {}  # least time by kind; a kind is (rows computed, (padding above, below))
+        least = {}  # {(rows computed, (padding above, below)): least time}
         for row in self.exported():
             pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
             if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:
@@ -356,12 +358,13 @@ class Bench(FolderTest):
         self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
 
     def measure(self, shape, rows, op="forward"):
-        """Stores chosen times and workspaces for a kernel's engines on the stand-in. The workspaces exceed real needs."""
+        """Stores the times and workspaces in `rows` for a kernel's engines on the stand-in. The workspaces exceed the
+        real needs."""
         report = self.printed_json("bench", "--layers", self.layers, "--host", "--json", "--db", "platform.db")
         self.import_rows(measurements(shape, rows, op, f"{report['cudnn']},{report['driver']},{report['device']}"))
 
     def cliff_from(self, rows):
-        """Returns the line that --cliff prints for the first layer, if `rows` are its measurements."""
+        """Stores `rows` as measurements of the first layer. Returns the line that --cliff prints for this layer."""
         self.measure(SMALL, rows)
         text = self.output(*self.words("--cliff", "--ops", "forward", "--policy", "powerOfTwo"))
         return next(line for line in text.splitlines() if line.startswith("small"))

@@ -1,6 +1,6 @@
-"""Tests `ucudnn run --total-workspace`, where the convolutions of an ordinary cuDNN program share one workspace budget. The
-program is told that no convolution needs workspace and gets the results that it gets without ucudnn; reserved memory stays
-within the budget."""
+"""Tests `ucudnn run --total-workspace`: the convolutions of an ordinary cuDNN program share one workspace budget. The
+program is told that no convolution needs workspace, and its results are the same as without ucudnn. Reserved memory
+stays within the budget."""
 
 import os
 import unittest

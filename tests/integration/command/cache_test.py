@@ -1,5 +1,5 @@
-"""Tests `ucudnn cache`: import, export, show, merge, verify and prune. Imported measurements are shown and exported unchanged.
-Errors in files name the place."""
+"""Tests `ucudnn cache`: import, export, show, merge, verify and prune. Imported measurements are shown and exported
+unchanged. Errors in files name the file and line or column."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
-"""Base classes for tests of the command. CommandTest makes an installation with the real command and libraries that do nothing,
-so that tests of what the command sets and refuses do not depend on those libraries."""
+"""Base classes for tests of the command. CommandTest makes an installation with the real command and dummy libraries,
+so that tests of the variables that the command sets, and of its refusals, do not depend on real libraries."""
 
 import csv
 import io
@@ -30,11 +30,11 @@ int main(int argc, char** argv) {
 
 
 def clean_environment(**variables):
-    """Returns the environment without variables of ucudnn, its stand-ins and the loader, plus `variables`."""
+    """Returns os.environ without variables of ucudnn, its stand-ins and the loader, and with `variables` added."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
 
 
-# This network has an operator that ucudnn does not know: Unheard.
+# A network with an operator that ucudnn does not know: Unheard.
 UNHEARD_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
 layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" }
@@ -43,21 +43,20 @@ layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" convolution_p
 
 
 def ordinary_user():
-    """Returns arguments of subprocess.run that start a process as an ordinary user, whom file permissions bind: as user 65534
-    if the tests run as root, else as the current user."""
+    """Returns arguments of subprocess.run that start a process to which file permissions apply: as user 65534 if the
+    tests run as root, otherwise as the current user."""
     return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 def measurements(shape, rows, op="forward", platform="91900,13000,Toy GPU"):
-    """Returns the text of a CSV file with measurements of one kernel; `rows` have (engine, micro-batch, ms, workspace
-    bytes)."""
+    """Returns a CSV text with measurements of one kernel. `rows` has (engine, micro-batch, ms, workspace bytes)."""
     lines = ["c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"]
     lines += [f"{shape},{op},{engine},{size},{ms},{bytes_},1,16,{platform}" for engine, size, ms, bytes_ in rows]
     return "\n".join(lines) + "\n"
 
 
 class FolderTest(unittest.TestCase):
-    """Runs the command of the build, beside which are the stand-ins, in a temporary folder of its own."""
+    """Runs the command of the build, which is installed with the stand-ins, in a temporary folder of its own."""
     command = COMMAND
 
     @classmethod
@@ -86,7 +85,7 @@ class FolderTest(unittest.TestCase):
 
     @classmethod
     def write_rows(cls, name, rows):
-        """Writes a CSV file of `rows`, dictionaries with the same keys. Returns its path."""
+        """Writes `rows`, dictionaries with the same keys, to a CSV file. Returns its path."""
         text = io.StringIO()
         writer = csv.DictWriter(text, rows[0], lineterminator="\n")
         writer.writeheader()
@@ -106,9 +105,9 @@ class FolderTest(unittest.TestCase):
         return json.loads(self.read(name))
 
     def run_command(self, *words, process=None, **variables):
-        """Runs the command and returns the completed process. `process` has further arguments of subprocess.run."""
-        # Processes that measure take turns by locks in XDG_RUNTIME_DIR; a folder of its own keeps the test from waiting for
-        # others.
+        """Runs the command and returns the completed process. `process`: more arguments of subprocess.run."""
+        # Processes that measure take turns through locks in XDG_RUNTIME_DIR. With its own folder, a test does not wait
+        # for other processes.
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True,
                               **({"text": True, "timeout": 240} | (process or {})))  # long enough for sanitizers on a busy machine
@@ -125,14 +124,14 @@ class FolderTest(unittest.TestCase):
         return cls.build(source, path, "-shared", f"-Wl,-soname,{os.path.basename(path)}", *options)
 
     def ended(self, code, *words, **variables):
-        """Runs a command, which must end with exit code `code`, and returns the completed process."""
+        """Runs a command that must end with exit code `code`. Returns the completed process."""
         result = self.run_command(*words, **variables)
         self.assertEqual(code, result.returncode, result.stdout + result.stderr)
         return result
 
     def on_terminal(self, *words, stdout=None, **variables):
-        """Runs a command, which must succeed, with a terminal as stderr, and as stdout unless `stdout` is given. Returns what
-        it writes to the terminal."""
+        """Runs a command that must succeed. stderr is a terminal, and so is stdout unless `stdout` is given. Returns
+        what the command writes to the terminal."""
         controller, terminal = pty.openpty()
         self.addCleanup(os.close, controller)
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
@@ -144,12 +143,12 @@ class FolderTest(unittest.TestCase):
             while select.select([controller], [], [], 120)[0]:
                 text += os.read(controller, 65536)
         except OSError:
-            pass  # reading fails once everything is read and the command has closed the terminal
+            pass  # end of the output: the command has closed the terminal
         self.assertEqual(0, program.wait(120), text)
         return text.decode()
 
     def output(self, *words, **variables):
-        """Runs a command, which must succeed and write nothing to stderr. Returns its output."""
+        """Runs a command that must succeed and write nothing to stderr. Returns its stdout."""
         result = self.run_command(*words, **variables)
         self.assertEqual((0, ""), (result.returncode, result.stderr), words)
         return result.stdout
@@ -158,8 +157,8 @@ class FolderTest(unittest.TestCase):
         return json.loads(self.output(*words, **variables))
 
     def assert_refused(self, words, *expected, code=2, **variables):
-        """Runs a command and expects exit code `code`, nothing on stdout, and one line on stderr that contains all of
-        `expected`."""
+        """Runs a command that must end with exit code `code`, write nothing to stdout, and write one line with all of
+        `expected` to stderr."""
         result = self.ended(code, *words, **variables)
         self.assertEqual("", result.stdout)
         self.assertEqual(1, result.stderr.count("\n"), result.stderr)
@@ -173,7 +172,7 @@ class FolderTest(unittest.TestCase):
         self.output("cache", "import", self.write("rows.csv", text), "--db", store or self.store)
 
     def exported(self, store=None):
-        """Exports a store to out/of/rows.csv. Returns its rows."""
+        """Exports a store to out/of/rows.csv and returns the rows."""
         self.ended(0, "cache", "export", "out/of/rows.csv", "--db", store or self.store)
         return list(csv.DictReader(io.StringIO(self.read("out/of/rows.csv"))))
 
@@ -197,13 +196,13 @@ class CommandTest(FolderTest):
         for name in STAND_INS:
             cls.build_library("int stand_in;", f"{cls.host}/{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, "program")
-        # Without a CUDA driver `run` would warn, so the commands find this dummy through LD_LIBRARY_PATH.
+        # Without a CUDA driver `run` would warn, so commands find this dummy driver through LD_LIBRARY_PATH.
         cls.driver = f"{cls.folder}/driver"
         os.mkdir(cls.driver)
         shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)
 
     def environment_of(self, *words, **variables):
-        """Runs a command that starts `program`. Returns the environment variables that the program printed, by name."""
+        """Runs a command that starts `program`. Returns the environment variables that `program` prints, by name."""
         paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
         output = self.output(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
         return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)

@@ -1,5 +1,5 @@
-"""Tests `ucudnn doctor` with programs that use cuDNN, which it starts or which already run. It must tell how a program found
-cuDNN, whether the drop-in gets its calls, how its kernels ran, and each cause that keeps ucudnn from working."""
+"""Tests `ucudnn doctor` with programs that it starts or that already run. The doctor must say how a program found
+cuDNN, whether the drop-in gets its calls, how its kernels ran, and each cause that prevents ucudnn from working."""
 
 import contextlib
 import copy
@@ -19,7 +19,7 @@ LIBRARIES = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn")
 HOST = f"{LIBRARIES}/host"
 DROP_IN = f"{LIBRARIES}/libcudnn.so.9"
 
-# This program calls the cuDNN with which it is linked. With an argument, it then waits.
+# This program calls the cuDNN with which it is linked. With an argument, it then prints "ready" and waits.
 LINKED = r"""
 #include <stdio.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
 }
 """
 
-# This program opens the library that its first argument names, and calls it if there is a second argument. `name` makes
-# "libcudnn.so.9" a string in its file, which the doctor searches for such names.
+# This program opens the library named by its first argument, and calls it if there is a second argument. `name` puts
+# the string "libcudnn.so.9" into its file, because the doctor searches files for such names.
 OPENER = r"""
 #include <dlfcn.h>
 const char* name = "libcudnn.so.9";
@@ -45,8 +45,8 @@ int main(int argc, char** argv) {
 }
 """
 
-# This program is linked with cuDNN and opens another one by the path in its first argument. Its second argument chooses which
-# of them it calls: "linked", or any other word for the opened one.
+# This program is linked with one cuDNN, and opens a second cuDNN by the path in its first argument. Its second argument
+# says which to call: "linked", or anything else for the opened one.
 BOTH = r"""
 #include <dlfcn.h>
 unsigned long cudnnGetVersion(void);
@@ -96,7 +96,7 @@ class DoctorRun(FolderTest):
         return report, findings
 
     def facts(self, report, name):
-        """Returns all texts of the fact `name`, joined by line ends; facts without a name continue the one before."""
+        """Returns all texts of the fact `name`, joined by newlines. Facts without a name continue the previous fact."""
         texts, current = [], ""
         for fact in report["facts"]:
             current = fact["name"] or current
@@ -121,7 +121,7 @@ class DoctorRun(FolderTest):
         return self.running(COMMAND, "run", "--host", *options, "--", self.linked, "wait", **variables)
 
     def look(self, *words, code=None, **variables):
-        """Starts a program that waits, and returns what doctor() returns about it."""
+        """Starts a program that waits. Returns the result of doctor() for its process."""
         with self.running(*words, **variables) as pid:
             return self.doctor("--pid", str(pid), code=code)
 
@@ -154,8 +154,8 @@ class DoctorRun(FolderTest):
         self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_each_way_to_cudnn_is_told(self):
-        """Each case has words, a verdict, and pairs (where, text). `where` is a severity of findings or the name of a fact that
-        must contain the text; "no fault", "no warning" and "no note" name severities that must not."""
+        """Each case is (words, verdict, (where, text)...). `where` is a severity of findings or a fact's name, which
+        must contain the text; "no fault", "no warning" and "no note" name severities that must not contain it."""
         by_path, at_path = (self.opener, f"{HOST}/libcudnn.so.9", "call"), f"{HOST}/libcudnn.so.9"
         called, unused = "the program called cuDNN, but no convolution", "loaded cuDNN, but called nothing of it"
         second, hooked = f"a second cuDNN beside the drop-in: {at_path}, opened by ", "the dlsym hook redirects"
@@ -164,8 +164,8 @@ class DoctorRun(FolderTest):
         path_opener = self.build(OPENER.replace("libcudnn.so.9", at_path), "path_opener")
         told = self.write("told.sh", f"#!/bin/sh\n{' '.join(by_path)}\n", 0o755)
         unseen = self.write("unseen.sh", f"#!/bin/sh\n{self.opener} {HOST}/lib$(echo cudnn).so.9 call\n", 0o755)
-        # Like the stubs of TensorFlow and XLA, this program has a function of cuDNN's name, as if cuDNN were linked in
-        # statically.
+        # This program defines a function of cuDNN itself, as if cuDNN were linked statically. TensorFlow and XLA have
+        # such stubs.
         stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
         eight = self.build_library("int cudnnCreate(void) { return 0; }", "libcudnn.so.8")
         for words, verdict, *texts in (
@@ -178,7 +178,7 @@ class DoctorRun(FolderTest):
                 (("--host", "--", self.opener), unused),
                 ((*no_hook, *by_path), second + self.opener,
                  ("fault", "ucudnn run --dlsym on --"), ("reached by", "preload, no dlsym hook")),
-                # Python wheels do this: they open their own cuDNN by its path, before they load libraries linked with cuDNN.
+                # Python wheels open their own cuDNN by its path before they load libraries that are linked with cuDNN.
                 ((*no_hook, self.both, at_path, "linked"), called, ("no fault", "a second cuDNN"),
                  ("no warning", "a second cuDNN"), ("note", f"{second}{self.both}\n{nobody}")),
                 ((*no_hook, self.both, at_path), unused, ("note", nobody)),
@@ -253,7 +253,7 @@ class DoctorRun(FolderTest):
         self.assertIn("cudnnSomething is not split\nit was called 2 times", findings["warning"])
 
     def test_report_that_is_none_is_no_end(self):
-        """Whatever the file of a report contains, the doctor answers."""
+        """The doctor must answer for any contents of a report file."""
         def corrupted():
             yield b""
             yield b"[" * 100000

@@ -10,7 +10,7 @@ from command import CommandTest, ordinary_user
 
 class Doctor(CommandTest):
     def diagnose(self, *words, code=None, **variables):
-        """Runs the doctor. Returns the text of each fact by its name, and the whole output."""
+        """Runs the doctor. Returns ({name of fact: text}, whole output)."""
         result = self.run_command("doctor", *words, **variables)
         self.assertEqual("", result.stderr)
         self.assertIn(code, (None, result.returncode), result.stdout)
@@ -18,7 +18,7 @@ class Doctor(CommandTest):
         return lines, result.stdout
 
     def diagnose_as_another(self, *words, **variables):
-        """Runs the doctor as ordinary_user(), with an empty HOME, and lets that user reach the folder."""
+        """Runs the doctor as ordinary_user(), who may read the folder, with an empty HOME."""
         os.chmod(self.folder, 0o755)
         return self.run_command("doctor", *words, process=ordinary_user(), HOME="", **variables)
 
@@ -134,7 +134,7 @@ class Doctor(CommandTest):
         self.assertRegex(text, r"  do +(start the container with its GPUs|install NVIDIA's driver)")
 
     def with_nccl(self):
-        """Returns the environment of rank 1 of 4, whose cuDNN has an NCCL in the same folder."""
+        """Returns the environment of rank 1 of 4. Its cuDNN is in a folder with an NCCL."""
         others = ("GetErrorString", "GetLastError", "GetUniqueId", "CommInitRankConfig", "CommDestroy", "CommAbort",
                   "CommGetAsyncError", "GroupStart", "GroupEnd", "Send", "Recv", "AllReduce")
         self.build_library("int ncclGetVersion(int* version) { *version = 22809; return 0; }" + "".join(

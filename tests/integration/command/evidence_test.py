@@ -1,5 +1,5 @@
-"""Tests that docs/evidence.md shows what its commands and its script print, and that published measurements are unchanged after
-they pass through a store."""
+"""Tests that docs/evidence.md shows the output of its commands and its script, and that published measurements pass
+through a store unchanged."""
 
 import csv
 import gzip
@@ -17,8 +17,8 @@ CODE = re.compile(r"^```\n(\$ .*?)^```$", re.M | re.S)
 
 
 def commands(text):
-    """Yields (command, output) for each line that begins with `$` in blocks of code; the output is the text up to the next
-    one."""
+    """Yields (command, output) for each line that begins with `$` in a code block. The output ends at the next
+    command."""
     for block in CODE.findall(text):
         for command in re.split(r"^\$ ", block, flags=re.M)[1:]:
             line, _, printed = command.partition("\n")
@@ -32,7 +32,7 @@ class Evidence(FolderTest):
 
     @classmethod
     def setUpClass(cls):
-        """Makes a folder from which the document's commands can run: tests/ is in it, and ucudnn is in PATH."""
+        """Makes a folder in which the document's commands can run: it links to tests/, and PATH has ucudnn."""
         super().setUpClass()
         os.symlink(f"{ROOT}/tests", f"{cls.folder}/tests")
         os.mkdir(f"{cls.folder}/bin")
@@ -72,7 +72,7 @@ class Evidence(FolderTest):
         exported = list(csv.DictReader(self.read("out.csv").splitlines()))
         self.assertEqual((45225, 45225), (len(given), len(exported)))
         for before, after in zip(given, exported):
-            # A time may be written differently, but must be the same double.
+            # The text of a time may differ, but it must be the same double.
             self.assertEqual(float(before["time_ms"]), float(after["time_ms"]), before)
             self.assertEqual({k: v for k, v in before.items() if k != "time_ms"},
                              {k: after[k] for k in before if k != "time_ms"})

@@ -1,5 +1,5 @@
-"""Tests mistakes that people make when they type subcommands: each gives one line that says what is wrong and what would be
-right, gives the exit code that scripts rely on, and changes no file."""
+"""Tests mistakes in typed commands. Each prints one line that says what is wrong and what would be right, has the exit
+code that scripts rely on, and changes no file."""
 
 import itertools
 import os
@@ -30,10 +30,10 @@ SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
-# Each row has what is typed after `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ", in which …
-# stands for any text.
+# Each row has the words after `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ". In the
+# line, … stands for any text.
 MISTAKES = [
-    # ---- Words that are no command, or stand in the wrong place.
+    # ---- Words that are not a command, or are in the wrong place.
     ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
     ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
@@ -63,7 +63,7 @@ MISTAKES = [
     *[(f"run --off {ranks}-- ./no-interpreter", 126, "'./no-interpreter' cannot be started: its first line names "
        "'/no/such/interpreter', which is not there") for ranks in ("", "--ranks 3 ")],
     ("doctor --json -- ./text", 126, "'./text': is not executable; …"),
-    # ---- Options that do not exist, stand twice, lack their value, or have a value but take none.
+    # ---- Options that do not exist, are repeated, lack their value, or have a value but take none.
     *[(typed, 2, f"{typo} is not an option; did you mean {meant}?") for typed, typo, meant in (
         ("--hepl", "--hepl", "--help"), ("run --polcy all -- true", "--polcy", "--policy"),
         ("run --workspace_limit=1GiB -- true", "--workspace_limit", "--workspace-limit"),
@@ -98,7 +98,7 @@ MISTAKES = [
     ("cache import rows.csv --device --db s.db", 2, "--device has no value, but --db behind it; it needs a value: device of rows …"),
     ("cache merge", 2, "STORE is required; usage: ucudnn cache merge STORE... [--device NAME] [--db PATH]"),
     ("doctor --pid", 2, "--pid needs a value: look at a running process"),
-    # ---- Values.
+    # ---- Values that an option does not accept.
     *[(words, 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)")
       for words in ("run --policy some -- true", "doctor --policy some -- true", f"{BENCH} --policy some")],
     *[(f"run --workspace-limit {size} -- true", 2, f"--workspace-limit '{size}': not a size {SIZE}")
@@ -186,7 +186,7 @@ MISTAKES = [
     (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool5': a window of 3 over an image of 1 …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
-    # ---- Options that do not go together.
+    # ---- Options that exclude each other.
     *[(f"run {option} -- true", 2, f"{option.split()[0]} is the stand-in's: it needs --host")
       for option in ("--devices 2", "--device-memory 1GiB")],
     *[(f"{what} --{option} -- true", 2, f"--{option.split()[0]}: is for the budget of --total-workspace SIZE, which is missing")
@@ -228,7 +228,7 @@ MISTAKES = [
       for words in ("cache show", "cache import rows.csv", "cache export out.csv", "workspace --layers layers.csv")],
     ("workspace --layers layers.csv --db empty", 2, "the store holds no measurements"),
     ("cache merge s.db --db s.db", 2, "'s.db' is the store itself; name another, or --db PATH"),
-    # ---- Files that do not exist, or are not what is expected.
+    # ---- Files that do not exist or have other contents than expected.
     *[(f"{what} --workspace-plan {file} -- true", 2,
        f"--workspace-plan {file}: {why}; expected a file that `ucudnn workspace -o` wrote")
       for what, file, why in (("run", "none.json", "No such file or directory"), ("run", "text", "no JSON at byte 1"),
@@ -249,8 +249,8 @@ MISTAKES = [
     ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
     ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
     ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
-    # Kernels in reports of version 1 have `streams` in place of lanes. If such a report were not refused, all of its kernels
-    # would be read as one.
+    # Kernels in reports of version 1 have `streams` instead of lanes. If such a report were read, all of its kernels
+    # would count as one.
     *[(f"{words} --trace old.json", 2,
        "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
       for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],
@@ -319,7 +319,7 @@ class Mistakes(CommandTest):
         cls().output("cache", "import", "rows.csv", "--db", "s.db")
 
     def files(self):
-        """Returns (size, time of the last change) of everything below the folder, by path."""
+        """Returns {path: (size, time of the last change)} for everything in the folder."""
         return {path: (os.lstat(path).st_size, os.lstat(path).st_mtime_ns)
                 for folder, folders, names in os.walk(self.folder) for path in (f"{folder}/{name}" for name in [*folders, *names])}
 
@@ -378,7 +378,7 @@ class Mistakes(CommandTest):
             self.assertEqual(parent_ignores, bool(mask >> (signal.SIGPIPE - 1) & 1))
 
 
-# Each row has variables, what is typed, and the line after "ucudnn run: ".
+# Each row has variables, the words after `ucudnn run`, and the line after "ucudnn run: ".
 SETTINGS = [
     ({"UCUDNN_SPATIAL": "h0"}, "", f"UCUDNN_SPATIAL='h0': h has 0 parts, where 1 is the least {GRID}"),
     ({"UCUDNN_SPATIAL": "four"}, "--ranks 4", f"UCUDNN_SPATIAL='four': 'f' is no axis {GRID}"),
@@ -417,7 +417,7 @@ SETTINGS = [
 
 
 class Settings(CommandTest):
-    """With one of these settings, every call of a program would be refused or the setting would have no effect, so `ucudnn run`
+    """Tests settings with which all calls of a program would be refused, or which would have no effect. `ucudnn run`
     refuses to start the program."""
 
     def test_each_is_one_line_before_anything_starts(self):
@@ -459,7 +459,8 @@ class Settings(CommandTest):
 
 
 class Told(CommandTest):
-    """Mistakes that do not keep a program from running give one line, and the exit code is the program's."""
+    """Tests mistakes that do not prevent a program from running: each prints one line, and the exit code is the
+    program's."""
 
     def assert_told(self, words, line, **variables):
         result = self.run_command(*words, "--", self.program, "argument", **variables)
@@ -473,11 +474,11 @@ class Told(CommandTest):
         self.assert_told(["run", "--off"], "")
 
     def test_a_missing_driver_names_the_stand_in(self):
-        # On a machine with a driver, the command prints no message.
+        # With a driver, the command prints nothing.
         told = self.run_command("run", "--", self.program, "argument").stderr
         line = "there is no CUDA driver (libcuda.so.1), so nothing is changed; --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
-        # This file has the driver's name but cannot be opened, so the command prints the message on every machine.
+        # This file has the driver's name but cannot be opened, so the line is printed on every machine.
         self.write("broken/libcuda.so.1", "no library\n")
         self.assert_told(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
         self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)

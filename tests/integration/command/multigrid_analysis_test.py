@@ -1,4 +1,4 @@
-"""Tests what `ucudnn multigrid --analyse` says about machines that it models, and what it refuses."""
+"""Tests `ucudnn multigrid --analyse`: what it says about machines, from a model, and what it refuses."""
 
 import re
 import resource
@@ -18,8 +18,8 @@ class MultigridAnalysis(MultigridTest):
         return super().document(*words, "--analyse")
 
     def machine(self, name="machine.json", devices=4, latency_us=0, **device):
-        """Writes a machine file. Each kernel takes 1 ms, however many run at once, and a message takes `latency_us`; nothing
-        else takes time. Returns the file's name."""
+        """Writes a machine file and returns its name. Each kernel takes 1 ms, however many run at the same time, a
+        message takes `latency_us`, and nothing else takes time."""
         made = {"name": "made", "memory_bytes": 1 << 40, "tflops": 1e5, "memory_gb_per_s": 1e6, "launch_us": 0, "kernel_us": 1000,
                 "filling_threads": 1, "concurrent_kernels": 128} | device
         self.write(name, {"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
@@ -35,18 +35,18 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64 * 3
-        # for the steps, and 2 for the closing. The gradients of the weights (of the opening, of 64 steps and of the last layer)
-        # take 66 kernels, and the updates take 3.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening (the image needs no gradient), 64
+        # * 3 for the steps, and 2 for the closing. The gradients of the weights of the opening, 64 steps and the last
+        # layer take 66 kernels, and the updates take 3.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # Opening and closing take 2 ms each, and filling the states takes 1. The cycle takes 3 ms for each of these steps: 3
-        # F-points and 1 Advance of all 16 blocks at once, 1 coarse step of all blocks at once, 16 coarse steps in sequence, and
-        # 3 F-points.
+        # Opening and closing take 2 ms each, and filling the states takes 1. The cycle takes 3 ms for each of these
+        # steps: 3 F-points and 1 Advance of all 16 blocks together, 1 coarse step of all blocks together, 16 coarse
+        # steps in sequence, and 3 F-points.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
-        # A message of 2 ms passes between the devices amid the 16 coarse steps. The message with the first state takes 2 ms as
-        # well, but arrives before these begin.
+        # One message of 2 ms between the devices comes in the middle of the 16 coarse steps. The message with the first
+        # state also takes 2 ms, but arrives before these steps begin.
         self.assertAlmostEqual(77 + 2, two["multigrid"]["modelled_ms"], delta=0.01)
         self.assertEqual({"coarsening": [4], "levels": 2, "relaxation": "F", "coarse": "inject"}, two["multigrid"]["setting"])
         self.assertTrue(inference["pays"])
@@ -74,7 +74,7 @@ class MultigridAnalysis(MultigridTest):
                                                   for workload in document["workloads"]])
 
     def test_what_does_not_fit_is_marked(self):
-        # A training step keeps the states, and 12 bytes for each of the 73,682 parameters: more than 1 MiB in all.
+        # A training step keeps the states, and 12 bytes for each of the 73,682 parameters: more than 1 MiB together.
         text = self.analyse("kirby-3m", "--layers", "64", "--machine", self.machine(memory_bytes=1 << 20), *SETTING, "--devices", "1,4")
         self.assertRegex(text, r"(?m)^training, modelled; serial propagation [\d.]+\* ms")
         self.assertRegex(text, r"(?m)^ +1 +[\d.]+\* ")
@@ -109,7 +109,7 @@ class MultigridAnalysis(MultigridTest):
                 self.assertLessEqual(tried["residuals"][1], document["tolerance"])
 
     def test_layers_are_measured_on_a_device(self):
-        self.command = COMMAND  # this command has the stand-ins beside it
+        self.command = COMMAND  # COMMAND is installed with the stand-ins
         words = ("kirby-3m", "--layers", "64", "--machine", "h100x8", "--devices", "1,4", *SETTING, "--cycles", "1")
         document = self.document(*words, "--backend", "cudnn", "--host")
         self.assertEqual(("h100x8", "device, measured"), tuple(document[key] for key in ("machine", "layer_times")))
@@ -139,7 +139,8 @@ class MultigridAnalysis(MultigridTest):
         self.assertIsNone(document["verified"])
         self.assertEqual([1, 4097, 15, 1], [kind["number"] for kind in document["layer_kinds"]])
         self.assertTrue(all(workload["pays"] for workload in document["workloads"]))
-        # RUSAGE_CHILDREN gives the most memory of any command so far, in KiB. The weights would take 16 GB in double precision.
+        # RUSAGE_CHILDREN has the largest memory of all commands so far, in KiB. The weights would take 16 GB in double
+        # precision.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)
 
     def test_resnets_have_no_layers_to_spare(self):

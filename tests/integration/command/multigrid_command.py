@@ -1,4 +1,5 @@
-"""Functions that tests of `ucudnn multigrid` share: runs that succeed or are refused, and files with digits and weights."""
+"""Functions shared by tests of `ucudnn multigrid`: runs that succeed or are refused, and files with digits and
+weights."""
 
 import json
 import os
@@ -24,7 +25,7 @@ def few_digits(folder, training, testing):
 
 
 def safetensors(path, arrays):
-    """Writes a safetensors file of doubles; `arrays` has (shape, values) by name."""
+    """Writes a safetensors file of doubles. `arrays`: {name: (shape, values)}."""
     header, data = {}, b""
     for name, (shape, values) in arrays.items():
         own = struct.pack(f"<{len(values)}d", *values)
@@ -43,12 +44,12 @@ class MultigridTest(CommandTest):
         return self.printed_json("multigrid", *words, "--json")
 
     def told(self, *words):
-        """Returns the printed document and the text on stderr of a solve, which must succeed."""
+        """Runs a solve that must succeed. Returns (the printed document, stderr)."""
         result = self.ended(0, "multigrid", *words, "--json")
         return json.loads(result.stdout), result.stderr
 
     def refused(self, words, line, code=2, **variables):
-        """Runs a command and expects that `line` is its whole message, where ... stands for any text."""
+        """Runs a command whose whole message must be `line`, in which ... stands for any text."""
         result = self.ended(code, "multigrid", *words, **variables)
         pattern = ".*".join(re.escape(part) for part in line.split("..."))
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")

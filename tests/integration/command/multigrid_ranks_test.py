@@ -1,5 +1,5 @@
-"""Tests `ucudnn multigrid` on several devices, as threads and as processes: results are those of one device. Also tests what
-the other processes do when one dies, and what is refused."""
+"""Tests `ucudnn multigrid` on several devices, as threads and as processes: results are the same as on one device. Also
+tests what the other processes do when a process dies, and what is refused."""
 
 import json
 import pathlib
@@ -13,8 +13,8 @@ from multigrid_command import DIGITS, MultigridTest, few_digits, safetensors
 
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
-# Each row has words for all ranks, and options that are added on the last rank alone. Each of these options must be equal on
-# all ranks, so each is refused.
+# Each row is (words for all ranks, options that only the last rank gets). Each of these options must be equal on all
+# ranks, so each is refused.
 SHARED = (
     (NET, {"--weights": "other.safetensors", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
            "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
@@ -27,14 +27,14 @@ SHARED = (
      {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
-# These options may differ from rank to rank, are refused on several ranks, or compute nothing (--help).
+# Options that may differ between ranks, are refused with several ranks, or compute nothing (--help).
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
-# These keys of a document describe the run, not its results.
+# Keys of a document that describe the run and not its results.
 OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")
 
 
 def computed(document):
-    """Returns a copy of a document without the keys OWN, at any depth."""
+    """Returns a copy of a document without the keys in OWN, at any depth."""
     if isinstance(document, list):
         return [computed(value) for value in document]
     if not isinstance(document, dict):
@@ -46,12 +46,12 @@ class MultigridRanks(MultigridTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.command = COMMAND  # this command has the stand-ins beside it
+        cls.command = COMMAND  # COMMAND is installed with the stand-ins
         few_digits(f"{cls.folder}/few", 8, 8)
 
     def start(self, size, *words, first=(), last=(), **variables):
-        """Starts `size` processes with the variables that torchrun sets. The first also gets the words `first`, and the last
-        also gets the words `last`."""
+        """Starts `size` processes with the variables that torchrun sets. The first process also gets the words in
+        `first`, the last process those in `last`."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -84,7 +84,7 @@ class MultigridRanks(MultigridTest):
         self.assertEqual(1, len(alone["training"]["epochs"][0]["checks"]))
 
     def ends(self, processes, seconds=60):
-        """Waits for each process and yields its exit code, output and errors."""
+        """Waits for each process. Yields (exit code, stdout, stderr)."""
         for process in processes:
             output, errors = process.communicate(timeout=seconds)
             yield process.returncode, output, errors

@@ -1,4 +1,4 @@
-"""Tests `ucudnn multigrid` under `ucudnn run`: ucudnn divides the convolutions of its stages."""
+"""Tests `ucudnn multigrid` under `ucudnn run`, which divides the convolutions of its stages."""
 
 import json
 import unittest

@@ -1,4 +1,5 @@
-"""Tests what `ucudnn multigrid` says about solves and about training, on the host and the stand-in, and what it refuses."""
+"""Tests what `ucudnn multigrid` prints about solves and training, on the host and on the stand-in, and what it
+refuses."""
 
 import json
 import math
@@ -17,7 +18,7 @@ from multigrid_command import DIGITS, MultigridTest, NAMES, few_digits, safetens
 
 
 def array(shape, values):
-    """Returns an object with those attributes of NumPy's arrays that save() in docs/multigrid.md uses."""
+    """Returns an object with the attributes of NumPy arrays that save() in docs/multigrid.md uses."""
     single = types.SimpleNamespace(tobytes=lambda: struct.pack(f"<{len(values)}f", *values))
     return types.SimpleNamespace(shape=shape, astype={"<f4": single}.__getitem__)
 
@@ -27,7 +28,7 @@ def norm(numbers):
 
 
 class PixelChain:
-    """A chain of steps u + h max(k u + b, 0) with one channel and 1x1 kernels, so pixels do not depend on each other."""
+    """A chain of steps u + h max(k u + b, 0) with one channel and 1x1 kernels, so pixels are independent."""
 
     def __init__(self, steps, seed=0):
         rng = random.Random(seed)
@@ -105,7 +106,7 @@ class Multigrid(MultigridTest):
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")
-        # The message names the least tolerance that can be reached; `reachable` is 1.2 times as large.
+        # The message names the smallest tolerance that can be reached; `reachable` is 1.2 times as large.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
         for status, words, line in (
@@ -211,7 +212,7 @@ class Multigrid(MultigridTest):
             arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
         self.weights(arrays)
         document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.safetensors")
-        # Only step 3 changes its state, by h * 2 with h = 1/8, at each of 4 * 24 * 24 = 2304 = 48^2 places.
+        # Only step 3 changes its state, by h * 2 with h = 1/8, at each of 4 * 24 * 24 = 2304 = 48^2 elements.
         self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
         self.assertEqual("w.safetensors", document["weights"])
         del arrays["step3.conv.bias"]
@@ -224,7 +225,7 @@ class Multigrid(MultigridTest):
     def test_a_file_that_the_pages_program_writes_is_read(self):
         program, = re.findall(r"```python\n(def save.*?)```", self.read(f"{ROOT}/docs/multigrid.md"), re.DOTALL)
         names = {"json": json, "pathlib": pathlib, "struct": struct}
-        exec(program, names)  # defines save(), as docs/multigrid.md shows it
+        exec(program, names)  # defines save(), with the code in docs/multigrid.md
         arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
         names["save"]({name: array(*of) for name, of in arrays.items()}, f"{self.folder}/page.safetensors")
         safetensors(f"{self.folder}/doubles.safetensors", arrays)
@@ -244,12 +245,12 @@ class Multigrid(MultigridTest):
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
         self.weights(arrays)
-        # ReLU makes 0 of 2 - 1e9, so no step changes its state.
+        # relu(2 - 1e9) is 0, so no step changes its state.
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        """chain_weights_test and safetensors_test test other faults."""
+        """Two faults, for the form of the message; chain_weights_test and safetensors_test test the others."""
         self.chain(steps=1)
         self.refused(("chain", "--weights", "w.safetensors"), "chain: ...'step1.add'...no residual step follows it at once, "
                      "nor any other; expected two or more of one shape in a row")
@@ -301,7 +302,7 @@ class Multigrid(MultigridTest):
                 self.assertEqual(([layers, layers // coarsening], [coarsening]), (stage["levels"], stage["coarsening"]))
 
     def test_hierarchies_that_leave_too_few_layers_are_refused(self):
-        """Tests how refusals are printed; multigrid_solver_test tests other hierarchies."""
+        """Tests the text of refusals; multigrid_solver_test tests other hierarchies."""
         self.refused(("kirby-3m", "--layers", "64", "--coarsening", "65"),
                      "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected")
         self.refused(("resnet18-v2", "--frozen-norms"), "no stage of 'resnet18-v2' has layers enough for two levels; a smaller "
@@ -380,10 +381,10 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
 
     def test_the_json_says_what_states_take(self):
-        # The numbers count states, for 16 steps in blocks of 4. The finest level keeps all 17, or 6 with c-points (u0, 4
-        # C-points and the last state). Each of the 4 coarse steps keeps 2, each of 2 threads keeps 3, and there is 1 copy of
-        # the first state. Training keeps twice as many; with c-points, each thread also keeps the 3 F-points of a block, both
-        # forward and backward.
+        # The expected numbers are counts of states, for 16 steps in blocks of 4. The finest level keeps all 17 states,
+        # or with c-points 6 (u0, 4 C-points and the last state). Each of the 4 coarse steps keeps 2, each of 2 threads
+        # keeps 3, and there is 1 copy of the first state. Training keeps twice as many; with c-points, each thread also
+        # keeps the 3 F-points of a block, forward and backward.
         for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
             words = ("--threads", "2", "--storage", storage, "--batch", "6")
             self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
@@ -435,7 +436,7 @@ class Multigrid(MultigridTest):
         self.assertIn("\n1 level of 8 layers; serial propagation\n", self.multigrid(*self.TRAIN, "--levels", "1", "--epochs", "1"))
 
     def test_a_device_trains_like_the_host(self):
-        self.command = COMMAND  # this command has the stand-ins beside it
+        self.command = COMMAND  # COMMAND is installed with the stand-ins
         host = self.losses()
         for way, launch in (("grouped", "each"), ("streams", "graph")):
             device = self.losses("--backend", "cudnn", "--host", "--way", way, "--launch", launch)
@@ -467,7 +468,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # By default, --timeline chooses streams and separate launches, since only these have a time for each span.
+        # With --timeline, the default is streams and separate launches, because only these have a time for each span.
         document = self.document(*words)
         self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
@@ -480,7 +481,7 @@ class Multigrid(MultigridTest):
                                            for epoch in document["training"]["epochs"]])
 
     def test_solves_that_end_far_from_serial_propagation_are_told_once(self):
-        """This tests the message; multigrid_training_test tests the results."""
+        """Tests the message; multigrid_training_test tests the results."""
         # With h = 1, states grow to 1e20.
         document, said = self.told(self.write("digits.json", digits_net(96)), "--step", "1", "--coarsening", "4", "--train",
                                    "few", "--batch", "16", "--epochs", "2", "--rate", "1e-26", "--cycles", "2")
@@ -495,8 +496,8 @@ class Multigrid(MultigridTest):
         self.assertEqual(("previous", "broadcast", 3), (previous["start"], broadcast["start"], previous["training"]["repeats"]))
         (previous,), (broadcast,) = previous["training"]["epochs"], broadcast["training"]["epochs"]
         self.assertEqual((12, 12), (previous["solves"], broadcast["solves"]))
-        # By default solves start from "previous" states, so 2 of the 3 solves of a mini-batch start from states that are almost
-        # right.
+        # By default, solves start from the states of the previous solve, so 2 of the 3 solves of a mini-batch start
+        # almost at the solution.
         for key in ("residual", "backward_residual"):
             self.assertLess(previous[key], 0.5 * broadcast[key])
         self.assertRegex(self.multigrid(*words), r"mini-batches of 16, 3 steps each, learning rate 0\.01, momentum 0\.9\n")
@@ -531,7 +532,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(without_times(self.document(*self.SMALL)), without_times(self.load("new/folder/solve.json")))
         self.multigrid(*self.TRAIN, "--epochs", "2", "--report", "train.json")
         self.assertEqual(2, len(self.load("train.json")["training"]["epochs"]))
-        # "few" is a folder, so the report cannot be written. The command notices that before the first epoch.
+        # "few" is a folder, so the report cannot be written; the command notices this before the first epoch.
         self.assertNotIn("\n    1 ", self.ended(1, "multigrid", *self.TRAIN, "--report", "few").stdout)
 
     def test_a_terminal_sees_how_far_it_is_and_nothing_stays(self):
@@ -552,8 +553,8 @@ class Multigrid(MultigridTest):
     # ---- Networks of the test's own.
 
     def net(self, *stages, norms=False):
-        """Writes a network file whose i-th stage has stages[i] residual steps with 1x1 kernels, and 2 + i channels. Returns its
-        path."""
+        """Writes a network file in which stage i has stages[i] residual steps with 1x1 kernels and 2 + i channels.
+        Returns its path."""
         nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
 
         def add(name, op, inputs, **members):

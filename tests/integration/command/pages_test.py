@@ -1,5 +1,5 @@
-"""Tests the pages of `ucudnn report` and `ucudnn plan` in Chromium: values that are read back from the DOM, the script that
-sorts tables, and the looks in a light and a dark theme and on paper. Machines without Chromium skip the tests."""
+"""Tests pages of `ucudnn report` and `ucudnn plan` in Chromium: values read back from the DOM, the script that sorts
+tables, and the appearance in a light and a dark theme and on paper. Skipped without Chromium."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ const told = document.createElement("pre"); told.id = "told";
 told.textContent = JSON.stringify(%s); document.body.append(told);
 """
 
-# This expression gives the texts that a figure cuts off: those that are not wholly inside its view box.
+# An expression that returns the texts of figures that do not lie entirely inside their view box.
 CUT = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {
     const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
     return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
@@ -31,7 +31,7 @@ CUT = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {
 
 
 def browse(page, *words, script="", width=1100, height=900, dark=False):
-    """Opens a copy of `page` in which `script` runs after the page's scripts. Returns Chromium's output."""
+    """Opens a copy of `page` in which `script` runs after the page's own scripts. Returns Chromium's stdout."""
     with tempfile.TemporaryDirectory(prefix="ucudnn-chromium-") as profile:
         with open(page, encoding="utf-8") as file:
             text = file.read()
@@ -45,8 +45,8 @@ def browse(page, *words, script="", width=1100, height=900, dark=False):
             check=True, capture_output=True, text=True, timeout=240, env=os.environ | {"HOME": profile}).stdout
 
 
-# This page shows an image, and sets its title to JSON: the image's size, number of colours, share of light pixels, and colours
-# of the upper and the lower left corner.
+# A page that shows an image and sets its title to JSON: the image's size, number of colours, share of light pixels, and
+# the colours of its upper and lower left corners.
 LOOK = """<!DOCTYPE html><body><img src="data:image/png;base64,%s" onload='
 const canvas = document.createElement("canvas"); canvas.width = this.width; canvas.height = this.height;
 const context = canvas.getContext("2d"); context.drawImage(this, 0, 0);
@@ -62,7 +62,7 @@ document.title = JSON.stringify({size: [this.width, this.height], colours: colou
 
 
 def look(page, folder, **options):
-    """Returns the title of LOOK for a page's screenshot. Both are written to `folder`."""
+    """Takes a screenshot of a page and returns LOOK's data about it. Writes both files to `folder`."""
     browse(page, f"--screenshot={folder}/page.png", **options)
     with open(f"{folder}/page.png", "rb") as file, open(f"{folder}/look.html", "w", encoding="utf-8") as made:
         made.write(LOOK % base64.b64encode(file.read()).decode())
@@ -80,7 +80,7 @@ class Pages(CommandTest):
         self.output(*words, "-o", self.page)
 
     def report_page(self, *words, **documents):
-        """Makes a page of `documents`, each written to a file named after its keyword; without documents, a page of REPORT."""
+        """Makes a page of `documents`, each written to a file named after its keyword; without documents, of REPORT."""
         documents = documents or {"report": REPORT}
         for name, document in documents.items():
             self.write(f"{name}.json", document)
@@ -104,7 +104,8 @@ class Pages(CommandTest):
         }""")
         self.assertEqual({"undivided": "269.75", "best": "233.35", "planned": "192.25"}, found["once"])
         self.assertEqual((4, "1.20x", True, 0), tuple(found[k] for k in ("rows", "gain", "named", "outside")))
-        self.assertEqual(1 + 4 + 1 + 3, found["pieces"])  # undivided and in 4 micro-batches, undivided and in 3
+        # an undivided plan and 4 micro-batches, an undivided plan and 3 micro-batches
+        self.assertEqual(1 + 4 + 1 + 3, found["pieces"])
 
     def test_a_heading_sorts_by_its_column_both_ways_and_what_is_not_known_stays_last(self):
         self.report_page()
@@ -137,7 +138,7 @@ class Pages(CommandTest):
             text.textContent = "moved"; text.setAttribute("y", 1e6);"""))
 
     def budget_page(self):
-        """Makes the page of a run within one budget; --db names a store with measurements for its desirable sets."""
+        """Makes the page of a run within one budget. --db names a store with measurements for its desirable sets."""
         self.import_rows(measurements("64,27,27,192,5,5,2,2", [
             ("legacy:0", 64, 100, 0), ("legacy:1", 64, 30, 16 * MIB), ("legacy:1", 32, 17, 8 * MIB),
             ("legacy:1", 16, 18.5, 4 * MIB)]))
@@ -146,8 +147,8 @@ class Pages(CommandTest):
         budget = changed(BUDGET, ["solver"], ...)
         self.report_page("--db", self.store, budget=REPORT | {"kernels": kernels, "total_workspace": budget})
 
-    # This function returns a bar chart's lines, and its bars with their labels and the lengths (in pixels) and titles of their
-    # parts.
+    # This function returns a bar chart's lines, and its bars with their labels and with the length (in pixels) and
+    # title of each part.
     BARS = """(id => { const svg = document.querySelector(`#${id} svg`), bars = [];
         for (const text of svg.querySelectorAll("g > text.end:not(.mark)")) {
             const parts = [];
@@ -266,12 +267,12 @@ class Pages(CommandTest):
                 self.assertEqual(ranks, len(first))
                 self.assertLess(max(first.values()) - min(first.values()), 0.1)
                 self.assertEqual(960 if calls == 6 else 2600, found["wide"])
-                # Each rank has a cell for its own rows, and one for the rows of each neighbour; the ranks at the ends have one
-                # neighbour.
+                # Each rank has a cell for its own rows and a cell for the rows of each neighbour; the first and last
+                # rank have one neighbour.
                 self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
 
-    # This function returns a line chart's points by name, its axis's numbers with their heights, the heights of its limits and
-    # the colours of its lines, in units of the view box.
+    # This function returns a line chart's points by name, its axis numbers with their heights, the heights of its
+    # limits and the colours of its lines. Units are those of the view box.
     LINES = """(id => { const svg = document.querySelector(`#${id} svg`);
         const place = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, box.y + box.height / 2]; };
         const points = {};
@@ -330,15 +331,15 @@ class Pages(CommandTest):
             self.assertEqual(4, len(chart["points"]["partitioned"]))
         with self.subTest("boxes of a timeline"):
             begin, _, width, _ = found["spans"][0]
-            # These are (begin in ms, length in ms, level) of the spans in multigrid.timeline(), sorted by lane.
+            # (begin in ms, length in ms, level) of the spans in multigrid.timeline(), sorted by lane.
             expected = [(0, 3, 0), (3.5, 0.5, 0), (5, 2.5, 1), (0, 4, 0), (8, 4, 2)]
             for (x, _, wide, colour), (from_ms, ms, level) in zip(found["spans"], expected, strict=True):
                 self.assertAlmostEqual(from_ms, (x - begin) * 3 / width, delta=0.02)
                 self.assertAlmostEqual(ms, wide * 3 / width, delta=0.02)
                 self.assertEqual(f"box k{level}", colour)
             self.assertEqual([0, 0, 0, 18, 18], [y - found["spans"][0][1] for _, y, _, _ in found["spans"]])
-        # Tall ticks mark C-points. Level 0 has 1024 layers, too many for separate ticks; levels of 256, 64 and 16 have one for
-        # every fourth layer and the end; the coarsest has none.
+        # Tall ticks mark C-points. Level 0 has 1024 layers, too many for separate ticks. Levels of 256, 64 and 16
+        # layers have a tick for every fourth layer and for the end. The coarsest level has none.
         self.assertEqual([0, 65, 17, 5, 0], found["ticks"])
 
     def test_light_dark_and_paper(self):
@@ -349,7 +350,7 @@ class Pages(CommandTest):
             self.assertEqual([1100, 900], seen["size"])
             self.assertEqual([0x15, 0x18, 0x1C] if dark else [0xFF, 0xFF, 0xFF], seen["lower" if dark else "upper"])
             share[dark] = seen["light"]
-            self.assertGreater(seen["colours"], 20)  # a blank page has one
+            self.assertGreater(seen["colours"], 20)  # a blank page has 1
         self.assertGreater(share[False], 0.8)
         self.assertLess(share[True], 0.2)
         browse(self.page, f"--print-to-pdf={self.folder}/page.pdf", "--no-pdf-header-footer", dark=True)

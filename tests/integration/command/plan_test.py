@@ -150,7 +150,7 @@ class Plan(CommandTest):
         self.assertEqual(document["strategies"][-1]["transfer_bytes"], moved)
         fc7 = next(layer for layer in document["layers"] if layer["name"] == "fc7")
         self.assertEqual({"n": 1, "c": 1, "h": 1, "w": 1, "r": 16}, fc7["config"])
-        self.assertEqual([], fc7["inputs"][0]["transfers"])  # each device has those outputs of fc6 that it reads
+        self.assertEqual([], fc7["inputs"][0]["transfers"])  # each device already has the outputs of fc6 that it reads
         self.assertEqual([], fc7["all_reduce"])
         self.assertEqual([([0, 4096], [256 * i, 256 * (i + 1)]) for i in range(16)],
                          [(box["c"], box["input_channels"]) for box in fc7["partial"]])
@@ -239,7 +239,7 @@ class Plan(CommandTest):
             self.assertTrue(self.read("out").startswith(start), kind)
 
     def test_costs_that_were_measured(self):
-        # These are measurements of AlexNet's conv2. With 192 filters, 16 images take 7 ms in 8 MiB, and 8 images 5 ms in 4 MiB.
+        # Measurements of AlexNet's conv2. With 192 filters, 16 images take 7 ms in 8 MiB, and 8 images 5 ms in 4 MiB.
         # With 96 filters, half of its output channels, 16 images take 4 ms.
         for n, k, *measured in ((16, 192, 7, 8 << 20), (8, 192, 5, 4 << 20), (16, 96, 4, 1 << 20)):
             for op in ("forward", "backward_data", "backward_filter"):
@@ -253,7 +253,7 @@ class Plan(CommandTest):
             self.assertIn("on Toy, ", document["measured"])
             return {tuple(row[axis] for axis in "nchw"): row["compute_ms"] for row in rows if row["measured"]}
 
-        # If the images are divided into n parts, a device has 128 / n of them, which are 8 / n batches of 16. Each of 3
+        # If the images are divided into n parts, a device has 128 / n images, which are 8 / n batches of 16. Each of 3
         # operations takes 7 ms for a batch, or 4 ms with half of the channels.
         whole = {(n, 1, 1, 1): 8 // n * 21 for n in (8, 4, 2, 1)}
         halves = {(n, 2, 1, 1): 8 // n * 12 for n in (4, 2, 1)}

@@ -1,5 +1,5 @@
-"""Tests what a user sees while a program waits for measurements under `ucudnn run`. On a terminal, one line is rewritten and
-finally removed, and one line remains at the end; in a pipe there is neither."""
+"""Tests what a user sees while a program waits for measurements under `ucudnn run`. On a terminal, one line is
+rewritten while measuring and replaced by a last line at the end. In a pipe, nothing is shown."""
 
 import re
 import unittest
@@ -7,8 +7,8 @@ import unittest
 from alexnet_step import ALEXNET_STEP
 from command import FolderTest
 
-# Measuring may take 3 of these 4 seconds, and comparing the rest. On any CPU, measurements last longer than 1 second, after
-# which the line is shown: AlexNet's kernels at all micro-batch sizes up to 16 are some ten thousand runs of gigaflops.
+# Measuring may take 3 of these 4 seconds, comparing the rest. On any CPU, measuring takes longer than 1 second, after
+# which the line appears: AlexNet's kernels at all micro-batch sizes up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
 POLICY = ("--policy", "all", "--engines", "legacy")
 # "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.
@@ -20,8 +20,8 @@ LAYER = re.compile(r"conv\d ")
 
 
 def screen(written):
-    """Returns the lines that a terminal shows in the end, after carriage returns, line feeds and ESC [ K (erase to the end of
-    the line)."""
+    """Returns the lines that a terminal finally shows, after carriage returns, line feeds and ESC [ K (erase to the end
+    of the line)."""
     lines, at = [""], 0
     for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
         if part == "\r":

@@ -1,5 +1,5 @@
-"""Tests `ucudnn run --ranks`: each rank's environment, input and output, exit codes, what ends ranks and what ranks tell their
-launcher, signals, terminals, and that no process remains if the command itself is killed."""
+"""Tests `ucudnn run --ranks`: each rank's environment, input and output, exit codes, how ranks end and what they report
+to their launcher, signals and terminals. No process may remain if the command itself is killed."""
 
 import concurrent.futures
 import json
@@ -14,7 +14,7 @@ import unittest
 
 from command import CommandTest, clean_environment
 
-# This program writes as fast as it can to stdout and stderr, with random bytes in lines, and in pieces that are not whole
+# This program writes to stdout and stderr as fast as it can: lines with random bytes, in pieces that are not whole
 # lines.
 WRITERS = r"""
 import os, random
@@ -32,8 +32,8 @@ for stream in (1, 2):
 # A program that begins with these lines ignores SIGTERM.
 STAYS = "import signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
-# This program prints its rank and "ready", then the names of the signals that it gets. Its arguments are the numbers of the
-# signals, the seconds until it ends, and its exit code.
+# This program prints its rank and "ready", then the name of each signal that it gets. Its arguments are the signals'
+# numbers, the seconds until it ends, and its exit code.
 HEEDS = r"""
 import os, signal, sys, time
 def told(number, frame):
@@ -96,7 +96,7 @@ class RanksTest(CommandTest):
         return self.run_ranks(ranks, "bash", "-c", script, **more)
 
     def start(self, ranks, *program, **process):
-        """Starts a job in a process group of its own, as a shell does, and kills it at the end of the test."""
+        """Starts a job in its own process group, as a shell does. Kills it at the end of the test."""
         started = subprocess.Popen([self.command, "run", "--ranks", str(ranks), "--", *program], cwd=self.folder,
                                    env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, process_group=0, **process)
@@ -114,7 +114,7 @@ class RanksTest(CommandTest):
 
 class Environment(RanksTest):
     def variables(self, ranks, **more):
-        """Runs ranks that print their environment. Returns the variables of each, sorted by rank."""
+        """Runs ranks that print their environment. Returns the variables of each rank, sorted by rank."""
         result = self.run_ranks(ranks, sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))", **more)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -162,8 +162,8 @@ class Environment(RanksTest):
         self.assertNotIn("RANK", seen)
 
     def test_descriptors_and_sessions_are_not_shared(self):
-        """Each rank has 4 descriptors (stdin, stdout, stderr and the one that listdir opens), and leads a session and a process
-        group of its own."""
+        """Each rank has 4 descriptors (stdin, stdout, stderr and the descriptor that listdir opens), and leads its own
+        session and process group."""
         script = ('import os; print(len(os.listdir("/proc/self/fd")), os.getsid(0) == os.getpid(), '
                   'os.getpgid(0) == os.getpid())')
         self.assert_result(0, "4 True True\n" * 3, "", self.run_ranks(3, sys.executable, "-c", script))
@@ -239,7 +239,8 @@ class Output(RanksTest):
 
 
 def telling(notes, then):
-    """Returns a program in which rank 1 sends `notes` to the launcher as datagrams; then all ranks run the code `then`."""
+    """Returns a program in which rank 1 first sends `notes` to the launcher as datagrams; then all ranks run the code
+    `then`."""
     return ("import os, socket, sys, time\n"
             "if os.environ['RANK'] == '1':\n"
             "    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
@@ -280,7 +281,7 @@ class Ends(RanksTest):
 
 
 class Late(RanksTest):
-    """Tests jobs whose end takes seconds; setUpClass runs all of them at once."""
+    """Tests jobs that take seconds to end; setUpClass runs all of them at the same time."""
 
     @classmethod
     def setUpClass(cls):
@@ -361,7 +362,7 @@ class Signals(RanksTest):
         return [started.stdout.readline() for _ in range(count)]
 
     def pids(self, started, count):
-        """Returns all numbers in the first lines of `count` ranks, which are process ids."""
+        """Returns the process ids in the first lines of `count` ranks."""
         return [int(word) for line in self.ready(started, count) for word in line.split()]
 
     def test_a_killed_launcher_leaves_nothing_behind(self):
@@ -387,8 +388,8 @@ class Signals(RanksTest):
         wait_for(lambda: not any(map(alive, ranks)))
 
     def sent(self, number, ranks, *program, **process):
-        """Sends a signal to the command once all ranks are ready. Returns its exit code, its lines on stdout (sorted), and the
-        text on stderr."""
+        """Starts ranks and sends a signal to the command when all are ready. Returns (exit code, sorted lines of
+        stdout, stderr)."""
         started = self.start(ranks, *program, **process)
         self.ready(started, ranks)
         started.send_signal(number)
@@ -438,13 +439,13 @@ class Terminal(RanksTest):
         self.pid, self.terminal, self.shown = pid, terminal, b""
 
     def read(self):
-        """Adds what the terminal shows within 0.02 s to `shown`. Returns False once no more can come."""
+        """Adds what the terminal shows within 0.02 s to `shown`. Returns False at the end of the terminal's output."""
         if self.terminal is None:
             time.sleep(0.02)
         elif select.select([self.terminal], [], [], 0.02)[0]:
             try:
                 self.shown += os.read(self.terminal, 4096)
-            except OSError:  # Linux gives EIO once no process has the other side open
+            except OSError:  # Linux returns EIO when no process has the other side open
                 return False
         return True
 

@@ -24,7 +24,7 @@ def run(engine, size, count, workspace, ms):
 
 
 def kernel(op, plan, undivided, best=None, **changes):
-    """Returns a kernel as reports have it. Without `best`, its best_undivided equals `undivided`."""
+    """Returns a kernel as in reports. Without `best`, its best_undivided equals `undivided`."""
     return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "asked": "legacy:0", "limit_bytes": 8 * MIB,
             "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "owned_workspace_bytes": 0, "plan": plan,
             "undivided": undivided, "best_undivided": copy.copy(best or undivided), "reason": "divided into 4 micro-batches"} | changes
@@ -59,8 +59,8 @@ def split_times(**changes):
 
 
 def split_kernel(op, rank, ranks, halo, **changes):
-    """Returns a rank's entry of a kernel in stripes of 8 rows, which reads `halo` rows of 1000 bytes on either side, in 4
-    calls."""
+    """Returns a rank's entry for a kernel with 4 calls. Each rank owns a stripe of 8 rows, and reads `halo` rows of
+    1000 bytes on either side."""
     owned = [[8 * part, 8 * part + 8] for part in range(ranks)]
     needed = [[max(begin - halo, 0), min(end + halo, 8 * ranks)] for begin, end in owned]
     moved = 4 * 1000 * sum(halo for beside in (rank - 1, rank + 1) if 0 <= beside < ranks)
@@ -71,7 +71,8 @@ def split_kernel(op, rank, ranks, halo, **changes):
 
 
 def split_reports(ranks, calls=6):
-    """Returns a report of each rank, with three kernels, the last of which is refused, and one step of `calls` calls."""
+    """Returns one report for each rank. Each has three kernels, of which the last is refused, and one step of `calls`
+    calls."""
     documents = []
     for rank in range(ranks):
         late = 0.25 * rank  # ms by which this rank's spans begin later, on its own clock
@@ -93,7 +94,7 @@ def split_reports(ranks, calls=6):
 
 
 class Page(html.parser.HTMLParser):
-    """Parses a page and holds its ids, classes, texts and tables. Fails if an element is not closed in its own parent."""
+    """Parses a page into its ids, classes, texts and tables. Fails if an element is not closed inside its parent."""
 
     def __init__(self, text):
         super().__init__()
@@ -139,8 +140,8 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
             "desirable_set": [*desirable_set, chosen]} | changes
 
 
-# This plan within one budget has three kernels: conv1 and twin are divided and share segment 0; conv2 is undivided, in an
-# engine whose 7 MiB exceed an equal share of 6 MiB.
+# A plan within one budget. conv1 and twin are divided and share segment 0. conv2 is undivided; its engine needs 7 MiB,
+# more than an equal share of 6 MiB.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
     "format": "ucudnn-workspace-table", "version": 2, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
@@ -158,7 +159,7 @@ BUDGET = {"total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjo
 
 
 def changed(document, path, value):
-    """Returns a copy of a document with `value` at `path`, or without the value there if `value` is `...`."""
+    """Returns a copy of a document with `value` at `path`; if `value` is `...`, without the entry at `path`."""
     document = copy.deepcopy(document)
     *parents, last = path
     place = functools.reduce(operator.getitem, parents, document)
@@ -170,8 +171,8 @@ def changed(document, path, value):
 
 
 def mutations(texts, seed, values, before=":", behind=",}"):
-    """Yields each text with one to three random changes. A change replaces the text between one of `before` and one of `behind`
-    by one of `values`, or changes a few characters."""
+    """Yields each text with one to three random changes. A change replaces the text between a character of `before` and
+    a character of `behind` by one of `values`, or changes a few characters."""
     rng = random.Random(seed)
     for text in texts:
         for _ in range(rng.randrange(1, 4)):
@@ -235,8 +236,8 @@ class Report(PageTest):
             self.assertIn("h 2x4 + 2 edges", figure)
             cells = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="cell k(\d)"><title>([^:]*):',
                                figure)
-            # The drawing is 100 px high for 16 rows, and 200 px wide for 32 columns. Each tile is 1 px smaller in both
-            # directions. Edges have colour k1, and inner tiles k0.
+            # The drawing is 100 px high for 16 rows and 200 px wide for 32 columns. Each tile is drawn 1 px smaller in
+            # both directions. Edge tiles have colour k1, inner tiles k0.
             self.assertEqual(["k1", "k0", "k0", "k1"], ["k" + cell[4] for cell in cells])
             self.assertEqual(["edge h-", "inner tile", "inner tile", "edge h+"], [cell[5] for cell in cells])
             top = float(cells[0][1])
@@ -246,9 +247,9 @@ class Report(PageTest):
 
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()
-        # In the plan, a call of forward takes 4 * 18.5 = 74 ms, and of backward_filter 2 * 30 + 8 = 68 ms; backward_data runs
-        # undivided, once, in 50.25 ms. The page gives totals for one call of each kernel and for the reported calls: 3 of the
-        # first two kernels and 1 of backward_data.
+        # In the plan, a call of forward takes 4 * 18.5 = 74 ms, and a call of backward_filter 2 * 30 + 8 = 68 ms;
+        # backward_data runs undivided in 50.25 ms. The page gives totals for one call of each kernel, and for the
+        # reported calls: 3 of each of the first two kernels and 1 of backward_data.
         for calls in (1, 3):
             undivided, best, planned = (calls * forward + calls * filters + 50.25
                                         for forward, filters in ((101.5, 118), (101.5, 81.6), (74, 68)))
@@ -271,7 +272,7 @@ class Report(PageTest):
     def test_the_gain_of_a_better_engine_and_that_of_division_are_told_apart(self):
         graph = "graph:5[k2=1]"
         whole, pieces = run(graph, 64, 1, 4 * MIB, 60), [run(graph, 16, 4, 4 * MIB, 10)]
-        # The keys are the expected gains of a better engine and of division, over 90 ms undivided.
+        # Keys: the expected gains of a better engine and of division, relative to 90 ms undivided.
         kernels = {
             ("1.50x", "1.00x"): kernel("forward", [whole], slow(90), slow(60, engine=graph), reason="a faster engine of the graph API"),
             ("1.00x", "1.80x"): kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 12.5)], slow(90)),
@@ -302,7 +303,7 @@ class Report(PageTest):
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """No undivided engine of the legacy API was measured, so the gain of the graph engine over them is not known."""
+        """No undivided engine of the legacy API was measured, so the gain of the graph engine over it is unknown."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row, = self.rows(self.page(REPORT | {"kernels": [one]}), "kernel-table")
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(
@@ -356,8 +357,8 @@ class Report(PageTest):
         self.assert_refused(["report", self.written(document), "--db", "m.db"], "--db: an offline plan holds")
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
-        """Each kernel is compared with the fastest undivided engine within an equal share of the budget, 12 MiB / 2 segments,
-        also if it runs undivided in an engine that needs more."""
+        """Each kernel is compared with the fastest undivided engine within an equal share of the budget, 12 MiB / 2
+        segments, even if it runs undivided in an engine that needs more."""
         page = self.page(OFFLINE)
         text = page.text()
         self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x by division", text)
@@ -365,8 +366,8 @@ class Report(PageTest):
         rows = self.rows(page, "kernel-table")
         self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
-        self.assertIn("their sum is 11 MiB", text)  # 4 MiB of the shared segment 0, and 7 MiB of segment 1
-        # conv2 has no `undivided` here: no engine fits the share undivided, so the gain of conv2 is not known.
+        self.assertIn("their sum is 11 MiB", text)  # 4 MiB of segment 0, which two kernels share, and 7 MiB of segment 1
+        # Without `undivided`, no engine fits the share, so the gain of conv2 is unknown.
         text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)
@@ -381,7 +382,7 @@ class Report(PageTest):
     def test_ranks_of_a_split_job_share_a_page(self):
         for ranks in (2, 4, 8):
             with self.subTest(ranks=ranks):
-                # The files are given in reverse order, which must not matter.
+                # The order of the files must not matter, so they are reversed.
                 page = self.page(*reversed(split_reports(ranks)), stem="rank")
                 self.assertEqual(len(page.ids), len(set(page.ids)))
                 self.assert_has(page.ids, "spatial", "split-kernels", "step", "halos", "own-calls", "totals", "kernels")

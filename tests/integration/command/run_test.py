@@ -1,6 +1,6 @@
-"""Tests `ucudnn run`: the environment of the program that it starts, programs that it cannot start or that the stand-ins of
---host cannot serve, and what it preloads: the drop-in, and the dlsym hook only if a part of the program opens cuDNN by its
-path."""
+"""Tests `ucudnn run`: the environment of the program that it starts, programs that cannot start or that the stand-ins
+of --host do not support, and what it preloads. It always preloads the drop-in; it adds the dlsym hook only if a part of
+the program opens cuDNN by its path."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import unittest
 from command import PRINT_ENVIRONMENT, CommandTest
 
 MAIN = "int main(void) { return 0; }"
-# nvcc puts these sections into everything that it links, with kernels or without.
+# nvcc puts these sections into everything that it links, even without kernels.
 FATBIN = "".join(f'__attribute__((section("{section}"))) int section{i} = 1;\n' for i, section in enumerate(
     (".nv_fatbin", ".nvFatBinSegment", "__nv_relfatbin", "__nv_module_id")))
 # A program with kernels calls __cudaRegisterFunction for each of them.
@@ -164,8 +164,8 @@ class Host(CommandTest):
             self.assert_host_refuses(program, "libinner.so needs libcudart.so.12 (CUDA 12)")
 
     def assert_starts(self, program, *notes, **variables):
-        """Expects that `run` starts the program without a message, and that the doctor has exactly `notes` about GPU code or a
-        CUDA runtime "of its own"."""
+        """Expects that `run` starts the program without a message, and that the doctor has exactly `notes` as findings
+        about GPU code or a CUDA runtime "of its own"."""
         self.output("run", "--host", "--", program, **variables)
         findings = json.loads(self.run_command("doctor", "--json", "--host", "--", program, **variables).stdout)["findings"]
         told = [finding["what"] for finding in findings if " of its own" in finding["what"]]
@@ -175,7 +175,7 @@ class Host(CommandTest):
         self.assert_starts(self.build(FATBIN + MAIN, "no-kernel"))
 
     def test_kernels_of_the_program_and_of_a_library_found_through_ld_library_path(self):
-        # When the program runs, the loader takes the stand-in of the same name in place of this library.
+        # When the program runs, the loader uses the stand-in of the same name instead of this library.
         runtime = self.library("libcudart.so.13", "void __cudaRegisterFunction(void) {}", "toolkit")
         program = self.build(FATBIN + KERNEL + MAIN, "kernels", "-Wl,-z,lazy", runtime)
         self.assert_starts(program, f"{program} has GPU kernels of its own")
@@ -184,8 +184,8 @@ class Host(CommandTest):
         self.assert_starts(program, f"{kernels} has GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
 
     def test_library_with_a_runtime_of_its_own(self):
-        """NVIDIA's libraries have a static CUDA runtime. Users cannot change that, and the program may never call such a
-        library, so it starts with a note."""
+        """NVIDIA's libraries contain a static CUDA runtime, which users cannot change. The program may never call such
+        a library, so it starts, and the doctor has a note."""
         library = self.library("libcublasLt.so.13", FATBIN + STATIC_CUDART)
         program = self.linked("multiplying", library, f"-Wl,-rpath,{self.folder}/libraries")
         self.assert_starts(program, f"{library} has a CUDA runtime of its own")
@@ -223,7 +223,7 @@ class Reach(CommandTest):
         return f"{self.drop_in}:{self.dlsym_hook}"
 
     def reason(self, *words, **variables):
-        """Returns the doctor's fact "reached by" of the program."""
+        """Returns the doctor's fact "reached by" for the program."""
         report = json.loads(self.run_command("doctor", "--json", "--", *words, **variables).stdout)
         return next(fact["text"] for fact in report["facts"] if fact["name"] == "reached by")
 
@@ -231,8 +231,8 @@ class Reach(CommandTest):
         return self.write(name, text, mode)
 
     def python(self, name, *modules):
-        """Makes a Python environment that has files `modules` in site-packages. Its python prints the environment variables,
-        whatever its arguments are. Returns the python's path."""
+        """Makes a Python environment with the files `modules` in site-packages. Its python prints the environment
+        variables, whatever its arguments are. Returns the path of this python."""
         prefix = f"{self.folder}/{name}"
         for module in modules:
             self.write(f"{prefix}/lib/python3.11/site-packages/{module}", "")
@@ -269,12 +269,12 @@ class Reach(CommandTest):
         for first in f"#!{python}", "#!/usr/bin/env python3", "#!/usr/bin/env -S python3":
             script = self.script("train", first + "\n")
             self.assertEqual(self.both(), self.preloads("--", script, "argument", PATH=path), first)
-            # A hundred further arguments that name Python files do not change what is preloaded.
+            # A hundred more arguments that name Python files do not change what is preloaded.
             many = [self.script(f"given/{i}.py", "import torch\n") for i in range(100)]
             self.assertEqual(self.both(), self.preloads("--", script, *many, PATH=path), first)
 
     def launched(self, python, name):
-        """Yields (command, environment variables) for the ways in which people start a Python."""
+        """Yields (command, environment variables) for the ways in which people start Python."""
         script = self.script(f"{name}/start.sh", f"#!/bin/sh\n# begins\nexec {python} \"$@\"\n")
         in_path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
         activate = self.script(f"{name}/bin/activate", "PATH=unknown", 0o644)
@@ -304,7 +304,7 @@ class Reach(CommandTest):
         for manager, expected in ("manager", self.both()), ("other", self.drop_in):
             shims = os.path.dirname(self.script(f"{manager}/shims/python3", f"#!/bin/sh\nexec {self.program} a b\n"))
             self.assertEqual(expected, self.preloads("--", "python3", PATH=f"{shims}:{os.environ['PATH']}"), manager)
-        # A shim of a version manager may start any Python, but each of them finds the modules in PYTHONPATH.
+        # A version manager's shim may start any Python, but every Python finds the modules in PYTHONPATH.
         modules = f"{self.folder}/manager/versions/3.11.7/lib/python3.11/site-packages"
         self.assertEqual(self.both(), self.preloads("--", f"{self.folder}/other/shims/python3", PYTHONPATH=modules))
 
@@ -403,7 +403,7 @@ class Reach(CommandTest):
         self.assertNotIn("LD_PRELOAD", self.environment_of("run", "--off", "--dlsym", "on", "--", self.program))
 
     def test_this_python_is_looked_into(self):
-        """The interpreter that runs this test is examined, too: a package in its PYTHONPATH is found."""
+        """The interpreter that runs this test is examined as well: the command finds a package in its PYTHONPATH."""
         self.write(f"own/{self.COMPILED}", "")
         words = ["--", sys.executable, "-c", "import os\nfor item in os.environ.items(): print('='.join(item))"]
         self.assertEqual(self.both(), self.preloads(*words, PYTHONPATH=f"{self.folder}/own"))

@@ -25,8 +25,8 @@ def volume(box):
 
 
 def sum_messages(schedule, one):
-    """Returns (from, to, elements) of each message of the sum `one`: messages to the devices that add, then messages back with
-    the results."""
+    """Returns (from, to, elements) for each message of the sum `one`: first messages to the devices that add, then
+    messages back with the results."""
     owned = {device: [(0, one["elements"])] for device in one["devices"]}
     messages, size = [], 1
     for groups in schedule["levels"] if schedule["update"] == "hierarchical" else [schedule["devices"]]:
@@ -48,8 +48,8 @@ def sum_messages(schedule, one):
 
 
 class Counted:
-    """`devices` has, for each device, [elements sent, elements received] for each of "transfer", "update", "statistics" and
-    "labels", and its "memory"."""
+    """Counts for each device. `devices` has a dict for each device: "transfer", "update", "statistics" and "labels" are
+    [elements sent, elements received], and "memory" has what it keeps."""
 
     def __init__(self, schedule):
         self.schedule = schedule
@@ -58,7 +58,7 @@ class Counted:
         self.devices = [{kind: [0, 0] for kind in ("transfer", "update", "statistics", "labels")} |
                         {"device": device, "memory": {"parameters": 0, "outputs": 0, "copies": 0}}
                         for device in range(schedule["devices"])]
-        self.gradients = set()  # names of nodes that have a trained parameter, or depend on a node that has
+        self.gradients = set()  # names of nodes that have a trained parameter or depend on such a node
         for node in schedule["nodes"]:
             if self.gradients & set(node["inputs"]) or any(one.get("trained", True) for one in node.get("parameters", [])):
                 self.gradients.add(node["name"])
@@ -82,7 +82,8 @@ class Counted:
         self.devices[to][kind][1] += elements
 
     def images(self, name):
-        """Returns the images of each pass of a node; a node that runs outside passes has all images in one."""
+        """Returns a list with the images of each pass of a node. A node outside of the passes has a single pass with
+        all images."""
         return self.passes["images"] if name in self.passes["nodes"] else [[[0, self.schedule["batch"]]]]
 
     def count_exchange(self, exchange):

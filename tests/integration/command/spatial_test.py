@@ -1,4 +1,4 @@
-"""Tests what `ucudnn spatial` prints, as a table and as JSON, about networks by name and from files."""
+"""Tests what `ucudnn spatial` prints about networks, built-in or from files, as a table and as JSON."""
 
 import unittest
 
@@ -34,8 +34,8 @@ class Spatial(CommandTest):
 
     def test_what_is_exact_says_what_travels(self):
         text = self.spatial("h4", "--net", "resnet50", "--batch", "1", "--size", "256")
-        # A stripe receives 3 rows of x above and 2 below, of 3 channels and 256 columns, and 1 row of dy above and 2 below, of
-        # 64 channels and 128 columns.
+        # A stripe receives 3 rows of x above and 2 below (3 channels, 256 columns), and 1 row of dy above and 2 below
+        # (64 channels, 128 columns).
         x, dy = 5 * 3 * 256 * 4, 3 * 64 * 128 * 4
         self.assertEqual((15360, 98304), (x, dy))
         self.assertRegex(text, r"(?m)^conv1 +convolution +1x64x128x128 +4\*32 +exact +15 KiB +111 KiB +36.8 KiB$")
@@ -70,7 +70,7 @@ class Spatial(CommandTest):
         stem = operators["conv1"]
         self.assertEqual(("convolution", "2x64x112x112", {"h": [56, 56]}, "exact"),
                          tuple(stem[key] for key in ("op", "output", "stripes", "verdict")))
-        row = 2 * 3 * 224 * 4  # bytes of a row of 224 fp32 columns, in 3 channels of a group's 2 images
+        row = 2 * 3 * 224 * 4  # bytes of one row: 2 images in a group, 3 channels, 224 fp32 columns
         self.assertEqual({"pass": "forward", "most_sent_bytes": 3 * row, "most_received_bytes": 3 * row, "all_bytes": 2 * 5 * row,
                           "summed_bytes": 0}, stem["exchanges"][0])
         self.assertEqual(64 * 3 * 49 * 4, stem["exchanges"][1]["summed_bytes"])
@@ -112,7 +112,7 @@ class Spatial(CommandTest):
         self.assertEqual("exact", document["verdict"])
         conv = document["operators"][1]
         self.assertEqual({"d": [4, 4], "h": [4, 4], "w": [4, 4]}, conv["stripes"])
-        # Each rank has a cube of 4x4x4 in 2 channels, and needs one of 5x5x5: faces, edges and a corner of its neighbours.
+        # Each rank has a cube of 4x4x4 in 2 channels and needs 5x5x5, with faces, edges and a corner of its neighbours.
         self.assertEqual((5 ** 3 - 4 ** 3) * 2 * 4, conv["exchanges"][0]["most_received_bytes"])
         self.assertIn("images of 8x8x8", self.spatial("d2h2w2", "--net", net, "--batch", "1"))
         self.assert_refused(["spatial", "h2", "--net", net, "--batch", "1", "--size", "8x8"],

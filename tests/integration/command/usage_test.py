@@ -1,5 +1,5 @@
-"""Tests that help and documents name existing options, and that a missing part of the installation is explained.
-mistakes_test.py tests bad usage."""
+"""Tests that help and documents name the options that exist, and that a missing part of the installation is explained.
+mistakes_test.py tests wrong usage."""
 
 import os
 import re
@@ -35,7 +35,7 @@ class Usage(CommandTest):
         self.assert_refused(["run", "--host", "--", self.program], "is missing: the CPU stand-ins come with a build from source")
 
     def test_stand_ins_that_are_not_built_whole_are_named(self):
-        """Without the refusal, the loader would take NVIDIA's library in place of the missing stand-in."""
+        """Without this refusal, the loader would use NVIDIA's library instead of the missing stand-in."""
         for name in STAND_INS:
             os.rename(f"{self.host}/{name}", f"{self.host}/away")
             for words in (["run", "--host", "--", self.program], ["run", "--host", "--ranks", "2", "--", self.program]):

@@ -1,5 +1,6 @@
-"""Tests environment variables that begin like ucudnn's but do not exist, in a process with the drop-in and in the command: each
-gives one line, which names the most similar variable that exists. Also tests where reports may be written."""
+"""Tests environment variables that begin like ucudnn's but do not exist, in a process with the drop-in and in the
+command: each causes one line, which names the most similar variable that exists. Also tests where reports may be
+written."""
 
 import os
 import unittest
@@ -16,7 +17,7 @@ TYPO = "UCUDNN_WORKSPACE_LIMT is no variable of ucudnn: it changes nothing; did 
 
 class Variables(FolderTest):
     def run_program(self, *program, **variables):
-        """Runs a program, which must succeed, and returns its stderr and its stdout."""
+        """Runs a program that must succeed. Returns (stderr, stdout)."""
         result = self.ended(0, "run", "--host", "--", *program, **QUICK | variables)
         return result.stderr, result.stdout
 

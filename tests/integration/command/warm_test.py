@@ -1,6 +1,6 @@
-"""Tests an ordinary cuDNN program under `ucudnn run`: what `ucudnn bench` or an earlier run measured is not measured again, and
-a tight workspace limit changes how its kernels run but not their results. Stored rows that state too little workspace are not
-believed."""
+"""Tests an ordinary cuDNN program under `ucudnn run`. It does not measure again what `ucudnn bench` or an earlier run
+measured. A tight workspace limit changes how its kernels run, but not their results. ucudnn does not trust stored rows
+that state too little workspace."""
 
 import unittest
 
@@ -9,13 +9,15 @@ from alexnet_step import AlexnetTest
 
 class Warm(AlexnetTest):
     def rewrite(self, store, other, change):
-        """Copies the rows of `store` to `other`, each with the values of change(row) replaced. Returns the original rows."""
+        """Copies the rows of `store` to the store `other`, with the values in change(row) replaced. Returns the
+        original rows."""
         rows = self.exported(store)
         self.run_measured("cache", "import", self.write_rows("rows.csv", [row | change(row) for row in rows]), "--db", other)
         return rows
 
     def run_after_bench(self, batch, *options):
-        """Benches AlexNet, then runs it with the same options, and expects that the run measures nothing."""
+        """Runs `ucudnn bench` for AlexNet, then AlexNet with the same options. Expects that the second run measures
+        nothing."""
         options = [*options, "--db", self.store]
         self.ended(0, "bench", "--host", "--net", "alexnet", "--batch", batch, *options, process={"timeout": 1500})
         self.step(batch, "1", options=[*options, "--report", "report.json"])
@@ -32,7 +34,7 @@ class Warm(AlexnetTest):
         self.assertEqual({"forward", "backward_data", "backward_filter"}, {row["op"] for row in graph})
 
     def outputs(self, *options, arguments=("4", "1", "64"), **variables):
-        """Runs one step of AlexNet. Returns its lines with checksums of outputs, and the text on stderr."""
+        """Runs one step of AlexNet. Returns (lines with checksums of outputs, stderr)."""
         lines, errors = self.step(*arguments, options=options, **variables)
         return [line for line in lines if line.startswith("conv")], errors
 
@@ -41,7 +43,7 @@ class Warm(AlexnetTest):
         return outputs, self.load("report.json"), errors
 
     def test_rows_that_say_too_little_workspace_are_not_believed(self):
-        """A wrong file may state too little workspace; here rows state half of each engine's need."""
+        """A wrong file may state too little workspace. Here, rows state half of each engine's need."""
         undivided, _ = self.outputs("--off")
         options = ["--policy", "powerOfTwo", "--workspace-limit", "2MiB"]
         self.reported(*options, "--db", self.store)

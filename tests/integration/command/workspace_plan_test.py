@@ -32,8 +32,8 @@ class Pinned(AlexnetTest):
         return f"{self.folder}/plan.json", self.load("plan.json")
 
     def run_with_plan(self, path, workspace_mib, *options, batch="4", **variables):
-        # A test that sets UCUDNN_WORKSPACE_PLAN wants the program to read the file. With the option, the command reads it
-        # first.
+        # A test that sets UCUDNN_WORKSPACE_PLAN tests how the program reads the file. With the option, the command
+        # would read it first.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
         lines, errors = self.step(batch, "2", workspace_mib, "find", options=[
             *named, "--db", "none", "--report", "report.json", *options], **variables)
@@ -70,8 +70,8 @@ class Pinned(AlexnetTest):
                 self.assertEqual(reserved, total["total_workspace_bytes"])
 
     def check_missed(self, report, errors, instead):
-        """Expects that the report has each of the 15 kernels as missing in the plan, that stderr has one of them, and that the
-        budget is not divided as the file says."""
+        """Expects that the report names each of the 15 kernels as missing in the plan, that stderr names one of them,
+        and that the budget is not divided as the file says."""
         self.assertEqual(1, len(errors.splitlines()), errors)
         self.assertIn(f": the workspace plan does not have it{instead}\n", errors)
         self.assertEqual({f"the workspace plan does not have it{instead}"}, {entry["cause"] for entry in report["fallbacks"]})
@@ -79,7 +79,7 @@ class Pinned(AlexnetTest):
         total = report.get("total_workspace")
         if total is not None:
             self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
-            # All kernels use one segment in turn, so it is at least as large as the largest of them needs.
+            # All kernels use one segment in turn, so it is at least as large as the largest need.
             held = max(kernel["owned_workspace_bytes"] for kernel in report["kernels"])
             self.assertLessEqual(held, total["total_workspace_bytes"])
             self.assertLessEqual(total["total_workspace_bytes"], total["total_bytes"])
@@ -122,7 +122,7 @@ class Pinned(AlexnetTest):
                 self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
 
     def test_pieces_of_unlike_determinism_are_followed(self):
-        """Algorithm 0 of gradients is not deterministic, and algorithm 1 is; the plan mixes pieces of both."""
+        """For gradients, algorithm 0 is not deterministic and algorithm 1 is. The plan mixes pieces of both."""
         _, file = self.plan("--total-workspace", "8MiB", "--division", "shared")
         needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in self.rows_in_store("measurements.db")
                  if (row["engine"], row["micro_batch"]) == ("legacy:1", 2)}

@@ -1,5 +1,5 @@
-"""Tests what `ucudnn workspace` plans from measurements, and what it refuses. Only FromARecordedStore uses a device, the CPU
-stand-in."""
+"""Tests what `ucudnn workspace` plans from measurements, and what it refuses. Only FromARecordedStore uses a device,
+the CPU stand-in."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ import unittest
 from command import COMMAND, MIB, ROOT, CommandTest, measurements
 
 LAYERS = "name,n,c,h,w,k,r,s,pad_h,pad_w\na,4,4,9,9,8,3,3,1,1\nb,4,4,15,15,8,5,5,2,2\n"
-# (engine, micro_batch, time_ms, workspace bytes) of each layer. Times are whole numbers, so their sums are exact.
+# {layer: [(engine, micro_batch, time_ms, workspace bytes)]}. Times are integers, so their sums are exact.
 ROWS = {
     "a": [("legacy:0", 4, 40, 0), ("legacy:0", 1, 11, 0), ("legacy:1", 4, 10, 8 * MIB), ("legacy:1", 2, 6, 4 * MIB),
           ("legacy:1", 1, 5, 2 * MIB)],
@@ -30,8 +30,8 @@ def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
 
 
 def front(measured, n=4):
-    """Returns (workspace, time) of each composition of n images for which no other composition is at least as good in both, and
-    equal pairs once. Enumerates all compositions."""
+    """Returns the Pareto-optimal (workspace, time) pairs of all compositions of n images, without duplicates.
+    Enumerates all compositions."""
     points = set()
     for pieces in range(1, n + 1):
         for chosen in itertools.combinations_with_replacement(measured, pieces):
@@ -41,9 +41,9 @@ def front(measured, n=4):
 
 
 def least_time(lanes, budget, disjoint):
-    """Returns the least total time of kernels a and b, by enumeration. `lanes` has the set of lanes of each. Either each kernel
-    has a segment for each of its lanes, or, unless `disjoint`, kernels with a common lane have one segment for each lane of
-    both, all of one size."""
+    """Returns the least total time of kernels a and b, by enumeration. `lanes`: {kernel: set of its lanes}. Either each
+    kernel has a segment for each of its lanes. Or, unless `disjoint`, kernels with a common lane have one segment for
+    each lane of both, and all of these have the same size."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
@@ -66,7 +66,7 @@ class Workspace(CommandTest):
         self.import_rows(text, store)
 
     def db(self):
-        """Returns the store, with ROWS unless the test has imported other rows."""
+        """Returns the store; fills it with ROWS, unless the test has imported other rows."""
         if not self.is_measured:
             self.measure(csv(ROWS))
         return self.store
@@ -117,7 +117,7 @@ class Workspace(CommandTest):
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
     def trace(self, lanes, batch=4, **changes):
-        """Returns the kernels of a report: a and b, with `lanes` where it has them."""
+        """Returns kernels a and b as in a report, each with its lanes if `lanes` has any for it."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():
@@ -248,8 +248,8 @@ class Workspace(CommandTest):
         self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
 
     def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
-        """Returns rows for all kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, cut along h into each number of parts in `sizes`.
-        Their strides are those of a tile inside tensors with one row more, as stores have them."""
+        """Returns rows for all kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, cut along h into each number of parts in
+        `sizes`. As in stores, their strides are those of a tile inside tensors with one more row."""
         lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
                  "deterministic,align,cudnn,driver,device"]
         for parts in sizes:
@@ -281,7 +281,7 @@ class Workspace(CommandTest):
                          report["kernels"][0]["chosen"]["plan"])
         self.assertEqual(report["kernels"][0]["chosen"]["plan"], self.load("tiles.json")["kernels"][0]["plan"])
         self.assertIn("h 2x4 + 2 edges\n", self.run_command(*self.words("--workspace-limit", "1MiB")).stdout)
-        # `ucudnn report` reads the table with all its checks and makes a page.
+        # `ucudnn report` checks the table and makes a page of it.
         self.write("table.json", report)
         self.assertIn("h 2x4 + 2 edges", self.output("report", "table.json"))
 
@@ -291,7 +291,7 @@ class Workspace(CommandTest):
                                                "a,4,4,9,9,8,3,3,1,1\n")
         self.measure(csv({"a": ROWS["a"]}))
         self.measure(self.tiles_of_an_image(5, 2 * MIB))
-        # The 10 MiB hold 8 MiB of layer a's fastest engine and 2 MiB of the image's tiles.
+        # 10 MiB hold 8 MiB for layer a's fastest engine and 2 MiB for the image's tiles.
         report = self.plan("--total-workspace", "10MiB", "--division", "disjoint")
         self.assertEqual([(2 * MIB, 10), (8 * MIB, 10)], self.chosen(report))
 
@@ -303,12 +303,14 @@ class Workspace(CommandTest):
         self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
         self.assertEqual([(0, 10)], self.chosen(self.plan()))
         self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
-        # The tiles' engine is of the graph API. Rows do not show whether its arithmetic may replace that of a legacy engine.
+        # The tiles' engine belongs to the graph API. Rows do not show whether its arithmetic may replace a legacy
+        # engine's.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 
     def test_what_was_written_before_tiles_is_read_and_written_as_it_was(self):
-        """Of a store and a report from then comes the plan from then (tests/support/before_tiles), byte for byte."""
+        """From a store and a report of a version without tiles, the plan must be the plan of that version
+        (tests/support/before_tiles), byte for byte."""
         older = f"{ROOT}/tests/support/before_tiles"
         rows = f"{self.folder}/rows.db"
         self.output("cache", "import", f"{older}/rows.csv", "--db", rows)
@@ -324,7 +326,7 @@ class Workspace(CommandTest):
     TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
 
     def test_layers_of_one_shape_are_one_kernel(self):
-        """Layers of one shape have one plan and one segment, as in a run; the time counts for each layer."""
+        """Layers of one shape have one plan and one segment, as in a run. The time counts once for each layer."""
         self.layers = self.write("twins.csv", self.TWINS)
         fronts = {name: front(rows) for name, rows in ROWS.items()}
         for budget in range(1, 16):
@@ -350,7 +352,7 @@ class Workspace(CommandTest):
         for words, limit, expected in (
                 ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
                 (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
-                # With a budget, the limit is the whole budget or, with disjoint segments, an equal share of it.
+                # With a budget, the limit is the whole budget; with disjoint segments, it is an equal share.
                 (("--total-workspace", "8MiB"), 8 * MIB, fast),
                 (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
                 (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),
@@ -412,7 +414,7 @@ class Workspace(CommandTest):
 
 
 class FromARecordedStore(CommandTest):
-    """Measures on the stand-in, exports the store, imports it into another one and plans from that."""
+    """Measures on the stand-in, exports the store, imports it into another store, and plans from that store."""
 
     def test_plans_are_the_same_bit_for_bit(self):
         self.write("layers.csv", Workspace.TWINS)

@@ -1,6 +1,6 @@
-"""Tests that the drop-in exports, under cuDNN's version node, every cuDNN function that the recorded frameworks import or look
-up. Without an imported function a framework would not start; without one that it looks up it would report an error of cuDNN's.
-`record` makes the lists; loader_forward_test tests that exports are forwarded."""
+"""Tests that the drop-in exports, under cuDNN's version node, every cuDNN function that the recorded frameworks import
+or look up. If an imported function were missing, a framework would not start; if a looked-up function were missing, it
+would report an error of cuDNN. `record` makes the lists; loader_forward_test tests that exports are forwarded."""
 
 import os
 import pathlib
@@ -38,12 +38,13 @@ class Frameworks(unittest.TestCase):
                 self.assertEqual(set(), names[use] - self.exports, f"{name}: {use}")
 
     def test_what_no_cudnn_9_has_is_not_claimed(self):
-        """If the drop-in exports a name that a list calls absent, the list is older than exports.txt: run `record` again."""
+        """If the drop-in exports a name that a list has as absent, the list is older than exports.txt; run `record`
+        again."""
         for name, (_, names) in self.lists.items():
             self.assertEqual(set(), names["absent"] & self.exports, name)
 
     def test_convolutions_are_among_what_frameworks_use(self):
-        """The functions with which each framework convolves are in its list, so `record` read the right library."""
+        """The list of each framework has the functions with which it convolves, so `record` read the right library."""
         ways = {"torch": ("import", {"cudnnBackendExecute", "cudnnConvolutionForward", "cudnnCreate"}),
                 "jax-cuda12-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),
                 "jax-cuda13-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),

@@ -47,12 +47,12 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns the factor by which fewer faults are tried. Under one budget for all kernels it is 8,
-// since a budget changes little here.
+// Returns the factor by which fewer faults are tried: 8 under one budget for all kernels, which
+// changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
-// Returns the distance from one tried fault to the next: `of` times Thinning(), or Thinning() alone
-// with INTERPOSER_TEST_FAULTS=every (tools/check --full).
+// Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with
+// INTERPOSER_TEST_FAULTS=every (tools/check --full).
 long BetweenFaults(long of) { return (EveryFault() ? 1 : of) * Thinning(); }
 
 // Returns a training step: forward (conv5 with bias and activation), then backward.
@@ -67,7 +67,7 @@ std::vector<Kernel> Step() {
   return step;
 }
 
-// Each `variant` has its own distance between images, so ucudnn takes it for a kernel of its own.
+// Each `variant` has its own distance between images, so ucudnn treats it as a separate kernel.
 ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
   const Shape& shape = *kernel.shape;
   ConvolutionProblem problem = ProblemWith({.operation = kernel.operation,
@@ -153,8 +153,8 @@ int AlexNet::next_variant_ = 0;
 
 class ColdStep : public AlexNet {
  protected:
-  // Asks about and runs each kernel of the step as a new one, while the k-th occurrence of a fault
-  // at `site` fails; repeats that for every BetweenFaults(6)-th k. Returns how many faults
+  // Asks about and runs each kernel of the step as a new kernel, while the k-th occurrence of a
+  // fault at `site` fails. Repeats this for every BetweenFaults(6)-th k. Returns how many faults
   // occurred.
   static size_t FailEvery(const char* site) {
     size_t met = 0;
@@ -196,8 +196,8 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { EXPECT_GE(FailEvery("convolution"), 
 
 class WarmStep : public AlexNet {
  protected:
-  // A kernel never divides again after one of its pieces failed, so each fault in a convolution
-  // gets its own variant of the step, with the number of the convolution that fails. All other
+  // A kernel never divides again after one of its pieces failed. So each fault in a convolution
+  // gets its own variant of the step, whose number is that of the failing convolution. All other
   // faults occur in variant 0.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
@@ -215,8 +215,8 @@ class WarmStep : public AlexNet {
     AlexNet::SetUpTestSuite();
   }
 
-  // Runs a step in which the k-th occurrence at `site` fails, and then once more without faults.
-  // Returns false if there were fewer occurrences.
+  // Runs a step in which the k-th occurrence at `site` fails, then a step without faults. Returns
+  // false if there were fewer than k occurrences.
   static bool StepWithFault(const char* site, long kth) {
     const NothingStays nothing_stays;
     std::vector<std::unique_ptr<Layer>> layers;
@@ -245,8 +245,8 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
     StepWithFault(site, 0);
     for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += Distance()) {
       SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
-      // Under a budget, a step may allocate less often than the first one did: memory of earlier
-      // work is used again if that work has already finished.
+      // Under a budget, a step may allocate less often than the first step did: memory of earlier
+      // work is reused if that work has finished.
       const bool met = StepWithFault(site, kth);
       EXPECT_TRUE(met || (TotalWorkspace() && std::strcmp(site, "alloc") == 0));
     }
@@ -264,7 +264,8 @@ std::vector<Kernel> KernelsShortOfMemory() {
           {&kAlexNet[2], Operation::kBackwardFilter, Extra::kNone, 2}};
 }
 
-// Asks about and runs `kernel` while the k-th allocation fails. Returns false if there were fewer.
+// Asks about and runs `kernel` while the k-th allocation fails. Returns false if there were fewer
+// than k allocations.
 bool RunWithoutMemory(const Kernel& kernel, int variant, long kth) {
   SCOPED_TRACE(NameOf(kernel) + " allocation " + std::to_string(kth));
   const NothingStays nothing_stays;
@@ -296,8 +297,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// Runs in processes of its own: a report has all kernels of its process, and one process for all k
-// would write ever longer reports.
+// Runs in separate processes: a report lists all kernels of its process, so a single process for
+// all k would write ever longer reports.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

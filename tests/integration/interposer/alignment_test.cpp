@@ -1,7 +1,7 @@
-// Tests batches whose images are no multiple of 16 bytes. Few boundaries between images are aligned
-// (legal). At all others an engine with 16-byte accesses gets a misaligned address, at which the
-// stand-in loses its device as a GPU does. The store says that illegal sizes are the fastest;
-// ucudnn must not run them.
+// Tests batches whose images are not a multiple of 16 bytes. Few boundaries between images are
+// aligned ("legal"). At any other boundary, an engine with 16-byte accesses gets a misaligned
+// address, at which the stand-in loses its device, as a GPU does. The store says that illegal sizes
+// are the fastest; ucudnn must not run them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ constexpr Operation kAll[] = {Operation::kForward, Operation::kBackwardData,
 
 int Remainder(const ConvolutionProblem& problem) { return problem.n % LegalStep(problem); }
 
-// Returns a time in ms. Legal sizes are fast if they are one step or the remainder, and slow
-// otherwise. Sizes that need an illegal boundary take almost no time. Algorithm 1, which has
-// 16-byte accesses, is the fastest.
+// Returns a time in ms. Legal sizes are fast if they are one step or the remainder, otherwise slow.
+// Sizes that need an illegal boundary take almost no time. Algorithm 1, which has 16-byte accesses,
+// is the fastest.
 double TemptingTime(const ConvolutionProblem& problem, int algorithm, int size) {
-  if (algorithm > 2) return -1;  // leaves out Winograd and FFT, which are not exact
+  if (algorithm > 2) return -1;  // excludes Winograd and FFT, which are not exact
   const int step = LegalStep(problem);
   const bool legal = size % step == 0 || size % step == Remainder(problem);
   const double per_image = !legal                                       ? 1e-7
@@ -78,7 +78,7 @@ class Alignment : public testing::Test {
 
 TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   std::mt19937 random(7);
-  std::map<std::pair<DataType, int>, int> seen;  // the number of cases of each type and step
+  std::map<std::pair<DataType, int>, int> seen;  // {(type, step): number of cases}
   for (const Operation operation : kAll) {
     for (const Case& each : UnalignedCasesOf(operation)) {
       SCOPED_TRACE(Describe(each));
@@ -112,7 +112,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   }
 }
 
-// Runs the images after `boundary` alone, with algorithm 1 of the real library.
+// Runs only the images after `boundary`, with algorithm 1 of the real library.
 cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   const ConvolutionProblem& problem = convolution.problem();
   ConvolutionProblem rest = problem;
@@ -140,8 +140,8 @@ cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   return cudnn::Convolve(Undivided(), call);
 }
 
-// Shows that the stand-in really faults at illegal boundaries. A process loses a faulted device, so
-// each case has a process of its own.
+// Shows that the stand-in really faults at illegal boundaries. A process cannot use its device
+// after a fault, so each case runs in its own process.
 class Control : public testing::Test {
  protected:
   Control() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

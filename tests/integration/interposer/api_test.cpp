@@ -1,5 +1,6 @@
 // Tests <ucudnn/ucudnn.h> and <ucudnn/handle.h> in a program that is also linked with the drop-in.
-// Calls of cuDNN's and of ucudnn's functions share one session, one set of promises and one report.
+// Calls of cuDNN's functions and calls of ucudnn's functions share one session, one set of promises
+// and one report.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +17,8 @@
 #include "report_file.h"
 #include "suites.h"
 
-// This header overloads names of cuDNN's functions. It comes last, because the headers above take
-// the addresses of these functions.
+// This header overloads names of cuDNN's functions. It is included last, because the headers above
+// take the addresses of these functions.
 #include <ucudnn/handle.h>
 
 namespace ucudnn::test {
@@ -25,7 +26,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Returns a table with ucudnn's own functions where it has them, and the stand-in's for all others.
+// Returns a table with ucudnn's functions, and with the stand-in's functions where ucudnn has none.
 const cudnn::Functions& Wrapped() {
   static const cudnn::Functions functions = [] {
     cudnn::Functions wrapped = Undivided();
@@ -55,8 +56,8 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// The answer to Choose(), which asks as programs for cuDNN 7 do: the status, an algorithm, and the
-// workspace that is reported for it.
+// The answer to Choose(), which asks like programs for cuDNN 7: the status, an algorithm, and the
+// workspace that is reported for the algorithm.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;
@@ -207,7 +208,7 @@ TEST_F(Wrapper, RemovedFunctionsRefuseWithTheReason) {
       CUDNN_STATUS_BAD_PARAM);
 }
 
-// A kernel that never ran outside a capture is not captured in pieces. ucudnn must notice the
+// A kernel that never ran outside of a capture is not captured in pieces. ucudnn must notice the
 // capture although it did not see cudnnSetStream.
 TEST_F(Wrapper, SeesACaptureOnAStreamThatWasSetPastIt) {
   Convolution convolution(LayerProblem(Operation::kForward));
@@ -450,7 +451,7 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
 class Early : public testing::Test {};
 
 TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
-  // Programs name layers while they build the network; that must not fix the options yet.
+  // Programs name layers while they build the network; naming a layer must not fix the options yet.
   cudnn::OwnedDescriptors named(Undivided());
   ASSERT_TRUE(named.Create(LayerProblem(Operation::kForward)).ok());
   const cudnn::Descriptors& d = named.get();

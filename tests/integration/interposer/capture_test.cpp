@@ -1,6 +1,6 @@
-// Tests captures into CUDA graphs: nothing is measured, allocated or synchronised inside a capture,
-// replays compute what the undivided call computes, and measuring on one thread does not break a
-// capture on another.
+// Tests captures into CUDA graphs. Nothing is measured, allocated or synchronised inside a capture,
+// replays compute the result of the undivided call, and measuring on one thread does not break a
+// capture on another thread.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace ucudnn::test {
 namespace {
 
-// An algorithm that a program was told before it captured.
+// An algorithm that the drop-in gave the program before a capture.
 struct Told {
   int algorithm = 0;
   size_t bytes = 0;
@@ -32,7 +32,7 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on whole numbers.
+  // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on integers.
   static Told FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -44,7 +44,7 @@ class Captured : public testing::Test {
     return {};
   }
 
-  // Captures `calls` on stream_ and checks that they only enqueue work. `convolutions` gets the
+  // Captures `calls` on stream_ and checks that they only enqueue work. Sets `convolutions` to the
   // number of convolutions.
   cudaGraphExec_t Record(const std::function<void()>& calls, long* convolutions = nullptr) {
     // `calls` must not wait, create anything on the device, or make a cuDNN handle.
@@ -74,7 +74,7 @@ class Captured : public testing::Test {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
 
-  // Replays `exec`, a graph of one call of `convolution`, on new contents each time, and compares
+  // Replays `exec`, a graph of one call of `convolution`, each time on new contents, and compares
   // with the undivided call.
   void ReplaysAreUndivided(cudaGraphExec_t exec, Convolution& convolution,
                            const Scales& scales = {}) {
@@ -92,8 +92,9 @@ class Captured : public testing::Test {
     }
   }
 
-  // Asks for an algorithm, runs it `before` times outside a capture, captures one call, and replays
-  // it. `outside` and `inside` get the convolutions of a call outside and in the capture.
+  // Asks for an algorithm, runs it `before` times outside of a capture, captures one call, and
+  // replays the graph. Sets `outside` and `inside` to the number of convolutions in a call outside
+  // and in the capture.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
@@ -232,7 +233,7 @@ TEST_F(Planned, AReplayOutlivesTheHandle) {
   EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
 }
 
-// --- The same plans, which never ran outside a capture -------------------------------------------
+// --- The same plans, but the kernels never ran outside of a capture ------------------------------
 class NeverRan : public Captured {
  protected:
   static void SetUpTestSuite() { PrimeLayer(); }
@@ -250,7 +251,7 @@ TEST_F(NeverRan, PiecesAreNotCapturedButWhatKeepsThePromiseIs) {
 // --- Nothing was asked or planned ----------------------------------------------------------------
 class WithoutPlan : public Captured {
  protected:
-  // Captures the first call that the layer and the handle ever make.
+  // Captures the very first call of a layer and its handle.
   void CaptureFirst() {
     for (const Operation operation : kOperations)
       for (const int algorithm : {0, 1}) {
@@ -300,7 +301,8 @@ TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
 // --- Measured at the third call ------------------------------------------------------------------
 class AtTheThirdCall : public WithoutPlan {};
 
-// The kernel's third call is in a capture and must not measure, so the next call outside measures.
+// The kernel's third call is in a capture and must not measure, so the next call outside of the
+// capture measures.
 TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));

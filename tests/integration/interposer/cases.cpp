@@ -20,9 +20,9 @@ struct Geometry {
 constexpr auto kPlain = ConvolutionMode::kCrossCorrelation;
 constexpr auto kFlipped = ConvolutionMode::kConvolution;
 
-// The first geometry has input images with an odd number of elements, so only every fourth boundary
-// between fp32 images is aligned. The third is depthwise with 2 filters for each channel. 2-D cases
-// ignore depth.
+// Geometry 0 has input images with an odd number of elements, so only every fourth boundary between
+// fp32 images is aligned. Geometry 2 is depthwise with 2 filters for each channel. 2-D cases ignore
+// depth.
 const Geometry kGeometries[] = {
     {7, 3, 4, 1, {3, 5, 5}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {13, 4, 6, 2, {4, 6, 5}, {1, 3, 2}, {0, 1, 0}, {2, 2, 1}, {1, 1, 1}, kFlipped},
@@ -31,9 +31,9 @@ const Geometry kGeometries[] = {
     {6, 6, 4, 2, {4, 9, 8}, {2, 5, 3}, {1, 2, 2}, {2, 2, 1}, {1, 1, 2}, kFlipped},
 };
 
-// Row 1: input and output images have odd numbers of elements. Row 2: the number of an input image
-// is even but no multiple of 4, and that of an output image is odd. Row 3: both numbers are
-// multiples of 4 but not of 8 (in 3-D, multiples of 8).
+// Row 0: input and output images have odd numbers of elements. Row 1: an input image has an even
+// number that is not a multiple of 4, and an output image has an odd number. Row 2: both numbers
+// are multiples of 4 but not of 8 (in 3-D, multiples of 8).
 const Geometry kUnaligned[] = {
     {1, 3, 5, 1, {3, 5, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {1, 2, 1, 1, {3, 5, 5}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, kFlipped},
@@ -42,7 +42,7 @@ const Geometry kUnaligned[] = {
 
 const Scales kScales[] = {{1, 0}, {1, 1}, {2, -1}, {0.5, 2}, {-1, 0}};
 
-// Returns strides of which none is a multiple of another (except, in 2-D, that of depth), with gaps
+// Returns strides that are not multiples of each other (except the depth stride in 2-D), with gaps
 // between any two elements.
 Strides PaddedStrides(int channels, const Spatial& extents, int rank) {
   Strides strides;

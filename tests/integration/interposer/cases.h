@@ -17,11 +17,11 @@ struct Case {
   Scales scales;
 };
 
-// Returns all combinations for `operation`; forward is followed by `extra`. Each mini-batch is
-// large enough for at least two legal pieces.
+// Returns all cases of `operation`. Forward cases are followed by `extra`. Each mini-batch is large
+// enough for at least two legal pieces.
 std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y);
 
-// Returns convolutions of `operation` whose images are no multiple of 16 bytes, so that few batch
+// Returns cases of `operation` whose images are not a multiple of 16 bytes, so that few batch
 // boundaries are legal: all types and layouts (also with odd strides), in 2-D and 3-D. Each
 // mini-batch consists of three smallest legal pieces and a smaller remainder.
 std::vector<Case> UnalignedCasesOf(Operation operation);

@@ -246,7 +246,7 @@ bool Convolution::OutputEquals(const Bytes& expected, const Bytes& actual) {
   Bytes expected_gaps = expected, actual_gaps = actual;
   bool equal = true;
   result.ForEach([&](size_t element) {
-    // Values are compared, not bits, because a sum of parts may be -0 in place of +0.
+    // Compares values instead of bits, because a sum of parts may be -0 instead of +0.
     equal &= result.Get(expected, element) == result.Get(actual, element);
     std::memset(&expected_gaps[element * bytes], 0, bytes);
     std::memset(&actual_gaps[element * bytes], 0, bytes);

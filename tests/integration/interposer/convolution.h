@@ -1,5 +1,5 @@
-// One convolution of a test, with a handle, descriptors, and operands in guarded device memory. x,
-// w and y mean the same as in ConvolutionCall.
+// A convolution for tests, with a handle, descriptors, and operands in guarded device memory. x, w
+// and y mean the same as in ConvolutionCall.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ namespace ucudnn::test {
 enum class Extra { kNone, kRelu, kIdentity };  // the activation after a forward convolution
 
 struct Scales {
-  double alpha = 1, beta = 0;  // beta is alpha2 of cudnnConvolutionBiasActivationForward
+  double alpha = 1, beta = 0;  // in cudnnConvolutionBiasActivationForward, beta is alpha2
 };
 
 // A tensor in device memory, and the `content` that Upload() copies there. `content` includes the
@@ -47,7 +47,7 @@ struct Operand {
   GuardedMemory memory;
 };
 
-// Says where each operand lies relative to the pages that fault.
+// The position of each operand relative to pages at which accesses fault.
 struct Placements {
   Placement x, w, y, z, bias;
 };
@@ -80,7 +80,8 @@ class OwnHandle {
 
 class Convolution {
  public:
-  // Makes operands for `problem`, whose alignment is ignored; `placements` decide it.
+  // Makes operands for `problem`. Ignores its alignment; `placements` decide the operands'
+  // alignment.
   Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false,
               const Placements& placements = {});
   ~Convolution();
@@ -91,7 +92,7 @@ class Convolution {
   const ConvolutionProblem& problem() const { return problem_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
   cudnnHandle_t handle() const { return handle_; }
-  // Later calls use `handle`, which the caller owns, in place of this object's own handle.
+  // Makes later calls use `handle`, which the caller owns, instead of this object's own handle.
   void UseHandle(cudnnHandle_t handle) { handle_ = handle; }
   Extra extra() const { return extra_; }
 
@@ -101,12 +102,13 @@ class Convolution {
   void FillIntegers(unsigned seed);
   // Fills all operands with integers drawn from `seed`, and returns Expected().
   Bytes FillAndExpect(unsigned seed, const Scales& scales = {});
-  // Sets all bits of the output. Every element is then NaN, so a call that reads it gives NaN.
+  // Sets all bits of the output, so that every element is NaN and a call that reads the output
+  // gives NaN.
   void SpoilOutput();
 
   cudnnStatus_t Run(const cudnn::Functions& library, int algorithm, void* workspace,
                     size_t workspace_bytes, const Scales& scales = {});
-  // Runs on `handle` in place of this object's own handle.
+  // Runs on `handle` instead of this object's own handle.
   cudnnStatus_t RunOn(cudnnHandle_t handle, const cudnn::Functions& library, int algorithm,
                       void* workspace, size_t workspace_bytes, const Scales& scales = {});
 
@@ -138,12 +140,12 @@ class Convolution {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Returns a variant pack of the operands and `workspace` for plans of the drop-in, or none if it
-// cannot be made.
+// Returns a variant pack with the operands and `workspace` for plans of the drop-in, or nullopt if
+// it cannot be made.
 std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace);
 
-// RealNeed returns the workspace of `algorithm` that the stand-in reports, and ReportedNeed the
-// workspace that the drop-in reports. Both return none if the library refuses the problem.
+// RealNeed returns the workspace that the stand-in reports for `algorithm`, ReportedNeed the
+// workspace that the drop-in reports. Both return nullopt if the library refuses the problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
 std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 

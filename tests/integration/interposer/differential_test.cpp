@@ -16,8 +16,8 @@
 namespace ucudnn::test {
 namespace {
 
-// A way to call: algorithm `algorithm`, with the workspace that algorithm `lends` needs, plus room
-// for a sum of partial gradients.
+// A way to call a convolution: algorithm number `algorithm`, in the workspace that algorithm number
+// `lends` needs, plus room for a sum of partial gradients.
 struct Way {
   int algorithm;
   int lends;
@@ -101,7 +101,7 @@ class Differential : public testing::Test {
       if (each.extra != Extra::kNone) continue;
       SCOPED_TRACE(Describe(each));
       Convolution convolution(each.problem, each.extra, each.z_is_y);
-      // A first run on magnitudes alone gives `bound`, the sums of magnitudes for LargestExcess.
+      // A first run, on magnitudes only, gives `bound`: the sums of magnitudes for LargestExcess.
       convolution.Fill([&] { return std::abs(values(random)); });
       const Bytes bound =
           convolution.Expected({std::abs(each.scales.alpha), std::abs(each.scales.beta)});
@@ -143,11 +143,12 @@ class Differential : public testing::Test {
     operand.content[(element + 1) * bytes - 1] ^= 0x80;  // the sign bit, in the last byte
   }
 
-  // Returns by how much the largest difference exceeds its tolerance. Both sides sum the same L
-  // products in fp32 (or fp64), in different orders. Their difference is at most 2 (L + 2) u times
-  // the sum of magnitudes (Higham, section 3.1); L + 4 allows for alpha and beta. Each side is then
-  // rounded once to the element's type. Partial gradients (convolution/partial_sums.h) are rounded
-  // once more, all together by at most one rounding of the sum of magnitudes.
+  // Returns by how much the largest difference exceeds its tolerance; positive if some element is
+  // out of tolerance. Both sides sum the same L products in fp32 (or fp64), in different orders.
+  // Their difference is at most 2 (L + 2) u times the sum of magnitudes (Higham, section 3.1); L +
+  // 4 allows for alpha and beta. Each side is then rounded once to the element's type. Partial
+  // gradients (convolution/partial_sums.h) are rounded once more, which adds at most one rounding
+  // of the sum of magnitudes.
   static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
                               const Bytes& actual) {
     const ConvolutionProblem& problem = convolution.problem();

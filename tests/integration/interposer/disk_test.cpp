@@ -1,5 +1,5 @@
-// Tests a program that runs convolutions while the disk is full, or on a file system without locks:
-// its results stay right, it keeps running, and the store keeps its rows.
+// Tests a program that runs convolutions while the disk is full, or on a file system without locks.
+// Its results stay right, it keeps running, and the store keeps its rows.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -52,7 +52,7 @@ FCNTL(fcntl64)
 namespace ucudnn::test {
 namespace {
 
-// Makes the layer with `n` images and runs it twice.
+// Makes the layer with `n` images, and runs it twice.
 void RunLayer(Operation operation, int n) {
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n));
   Convolution convolution(LayerProblem(operation, n));
@@ -71,7 +71,7 @@ std::string Text(const std::string& path) {
   return text.str();
 }
 
-// Expects that the store is sound, and returns the number of its rows.
+// Expects that the store is not damaged. Returns the number of its rows.
 size_t StoredRows() {
   const auto contents = db::Inspect(DatabasePath());
   EXPECT_TRUE(contents.ok()) << contents.message();
@@ -89,7 +89,7 @@ std::set<std::string> FilesLike(const std::string& part) {
   return names;
 }
 
-// Limits the size of the process's files to `bytes`.
+// While it lives, limits the size of files that the process writes to `bytes`.
 class NoRoomBeyond {
  public:
   explicit NoRoomBeyond(size_t bytes) {

@@ -32,8 +32,8 @@ void FindLibraryText() {
       nullptr);
 }
 
-// Returns whether the allocation by `caller` is the one that FailAllocation makes fail. Builds with
-// a sanitizer do not use this function.
+// Returns whether the allocation by `caller` must fail (see FailAllocation). Not used in builds
+// with a sanitizer.
 [[maybe_unused]] bool Fails(void* caller) {
   if (!counting) return false;
   const auto address = reinterpret_cast<uintptr_t>(caller);
@@ -42,8 +42,8 @@ void FindLibraryText() {
 
 }  // namespace
 
-// In builds with a sanitizer, malloc is the sanitizer's, or libstdc++ calls malloc outside
-// libucudnn's text, so allocations cannot be made to fail.
+// In builds with a sanitizer, malloc belongs to the sanitizer, or libstdc++ calls malloc from
+// outside of libucudnn's text, so allocations cannot be made to fail.
 #if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1
 extern "C" {

@@ -1,6 +1,6 @@
 // Makes chosen calls fail: calls at the stand-in's sites (hostgpuInjectFault), or allocations of
-// host memory inside libucudnn.so. A program that links this file has its own malloc and realloc;
-// allocations of other code succeed.
+// host memory inside libucudnn.so. A program that links this file gets this file's malloc and
+// realloc; allocations of other code succeed.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace ucudnn::test {
 // Returns false in builds with a sanitizer, where malloc cannot be replaced.
 bool AllocationsCanFail();
 
-// Makes the k-th allocation from now on fail, counted over all threads; 0 makes none fail.
+// Makes the k-th allocation from now on fail, counted over all threads; with 0, none fails.
 void FailAllocation(long kth);
 // Ends the counting that FailAllocation began. Returns the number of allocations since then.
 long AllocationsSince();
 
-// Returns whether INTERPOSER_TEST_FAULTS is "every", as tools/check --full sets it.
+// Returns whether INTERPOSER_TEST_FAULTS is "every", which tools/check --full sets.
 bool EveryFault();
 
 constexpr std::string_view kHostMemory = "host memory";
 
-// Makes the k-th occurrence at a site fail. Only occurrences between Arm and Disarm count; there
-// may be several such intervals. Occurrences at the site kHostMemory are allocations.
+// Makes the k-th occurrence at a site fail. Only occurrences between Arm and Disarm count; Arm and
+// Disarm may be called several times. At the site kHostMemory, occurrences are allocations.
 class Fault {
  public:
   Fault(std::string_view site, long kth) : site_(site), left_(kth), kth_(kth) {}

@@ -1,6 +1,7 @@
-// Tests steps in which one occurrence of a fault fails: a device resource, query or convolution,
-// while measuring and while pieces run, or an allocation of host memory inside libucudnn. The
-// result stays right, or the caller gets the real error; no device memory stays allocated.
+// Tests steps in which one occurrence of a fault fails: a device resource, a query or a
+// convolution, while measuring or while pieces run, or an allocation of host memory inside
+// libucudnn. The result stays right, or the caller gets the real error. No device memory stays
+// allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ class Faults : public testing::Test {
   }
 
   // Asks about and runs a new kernel while the k-th occurrence at `site` fails. Returns false if
-  // there were fewer occurrences.
+  // there were fewer than k occurrences.
   static bool StepWithFault(Operation operation, const char* site, long kth) {
     SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
     const NothingStays nothing_stays;
@@ -93,7 +94,7 @@ TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   EXPECT_FALSE(report["fallbacks"].empty());
   const std::vector<std::string> lines = LogLines();
   EXPECT_FALSE(lines.empty());
-  // Each cause is logged once. The text from the layout ("nchw") on has the cause.
+  // Each cause is logged once. In a log line, the cause comes after the layout ("nchw").
   std::set<std::string> causes;
   for (const std::string& line : lines) {
     EXPECT_TRUE(causes.insert(line.substr(line.rfind("nchw"))).second) << line;
@@ -122,14 +123,14 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0, scales);
     hostgpuInjectFault("convolution", 0);
     if (scales.beta != 0 && kth > 1) {
-      // Running again would add the first pieces twice, so the error is returned.
+      // Running again would add the first pieces twice, so ucudnn returns the error.
       EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
       convolution.TakeOutput();
     } else {
       EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
       EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
     }
-    // From now on the kernel runs undivided.
+    // After a failed piece, the kernel runs undivided.
     EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 0, scales), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(ConvolutionsRun(), 1);
     convolution.ExpectOutput(expected);
@@ -137,8 +138,8 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
   EXPECT_EQ(LogLines().size(), 1u);
 }
 
-// The output does not change before the partial gradients are summed into it, so the call can run
-// again whatever fails.
+// The output does not change until the partial gradients are summed into it, so whatever fails, the
+// call can run again.
 TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   struct Trial {
     ConvolutionProblem problem;
@@ -151,7 +152,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16})
     for (const double beta : {0.0, 1.0})
       for (const char* site : {"convolution", "sum"})
-        // There is one sum for each partial, and one more into the output.
+        // One sum for each partial, and one into the output.
         for (long kth = 1; kth <= kImages + (*site == 's' ? 1 : 0); ++kth) {
           trials.push_back({FreshProblem(Operation::kBackwardFilter, type), site, kth, {1, beta}});
           store.Add(trials.back().problem, {1, kImages}, DividedInto(1, kImages));
@@ -181,8 +182,8 @@ class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // Under one budget for all kernels, only every fourth allocation is tried, since a budget changes
-  // little here.
+  // Under one budget for all kernels, only every fourth allocation is tried, because a budget
+  // changes little here.
   const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;
@@ -211,11 +212,11 @@ TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   EXPECT_GT(divided, 0);
 }
 
-// Tests that a program makes its first handle while allocations fail, under one budget.
+// Tests a program that makes its first handle while allocations fail, under one budget.
 class NewHandles : public Faults {
  protected:
   static void SetUpTestSuite() {
-    // These calls make the process's interposer but no handle, so no device has a budget yet.
+    // These calls create the process's interposer but no handle, so no device has a budget yet.
     cudnnTensorDescriptor_t descriptor = nullptr;
     EXPECT_EQ(DropIn().cudnnCreateTensorDescriptor(&descriptor), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(DropIn().cudnnDestroyTensorDescriptor(descriptor), CUDNN_STATUS_SUCCESS);

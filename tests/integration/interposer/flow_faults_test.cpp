@@ -1,12 +1,14 @@
 // Tests faults in all ways in which a plan is made: compared with the undivided engine for the
 // first time, measured at the third call, promised from heuristics and improved later, found by
 // policy auto, checked at every call, under a strict limit, and without a report. Each call that
-// may meet the fault runs while another thread captures. The result stays right, or the caller gets
-// the real error of its own call; no device memory stays allocated, and what a fault prevented
-// succeeds later. With INTERPOSER_TEST_FAULTS=every (tools/check --full) each occurrence is made to
-// fail, except that most allocations are skipped where there are very many. Otherwise the first
-// occurrence at each site fails, and on average every eighth of the later ones, drawn with a
-// fixed seed.
+// may meet the fault runs while another thread captures.
+//
+// The result stays right, or the caller gets the real error of its own call. No device memory stays
+// allocated, and what a fault prevented succeeds later.
+//
+// With INTERPOSER_TEST_FAULTS=every (tools/check --full), each occurrence is made to fail, except
+// that most allocations are skipped where there are very many. Otherwise, the first occurrence at
+// each site fails, and on average every eighth later one, chosen with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +50,7 @@ const Scales kScales[] = {{1, 0}, {2, 1}};
 
 // Describes a program: what it asks, how often it calls, and whether it may be refused.
 struct Program {
-  std::optional<Question> question;  // if none, the program calls algorithm 1 with its real need
+  std::optional<Question> question;  // if nullopt, the program calls algorithm 1 with its real need
   int calls = 1;                     // the number of calls while the fault is armed
   bool may_be_refused = false;       // whether a strict limit may refuse its calls
 };
@@ -92,7 +94,8 @@ class Flow : public testing::Test {
         algorithm = 0;
         bytes = 0;
       }
-      // If the fault kept ucudnn from answering, the real library's answer may exceed the limit.
+      // If the fault prevented ucudnn from answering, the real library's answer may exceed the
+      // limit.
       EXPECT_TRUE(bytes <= kLimit || fault.occurred()) << bytes;
     }
     std::optional<GuardedMemory> workspace(std::in_place, bytes);
@@ -133,9 +136,9 @@ class Flow : public testing::Test {
     return convolutions;
   }
 
-  // Calls Meet with problem() while the k-th occurrence at `site` fails. k begins with 1 and grows
-  // by `stride` times FaultsBetween(), until no k-th occurrence exists. Calls check(k, result of
-  // Meet) for each k.
+  // Calls Meet with problem() while the k-th occurrence at `site` fails. k starts at 1 and grows by
+  // `stride` * FaultsBetween(), until there is no k-th occurrence. Calls check(k, result of Meet)
+  // for each k.
   static void FailEvery(std::string_view site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
@@ -157,8 +160,8 @@ class Flow : public testing::Test {
   static void ExpectMet(long faults) { EXPECT_GT(met_, ShareOf(faults)); }
   static long ShareOf(long faults) { return faults / MeanStep(); }
 
-  // Expects `expected` convolutions in a later call. Under one budget, 1 is right, too: after an
-  // allocation failed, ucudnn tries again only when other memory was given back.
+  // Expects `expected` convolutions in a later call. Under one budget, 1 is also right: after a
+  // failed allocation, ucudnn retries only when other memory was freed.
   static testing::AssertionResult Divided(long convolutions, long expected) {
     if (convolutions == expected || (TotalWorkspace() && convolutions == 1)) {
       return testing::AssertionSuccess();
@@ -193,7 +196,7 @@ class Flow : public testing::Test {
   static long met_;  // the number of faults that occurred
 
  private:
-  // Under one budget for all kernels, fewer faults are tried, since a budget changes little here.
+  // Fewer faults under one budget for all kernels, which changes little here.
   static long MeanStep() { return (EveryFault() ? 1 : 8) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
@@ -204,7 +207,7 @@ long Flow::met_ = 0;
 // --- A divided plan from a store, not compared yet -----------------------------------------------
 class Verifying : public Flow {
  protected:
-  // Returns a new kernel. The store says that pieces of one image are its fastest, and not
+  // Returns a new kernel. The store says that pieces of one image are its fastest, but were not
   // verified.
   static ConvolutionProblem Untrusted(Operation operation) {
     const ConvolutionProblem problem = FreshLayer(operation, kImages);
@@ -239,7 +242,7 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
 
 TEST_F(Verifying, EveryAllocationMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // The store is read once. If that fails, the kernel runs undivided, and there is no comparison.
+  // The store is read once. If reading fails, the kernel runs undivided, and nothing is compared.
   long compared = 0;
   FailEvery(
       kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},
@@ -340,8 +343,8 @@ TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
-// Graph engines are listed, measured and compared, too. Other suites, which have no graph engines,
-// test the faults that both kinds of engines share.
+// Graph engines are listed, measured and compared as well. Other suites test the faults that both
+// kinds of engines share, without graph engines.
 class BothEngines : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2};
@@ -382,8 +385,7 @@ class Strict : public Measured {
 TEST_F(Strict, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(Strict, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 
-// --- One budget that is learned and divided -----------------------------------------------------
-// A process learns a device's network only once, so every fault has a process of its own.
+// --- A budget that is learned, then divided ------------------------------------------------------
 class Learning : public Flow {
  protected:
   static constexpr char kSite[] = "LEARNING_SITE", kOccurrence[] = "LEARNING_OCCURRENCE";
@@ -473,7 +475,7 @@ TEST_F(NoReport, CostsOneWarning) {
     Meet({Question::kFindEx}, FreshLayer(operation, kImages), none);
   }
   std::vector<std::string> lines = LogLines();
-  // All suites may run with a budget. Warnings of engines that exceed it do not count.
+  // All suites may run under a budget. Warnings about engines that exceed the budget do not count.
   std::erase_if(lines, [](const std::string& line) {
     return line.find("the total workspace") != std::string::npos;
   });

@@ -9,8 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The stand-in rounds allocations up, which adds at most this many bytes for the few segments of
-// ucudnn's workspace.
+// The stand-in rounds allocations up. For the few segments of ucudnn's workspace, this adds at most
+// this many bytes.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

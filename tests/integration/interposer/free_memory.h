@@ -8,13 +8,13 @@ namespace ucudnn::test {
 // Returns the free memory of the current device in bytes.
 size_t FreeMemory();
 
-// Expects that as much memory is free as `before`, in bytes. Under one budget for all kernels,
-// ucudnn's own workspace may stay allocated while there is a handle.
+// Expects that `before` bytes are free. Under one budget for all kernels, ucudnn's own workspace
+// may stay allocated while a handle exists.
 void ExpectNothingStays(size_t before);
 
-// Expects in its destructor that as much memory is free as in its constructor, so that not even
-// ucudnn's workspace stays allocated. REQUIRES: handles that are made in between are destroyed
-// before the destructor runs.
+// Expects in its destructor that as much memory is free as in its constructor; not even ucudnn's
+// workspace may stay allocated. REQUIRES: handles made in between are destroyed before the
+// destructor runs.
 class NothingStays {
  public:
   NothingStays();

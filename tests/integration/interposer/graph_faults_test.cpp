@@ -1,6 +1,6 @@
 // Tests programs of the graph API while one allocation inside libucudnn fails: while plans are
-// made, executed and turned into native CUDA graphs. The result stays right in the workspace that
-// the plan reports, and any access beyond it faults.
+// made, executed, or turned into native CUDA graphs. The result stays right in the workspace that
+// the plan reports; any access beyond this workspace faults.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -23,23 +23,24 @@ using cudnn::BackendDescriptor;
 
 constexpr int kImages = 4;
 constexpr int kEngine = 1;  // the stand-in's GEMM, which is exact on whole numbers
-// Pieces fit kLimit, and the undivided engine does not. With AVX-512 the limit is lower, because
-// oneDNN needs less workspace.
+// Pieces fit kLimit, the undivided engine does not. With AVX-512 the limit is lower, because oneDNN
+// needs less workspace.
 const bool kNeedsLess = __builtin_cpu_supports("avx512f") != 0;
 const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 
-// Returns the number of the next allocation that is made to fail. Later allocations repeat the
-// first ones, so not all of them have to fail. A plan in tiles makes thousands.
+// Returns the number of the allocation to fail after the k-th. Later allocations repeat the first
+// ones, so some are skipped. A plan in tiles makes thousands of allocations.
 long Next(long kth) { return kth + (kth < 40 ? 1 : std::max(7L, EveryFault() ? 0 : kth / 100)); }
 
-// Image() returns a problem of one image, which runs as tiles within this limit.
+// Image() returns a problem with one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
 ConvolutionProblem Image() {
   return AsRead(ProblemWith({.n = 1, .c = 16, .k = 16, .x = {1, 64, 64}}));
 }
-// Returns a problem that no other call returns: its distance between images is larger each time.
+// Returns a problem that differs from all earlier ones: its distance between images is larger each
+// time.
 ConvolutionProblem FreshImage() {
   static int next = 0;
   ConvolutionProblem problem = Image();
@@ -73,7 +74,7 @@ class Program {
     ASSERT_TRUE(pack_);
   }
 
-  // Makes the plan and the variant pack, with a workspace of at most `limit` bytes.
+  // Makes the plan and the variant pack. Expects that the workspace is at most `limit` bytes.
   void Prepare(size_t limit) {
     MakePlan();
     ReadSize();
@@ -99,7 +100,7 @@ class Program {
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   }
-  // Waits, and checks the result of the last execution or launch.
+  // Waits for the stream, and checks the result of the last execution or launch.
   void Check() {
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     convolution_.ExpectOutput(expected_, &*workspace_);
@@ -131,9 +132,9 @@ class GraphPlans : public testing::Test {
   }
 };
 
-// Makes and executes a plan of each `fresh` problem, while one allocation after the other fails.
-// Expects the right results, and more than one workspace of at most `limit` bytes. Returns the
-// number of convolutions in a call of the last plan, which met no fault.
+// Makes and executes a plan of a fresh() problem for each k, while the k-th allocation fails.
+// Expects right results, and that several plans keep the `limit`. Returns the number of
+// convolutions in a call of the last plan, which met no fault.
 long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {
   long limited = 0, kth = 1, ran = 0;
   for (bool failed = true; failed && !testing::Test::HasFailure(); kth = Next(kth)) {
@@ -154,7 +155,7 @@ long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {
     }
   }
   EXPECT_GT(kth, 100);
-  // The last plan met no fault and keeps the limit; plans with a fault must sometimes keep it, too.
+  // The last plan met no fault and keeps the limit. Some plans with a fault must keep it as well.
   EXPECT_GT(limited, 1);
   return ran;
 }
@@ -163,12 +164,12 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
   FailWhilePlansAreMade([] { return FreshLayer(Operation::kForward, kImages); }, kLimit);
 }
 
-// Executes the prepared plan while one allocation after the other fails.
+// Executes the prepared plan for each k, while the k-th allocation fails.
 void FailWhileItIsExecuted(Program& program) {
   long kth = 1;
   for (bool failed = true; failed && !testing::Test::HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
-    // ucudnn does not know this handle, which the real library made.
+    // A handle of the real library, which ucudnn does not know.
     cudnnHandle_t handle = nullptr;
     ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     FailAllocation(kth);
@@ -187,9 +188,9 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   FailWhileItIsExecuted(program);
 }
 
-// Makes a native graph of the program's plan while the k-th allocation fails, calls look(graph),
-// launches and updates the graph, and checks results. An update that is incomplete must not report
-// success. Returns false if there were fewer allocations.
+// Makes a native graph of the program's plan while the k-th allocation fails. Then calls
+// look(graph), launches and updates the graph, and checks results. An incomplete update must not
+// report success. Returns false if there were fewer than k allocations.
 template <typename Look>
 bool FailsInNativeGraph(Program& program, long kth, const Look& look) {
   cudaGraph_t graph = nullptr;
@@ -219,8 +220,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     program.Prepare(kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
-  // Graphs of pieces take more than three allocations. Under a budget there are no such graphs,
-  // since a native graph cannot use ucudnn's workspace.
+  // Graphs of pieces make more than three allocations. Under a budget there are no graphs of
+  // pieces, because a native graph cannot use ucudnn's workspace.
   EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 
@@ -251,8 +252,8 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
       EXPECT_TRUE(nodes == 1 || nodes >= 4) << "neither the whole nor all tiles: " << nodes;
     });
   }
-  // The last graph, in which no allocation failed, has pieces. Under a budget it has one node,
-  // since a native graph cannot use ucudnn's workspace.
+  // The last graph met no fault and has pieces. Under a budget it has a single node, because a
+  // native graph cannot use ucudnn's workspace.
   if (InBudget()) {
     EXPECT_EQ(nodes, 1u);
   } else {
@@ -266,7 +267,7 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
 
 int main(int argc, char** argv) {
   ucudnn::test::Environment whole, tiled;
-  // A budget takes the place of the limits.
+  // A budget replaces the limits.
   if (!ucudnn::test::InBudget()) {
     whole.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
     tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);

@@ -31,7 +31,7 @@ GuardedMemory::GuardedMemory(size_t bytes, const Placement& placement) : bytes_(
   if (bytes == 0) return;
   const size_t page = PageBytes();
   host_bytes_ = RoundUp(bytes + kMargin, page);
-  // Two pages are for the guards, and one because the block may start anywhere in a page.
+  // Two pages for the guards, and one because the block may start anywhere in a page.
   EXPECT_EQ(cudaMalloc(&block_, host_bytes_ + 3 * page), cudaSuccess);
   if (block_ == nullptr) return;
   // The stand-in's kernels access device memory through its host alias, so the alias gets the

@@ -1,6 +1,6 @@
-// Device memory between two pages that fault. The data touches one of them but for alignment. An
-// access in these pages ends the process at once. Between the data and the pages there may be
-// about a page; writes there are found afterwards, and reads are not.
+// Device memory between two guard pages. An access to a guard page ends the process. The data is
+// next to one of these pages, except for alignment. There may be about a page between the data and
+// the guard pages; GuardsAreIntact() finds writes there, but reads are not found.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace ucudnn::test {
 
 using Bytes = std::vector<unsigned char>;
 
-// Says where data lies: as close to the faulting page at `edge` as alignment allows, and `offset`
-// bytes beyond a multiple of 16.
+// The position of data: as close to the guard page at `edge` as alignment allows, and `offset`
+// bytes after a multiple of 16.
 struct Placement {
   enum class Edge { kEnd, kBegin } edge = Edge::kEnd;
   size_t offset = 0;
@@ -28,15 +28,15 @@ class GuardedMemory {
   size_t bytes() const { return bytes_; }
   void Upload(const Bytes& content);
   Bytes Download() const;
-  // Waits for the device. Returns whether nothing wrote between the data and the faulting pages.
+  // Waits for the device. Returns whether nothing was written between the data and the guard pages.
   bool GuardsAreIntact() const;
 
  private:
   const size_t bytes_;
-  void* block_ = nullptr;          // the whole allocation, faulting pages included
-  unsigned char* host_ = nullptr;  // the host address of the memory between the faulting pages
-  size_t host_bytes_ = 0;          // the number of bytes from host_ on
-  size_t before_ = 0;              // the number of bytes between host_ and the data
+  void* block_ = nullptr;          // the whole allocation, with the guard pages
+  unsigned char* host_ = nullptr;  // host address of the memory between the guard pages
+  size_t host_bytes_ = 0;          // number of bytes at host_
+  size_t before_ = 0;              // number of bytes between host_ and the data
   void* data_ = nullptr;
 };
 

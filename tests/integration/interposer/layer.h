@@ -1,4 +1,4 @@
-// The layer that protocol tests ask about and run. PrimeLayer stores times by which algorithm 1,
+// The layer that protocol tests ask about and run. PrimeLayer stores times with which algorithm 1,
 // which needs workspace, is by far the fastest, and algorithm 0, which needs none, is faster in
 // pieces.
 #pragma once
@@ -8,21 +8,21 @@
 
 namespace ucudnn::test {
 
-constexpr int kAlgorithms = 8;  // algorithms of all operations have numbers below this
+constexpr int kAlgorithms = 8;  // larger than all algorithm numbers of all operations
 constexpr int kLayerImages = 16;
 
 // Returns a layer of `n` images of 8 channels and 12x12 pixels, with 3x3 filters to 8 channels.
 ConvolutionProblem LayerProblem(Operation operation, int n = kLayerImages);
 
-// Returns the same layer with distances between images that no earlier call has returned, so ucudnn
-// takes it for a new kernel.
+// Returns the same layer with a distance between images that no earlier call has returned, so
+// ucudnn treats it as a new kernel.
 ConvolutionProblem FreshLayer(Operation operation, int n);
 
 // A limit below the need of algorithm 1 of any operation at kLayerImages.
 constexpr size_t kTightBytes = 100000;
 
-// Writes measurements of LayerProblem to the store: at all powers of two up to 32 images, and
-// at 15.
+// Writes measurements of LayerProblem to the store, for all powers of two up to 32 images and for
+// 15 images.
 void PrimeLayer();
 
 }  // namespace ucudnn::test

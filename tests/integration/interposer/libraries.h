@@ -1,6 +1,6 @@
-// The two libraries that a test compares: DropIn() is the drop-in, with which the program is
-// linked, and Undivided() is the stand-in to which the drop-in forwards, which never divides. Both
-// accept each other's handles and descriptors.
+// The two libraries that tests compare. DropIn() is the drop-in, with which the program is linked.
+// Undivided() is the stand-in to which the drop-in forwards; it never divides. Each accepts handles
+// and descriptors of the other.
 #pragma once
 
 #include "cudnn/functions.h"

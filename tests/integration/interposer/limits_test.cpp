@@ -1,5 +1,5 @@
-// Tests which workspaces frameworks are told and what then runs, if the user sets a limit, asks for
-// determinism, forbids measuring, lets ucudnn only observe, or turns it off.
+// Tests which workspaces frameworks are told, and what then runs, when the user sets a limit,
+// requires determinism, forbids measuring, lets ucudnn only observe, or turns ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -17,18 +17,18 @@
 namespace ucudnn::test {
 namespace {
 
-// --- A limit of the user's -----------------------------------------------------------------------
+// --- The user sets a limit -----------------------------------------------------------------------
 class UsersLimit : public Protocol {};
 
-// PyTorch's deterministic mode takes algorithm 1 and asks only for its size. This test is the first
-// of its suite, so the report holds only its kernels.
+// PyTorch's deterministic mode always uses algorithm 1, and asks only for its workspace. This test
+// is the first of its suite, so the report has only its kernels.
 TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const size_t need = ReportedNeed(convolution, 1).value();
-    // No deterministic engine fits the limit undivided, so pieces of a deterministic engine keep
-    // the promise.
+    // No deterministic engine fits the limit undivided, so pieces of a deterministic engine must
+    // keep the promise.
     EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
     int engines = 0;
@@ -47,8 +47,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// The program asks for the size as if for a plain convolution. Only algorithm 1 supports an
-// identity activation, so only pieces of algorithm 1 can keep what was told.
+// The program asks for the size as for a plain convolution. Only algorithm 1 supports an identity
+// activation, so only pieces of algorithm 1 can run in the reported size.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();
@@ -57,8 +57,8 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
-// The answer has another math type than the question, and the caller passes more workspace than it
-// was told.
+// The answer has another math type than the question, and the caller passes more workspace than
+// reported.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward);
   problem.type = DataType::kHalf;
@@ -97,9 +97,9 @@ TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
   }
 }
 
-// Caffe chooses one algorithm for each operation of a layer, asks separately for that algorithm's
-// workspace, cuts one allocation into a slice for each handle, and runs both gradients of a layer
-// at once. Its gradients of filters have beta = 1; here every operation has.
+// Caffe chooses one algorithm for each operation of a layer, asks separately for its workspace,
+// cuts one allocation into a slice for each handle, and runs both gradients of a layer at the same
+// time. In Caffe only filter gradients have beta = 1; here all operations do.
 TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
   Convolution data(LayerProblem(Operation::kBackwardData));
   Convolution filter(LayerProblem(Operation::kBackwardFilter));
@@ -178,7 +178,7 @@ TEST_F(LimitZero, WorkspacePassedIsNotTouched) {
   EXPECT_EQ(workspace.Download(), pattern);
 }
 
-// --- Deterministic engines only, in less than any of them needs ----------------------------------
+// --- Only deterministic engines, in less workspace than any of them needs ------------------------
 class Deterministic : public Protocol {};
 
 TEST_F(Deterministic, OnlyDeterministicEnginesAreOfferedAndRun) {
@@ -220,7 +220,7 @@ TEST_F(DeterministicBelowEveryEngine, RealBehaviourWithOneWarningAndAFallback) {
   for (const auto& [line, count] : warnings) EXPECT_EQ(count, 1) << line;
 }
 
-// --- Nothing measured, and nothing may be --------------------------------------------------------
+// --- Nothing was measured, and measuring is forbidden --------------------------------------------
 class Unmeasured : public Protocol {};
 
 TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
@@ -242,7 +242,7 @@ TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
   for (const auto& kernel : report["kernels"]) EXPECT_TRUE(kernel["plan"][0]["piece_ms"].is_null());
 }
 
-// --- Nothing may change --------------------------------------------------------------------------
+// --- ucudnn must not change anything -------------------------------------------------------------
 class Unchanged : public Protocol {
  protected:
   static void EverythingIsReal() {

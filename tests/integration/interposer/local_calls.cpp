@@ -4,7 +4,7 @@
 
 #include <vector>
 
-// cuDNN's headers mark functions that newer releases may drop as deprecated.
+// cuDNN's headers deprecate functions that newer releases may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kPlane = 6;  // the stripe has 3 x 2 positions
 using Values = std::vector<float>;
 
-// A tensor of `images` images and `channels` channels of one stripe, in device memory.
+// A tensor of one stripe, in device memory, with `images` images and `channels` channels.
 class Tensor {
  public:
   Tensor(int images, int channels, const Values& values, int rows = 3, int columns = 2)
@@ -82,8 +82,8 @@ void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream) {
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
   const float one = 1, zero = 0;
   constexpr auto kMode = CUDNN_BATCHNORM_PER_ACTIVATION;
-  // At each position the two images are 1 below and 1 above their mean, so their variance is 1.
-  // With epsilon = 3 the inverse deviation is 1 / sqrt(1 + 3) = 1/2.
+  // At each position, the two images are 1 below and 1 above their mean, so the variance is 1. With
+  // epsilon = 3, the inverse deviation is 1 / sqrt(1 + 3) = 1/2.
   constexpr double kEpsilon = 3;
   const Values means = {0, 1, 2, 3, 4, 5}, ones(kPlane, 1), zeros(kPlane, 0);
   const Tensor x(2, 1, TwoPlanes([](int at, int image) { return at + Sign(image); }));
@@ -97,7 +97,7 @@ void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(y.Read(stream), TwoPlanes([](int, int image) { return Sign(image) / 2; }));
   EXPECT_EQ(mean.Read(stream), means);
-  // cuDNN keeps the unbiased variance: 1 * 2 / (2 - 1).
+  // cuDNN stores the unbiased variance: 1 * 2 / (2 - 1).
   EXPECT_EQ(variance.Read(stream), Values(kPlane, 2));
   EXPECT_EQ(saved_mean.Read(stream), means);
   EXPECT_EQ(saved_inverse.Read(stream), Values(kPlane, 0.5));

@@ -1,6 +1,6 @@
-// Tests cuDNN calls that compute each position by itself: while images are split, each rank calls
-// them on its own stripe, and ucudnn does not split them. Results are whole numbers and halves,
-// which are exact.
+// Tests cuDNN calls that compute each position separately. While images are split, each rank calls
+// them on its own stripe, and ucudnn does not split them. Results are integers and halves, which
+// are exact.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,9 +9,9 @@
 namespace ucudnn::test {
 
 // Tests softmax over channels, forward and backward, on a rank's handle. Waits for the handle's
-// stream; an expectation fails if a call or its result is wrong.
+// stream. Reports a GoogleTest failure if a call or its result is wrong.
 void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream);
-// Tests batch normalisation with statistics for each position (PER_ACTIVATION) as
-// ExpectChannelSoftmax() tests softmax.
+// Like ExpectChannelSoftmax(), for batch normalisation with statistics for each position
+// (PER_ACTIVATION).
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream);
 }  // namespace ucudnn::test

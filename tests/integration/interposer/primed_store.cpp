@@ -77,7 +77,7 @@ void PrimedStore::Write(bool verified) {
 
 Cost DividedInto(int piece, int n) {
   return [=](int algorithm, int size) -> double {
-    if (algorithm > 2) return -1;  // leaves out Winograd and FFT, which are not exact
+    if (algorithm > 2) return -1;  // excludes Winograd and FFT, which are not exact
     const double per_image = size == piece ? 0.001 : size == n ? 1 : 0.002;
     // Algorithm 1 is the fastest at the size `piece`, and the slowest at all other sizes.
     const bool preferred = (algorithm == 1) == (size == piece);

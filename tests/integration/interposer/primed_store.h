@@ -1,5 +1,5 @@
-// Writes measurements to the store before ucudnn reads it, so that the test and not the machine
-// decides what is fastest. With UCUDNN_TUNE=off ucudnn has no other measurements.
+// Writes measurements to the store before ucudnn reads it, so that the test, and not the machine,
+// decides what is fastest. With UCUDNN_TUNE=off, ucudnn has no other measurements.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace ucudnn::test {
 using Cost = std::function<double(int algorithm, int micro_batch)>;
 
 // Returns measurements of all algorithms of the stand-in for `problem` (as ucudnn reads it) at each
-// of `sizes`. Workspaces and determinism are real, and times come from `cost`. Summing partial
-// gradients takes no time.
+// of `sizes`. Workspaces and determinism are real; times come from `cost`. The time for summing
+// partial gradients is 0.
 std::vector<planning::Measurement> Offered(const ConvolutionProblem& problem,
                                            const std::vector<int>& sizes, const Cost& cost);
 
@@ -22,25 +22,26 @@ class PrimedStore {
  public:
   // Adds Offered(problem, sizes, cost), as measured on the platform of these tests.
   void Add(const ConvolutionProblem& problem, const std::vector<int>& sizes, const Cost& cost);
-  // Writes all rows to DatabasePath(); `verified` says whether they are marked as compared.
+  // Writes all rows to DatabasePath(). `verified`: whether the rows are marked as compared with the
+  // undivided engine.
   void Write(bool verified = true);
 
  private:
   std::vector<db::StoredMeasurement> rows_;
 };
 
-// Returns a cost by which pieces of `piece` of `n` images are by far the fastest, with all direct
-// algorithms.
+// Returns a cost with which pieces of `piece` images, of `n`, are by far the fastest, for all
+// direct algorithms.
 Cost DividedInto(int piece, int n);
 
-// Returns the sizes `piece`, `n`, and the legal sizes of what remains of `n` after pieces.
+// Returns the sizes `piece` and `n`, and the legal sizes of the remainder of `n` after pieces.
 std::vector<int> SizesFor(int piece, int n, int step);
 
-// Returns the workspace in bytes that summing partial gradients takes, or 0 if `problem` has none.
+// Returns the workspace in bytes for summing partial gradients; 0 if `problem` has none.
 size_t PartialSumRoom(const ConvolutionProblem& problem);
 
-// Returns a size of pieces that leaves a smaller remainder, if n and the step allow that; n if it
-// cannot be divided.
+// Returns a size of pieces that leaves a smaller remainder, if `n` and `step` allow one. Returns n
+// if it cannot be divided.
 int UnequalPiece(int n, int step);
 
 }  // namespace ucudnn::test

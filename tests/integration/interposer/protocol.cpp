@@ -13,13 +13,13 @@
 namespace ucudnn::test {
 namespace {
 
-// Returns whether the algorithm is direct, and so exact on whole numbers.
+// Returns whether the algorithm is direct, and therefore exact on integers.
 bool IsDirect(Operation operation, int algorithm) {
   return LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
-// Expects that the report has a plan of `pieces` pieces within the told workspace, with engines
-// that are as exact and deterministic as the told algorithm.
+// Expects that the report has a plan of `pieces` pieces within the workspace in `told`, whose
+// engines are as exact and as deterministic as the algorithm in `told`.
 void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerformance& told,
                     long pieces) {
   const Operation operation = convolution.problem().operation;
@@ -95,8 +95,8 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
               ran = true;
             }
           }
-          // If only one algorithm is requested, it may be one that is not exact; such algorithms do
-          // not run here.
+          // If only one algorithm is requested, the answer may be one that is not exact; such
+          // algorithms are not run here.
           EXPECT_TRUE(ran || requested == 1) << "nothing that was told ran";
           if (HasFailure()) return;
         }

@@ -1,5 +1,5 @@
-// Helps tests of the promises in ucudnn's answers. Such a test runs an algorithm from an answer in
-// a workspace of exactly the reported size, and compares what happens with the promise.
+// Helpers for tests of the promises in ucudnn's answers. A test runs an algorithm from an answer in
+// a workspace of exactly the reported size, and compares the outcome with the promise.
 #pragma once
 
 #include <gtest/gtest.h>

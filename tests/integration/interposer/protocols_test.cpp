@@ -1,6 +1,6 @@
-// Tests the orders of calls in which frameworks ask for algorithms and run them, if only the caller
-// limits workspace: what ucudnn reports must hold when the algorithm runs, in memory of exactly the
-// reported size.
+// Tests the sequences of calls with which frameworks ask for algorithms and run them, when only the
+// caller limits workspace. What ucudnn reports must hold when the algorithm runs, in memory of
+// exactly the reported size.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -73,13 +73,13 @@ TEST_F(CallersLimit, RequestedCountsAreThoseOfTheRealLibrary) {
 }
 
 // Only algorithm 1 supports an identity activation, and the question does not say that an
-// activation follows. So the workspace told for algorithm 1 must suffice for pieces of algorithm 1
-// alone.
+// activation follows. So the workspace reported for algorithm 1 must suffice for pieces of only
+// algorithm 1.
 TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward, 12);
   for (const bool alone : {true, false}) {
     SCOPED_TRACE(alone ? "alone" : "never alone");
-    // Measurements are stored under the math type of the call, which the answer may change.
+    // Measurements are stored with the math type of the call, which the answer may change.
     problem.math = alone ? MathType::kTensorOp : MathType::kTensorOpAllowConversion;
     PrimedStore store;
     store.Add(problem, {4, 8, 12}, [&](int algorithm, int size) -> double {
@@ -100,7 +100,7 @@ TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
 }
 
 // With cudnn.benchmark and the legacy API, PyTorch asks for the sizes of all algorithms, searches
-// in the largest workspace that it can allocate, and uses the answer for ever, on any thread.
+// in the largest workspace that it can allocate, and reuses the answer forever, on any thread.
 TEST_F(CallersLimit, PyTorchBenchmark) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -108,7 +108,7 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
     size_t most = 0;
     for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
       const size_t need = ReportedNeed(convolution, algorithm).value_or(0);
-      if (need <= 110000) most = std::max(most, need);  // as if larger blocks were not free
+      if (need <= 110000) most = std::max(most, need);  // as if no larger blocks were free
     }
     const auto told = FindEx(convolution, most);
     ASSERT_LE(told.workspace_bytes, most);
@@ -130,7 +130,7 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
   }
 }
 
-// NVCaffe searches up to five times, until two answers are equal, in a workspace that layers share.
+// NVCaffe searches up to five times, until two answers agree, in a workspace that layers share.
 TEST_F(CallersLimit, NvcaffeSearchesUntilAnswersRepeat) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
@@ -162,7 +162,7 @@ TEST_F(CallersLimit, DlibKeepsTheAlgorithmForOtherBatches) {
   }
 }
 
-// darknet ignores the status of a call, and passes every layer the largest layer's workspace.
+// darknet ignores the status of calls, and passes the largest layer's workspace to every layer.
 TEST_F(CallersLimit, DarknetLendsOneWorkspaceToAllLayers) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
@@ -242,16 +242,16 @@ TEST_F(CallersLimit, BadCallsGetTheRealError) {
             call(Undivided(), handle, &one, d.x, nullptr));
 }
 
-// Caffe gives every group a part of the tensors: descriptors have the strides of the whole, and
-// pointers lead to the part. Such pointers may be aligned only to one element, which only algorithm
-// 0 supports.
+// For each group, Caffe makes descriptors with the strides of the whole tensors, and pointers to
+// the group's part. These pointers may be aligned only to one element, which only algorithm 0
+// supports.
 TEST_F(CallersLimit, PointersLessAlignedThanAnEngineNeeds) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution whole(LayerProblem(operation));
     whole.FillIntegers(12);
     const auto run = [&](const cudnn::Functions& library, void* workspace, size_t bytes) {
-      // With one image less, the shifted pointers stay inside the memory of `whole`.
+      // With one image less, the shifted pointers stay inside of the memory of `whole`.
       Convolution part(LayerProblem(operation, kLayerImages - 1));
       cudnn::ConvolutionCall call;
       const float one = 1, zero = 0;

@@ -1,4 +1,4 @@
-// Ask() stands for the nine functions of cuDNN that return algorithms: three questions for each
+// Ask() covers the nine functions of cuDNN that return algorithms: three questions for each
 // operation.
 #pragma once
 
@@ -16,12 +16,12 @@ struct Answer {
   std::vector<cudnn::AlgorithmPerformance> algorithms;
 
   // Returns the first algorithm whose status is success and whose number is at most `last`, or
-  // null. Algorithms 0 to 2 are exact on whole numbers.
+  // null. Algorithms 0 to 2 are exact on integers.
   const cudnn::AlgorithmPerformance* FirstUpTo(int last) const;
 };
 
-// Asks `library` on `convolution`'s handle for at most `requested` algorithms. Only kFindEx uses
-// `workspace`.
+// Asks `library`, on the handle of `convolution`, for at most `requested` algorithms. Only kFindEx
+// uses `workspace`.
 Answer Ask(const cudnn::Functions& library, Question question, Convolution& convolution,
            int requested, void* workspace = nullptr, size_t workspace_bytes = 0);
 

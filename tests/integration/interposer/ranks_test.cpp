@@ -1,5 +1,5 @@
-// Tests processes of one job that measure at the same time, each with different times: if they
-// share a store, all of them end with the same plans.
+// Tests processes of one job that measure at the same time and get different times. If they share a
+// store, all of them end with the same plans.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -139,9 +139,9 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
   return all;
 }
 
-// Runs steps of a training run, with mini-batches of each of `batches`. The processes wait for each
-// other at the start of each part; `meetings` has the step at which each part ends. At these
-// numbers of calls, ucudnn remakes plans that are not final.
+// Runs the steps of a training run, with mini-batches of each size in `batches`. The processes wait
+// for each other at the start of each part; `meetings` has the step at which each part ends. At
+// these numbers of calls, ucudnn remakes plans that are not final.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();
@@ -167,7 +167,7 @@ Environment RankEnvironment(int rank, int ranks) {
 
 std::string ReportOf(int rank) { return "rank" + std::to_string(rank) + ".json"; }
 
-// Runs `test` in `ranks` processes at once, with `extra` variables.
+// Runs `test` in `ranks` processes at the same time, with the additional variables `extra`.
 void RunJob(const std::string& test, int ranks, const Environment& extra = {}) {
   std::vector<TestProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -183,8 +183,8 @@ void RunJob(const std::string& test, int ranks, const Environment& extra = {}) {
 
 nlohmann::json ReadReportOf(const std::string& name) { return ReadReport(Folder() + "/" + name); }
 
-// Returns the kernels of a report without their numbers of calls, sorted, so that reports of
-// several processes can be compared.
+// Returns the sorted kernels of a report without their numbers of calls, so that reports of several
+// processes can be compared.
 nlohmann::json Decided(const nlohmann::json& report) {
   std::vector<nlohmann::json> kernels;
   for (nlohmann::json kernel : report["kernels"]) {
@@ -200,8 +200,8 @@ int Divided(const nlohmann::json& decided) {
                                         [](const auto& kernel) { return Pieces(kernel) > 1; }));
 }
 
-// Eight processes with a device each share a store. They make equal plans, and another process that
-// only reads the store makes these plans, too.
+// Eight processes, each with its own device, share a store. They make equal plans, and a later
+// process that only reads the store makes the same plans.
 class Ranks : public testing::Test {
  protected:
   static constexpr int kRanks = 8;
@@ -233,7 +233,7 @@ class Ranks : public testing::Test {
     const nlohmann::json reader = ReadReportOf("reader.json");
     EXPECT_EQ(reader["measured"], 0);
     const nlohmann::json decided = Decided(reader);
-    // NoisyTimer gives each process different times, so equal times come from the store.
+    // NoisyTimer gives each process different times, so equal times must come from the store.
     for (const auto& kernel : decided) {
       EXPECT_TRUE(kernel["plan"][0]["piece_ms"].is_number()) << kernel.dump(1);
     }
@@ -251,8 +251,8 @@ TEST_F(Ranks, AgreeUnderPolicyAll) { AgreeAndOneThatReadsToo("all"); }
 
 TEST_F(Ranks, AgreeUnderPolicyAuto) { AgreeAndOneThatReadsToo("auto"); }
 
-// No rank has enough time to measure everything. All ranks of the first job measure as much as
-// their time allows, and ranks of the next job measure the rest. Nothing is measured twice.
+// No rank has enough time to measure everything. The ranks of the first job measure as much as
+// their time allows, the ranks of the next job measure the rest. Nothing is measured twice.
 class HastyRanks : public Ranks {};
 
 TEST_F(HastyRanks, LeaveTheRestToTheNextJob) {
@@ -291,7 +291,7 @@ TEST_F(Ranks, AreToldThatPlansMayDifferWithoutACommonStore) {
   EXPECT_EQ(causes({alone, none}, "no-job.json"), 0);
 }
 
-// --- Many that measure at once -------------------------------------------------------------------
+// --- Many processes that measure at the same time ------------------------------------------------
 class Crowd : public testing::Test {
  protected:
   static constexpr int kProcesses = 32;
@@ -302,7 +302,8 @@ class Crowd : public testing::Test {
   }
 };
 
-// Every process runs a mini-batch size that all share, and one that only it has.
+// Every process runs one mini-batch size that all processes run, and one that no other process
+// runs.
 TEST_F(Crowd, Steps) { RunSteps({16, 17 + Number("RANK")}, {1, 8, 16}); }
 
 TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
@@ -311,7 +312,7 @@ TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
   for (int rank = 0; rank < kProcesses; ++rank) {
     measured += ReadReportOf(ReportOf(rank))["measured"].get<long>();
   }
-  // There are as many rows as measurements, so no process repeated a measurement of another.
+  // There are as many rows as measurements, so no process repeated another's measurement.
   EXPECT_EQ(StoredRows(), measured);
   const std::vector<Interval> intervals = Intervals();
   std::set<long long> measuring;

@@ -12,7 +12,7 @@ namespace ucudnn::test {
 nlohmann::json ReadReport();  // null if there is no report
 nlohmann::json ReadReport(const std::string& path);
 
-// Returns the report's kernels of `problem` in the order in which their plans were made.
+// Returns the report's kernels for `problem`, in the order in which their plans were made.
 std::vector<nlohmann::json> KernelsOf(const nlohmann::json& report,
                                       const ConvolutionProblem& problem);
 

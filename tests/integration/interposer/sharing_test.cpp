@@ -25,7 +25,7 @@ void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   const Answer answer =
       Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), kLent);
   ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-  // Algorithms up to 2 are exact on whole numbers.
+  // Algorithms 0 to 2 are exact on integers.
   const cudnn::AlgorithmPerformance* const told = answer.FirstUpTo(2);
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n) + " images");
   ASSERT_NE(told, nullptr) << "nothing would run";
@@ -124,7 +124,7 @@ TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  // Pieces fit the limit, and eight images do not. With AVX-512 the limit is lower, because oneDNN
+  // Pieces fit the limit, eight images do not. With AVX-512 the limit is lower, because oneDNN
   // needs less workspace.
   const char* const limit = __builtin_cpu_supports("avx512f") ? "40000" : "60000";
   return ucudnn::test::RunSuites(

@@ -1,9 +1,10 @@
-// Tests two ranks, on threads of one process, while one call fails on either of them: an allocation
-// inside libucudnn, a device resource, a query of cuDNN or a convolution. Each split call gives the
-// result of the undivided convolution, or a result with NaN, or it fails. After a call that failed
-// on one rank alone, both ranks fail. No call silently gives the result of the stripe alone. A job
-// that failed stays failed, so every fault has a process of its own. INTERPOSER_TEST_FAULTS=every,
-// which tools/check --full sets, tries many more faults.
+// Tests two ranks, on threads of one process, while one call fails on one of them: an allocation
+// inside libucudnn, a device resource, a query of cuDNN or a convolution.
+//
+// Each split call gives the result of the undivided convolution or a result with NaN, or it fails.
+// If a call failed on one rank only, later calls fail on both ranks. No call silently gives the
+// result of only the stripe. After a failure, a job keeps failing, so every fault needs a new
+// process. INTERPOSER_TEST_FAULTS=every, which tools/check --full sets, tries many more faults.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,12 +27,11 @@ namespace ucudnn::test {
 namespace {
 
 constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
-// SPLIT_WHERE says during which calls the fault is armed: all, the refused call, or making the
-// plan.
+// SPLIT_WHERE says when the fault is armed: during all calls, the refused call, or making the plan.
 constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-// At most this many processes run at the same time. With more, calls might take longer than ranks
-// wait for each other.
+// Limit of processes at the same time. With more, calls might take longer than ranks wait for each
+// other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -46,7 +46,8 @@ class SplitFaults : public testing::Test {
   static void Tell(const std::string& what) { std::ofstream(FileOf(what)) << "so\n"; }
   static bool WasTold(const std::string& what) { return std::filesystem::exists(FileOf(what)); }
 
-  // Expects that each call of both ranks failed, or gave a NaN or the rank's part of the result.
+  // Expects that each call of each rank failed, or gave a NaN, or gave the rank's part of the
+  // result.
   static void CheckRound(const std::vector<Expected>& expected, const Round (&round)[kRanks]) {
     for (size_t i = 0; i < round[0].size(); ++i) {
       for (int rank = 0; rank < kRanks; ++rank) {
@@ -77,14 +78,13 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes, several at once, each with one fault at `site`: at later and later
-  // occurrences, until a process has too few occurrences. The first fault must occur.
+  // Starts processes, several at the same time, each with one fault at `site`: at later and later
+  // occurrences, until a process has too few occurrences. Expects that the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
-    // There are thousands of faults, so only some are tried. With INTERPOSER_TEST_FAULTS=every the
-    // stride is a quarter of `stride` in place of six times `stride`, so 24 times as many are
-    // tried.
+    // There are thousands of faults, so only some are tried: the step is 6 * `stride`. With
+    // INTERPOSER_TEST_FAULTS=every it is `stride` / 4, so 24 times as many are tried.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
-    // Processes often only wait for a rank that failed, so many can run at once.
+    // Processes mostly wait for a rank that failed, so many can run at the same time.
     const long at_once = EveryFault() ? kMostAtOnce : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
@@ -98,7 +98,7 @@ class SplitFaults : public testing::Test {
     }
     ExpectMet(site);
   }
-  // Expects that a fault occurred since the last call, in a process that has ended.
+  // Expects that a fault has occurred in some process since the last call of ExpectMet.
   static void ExpectMet(const std::string& site) {
     EXPECT_TRUE(std::filesystem::remove(FileOf("occurred"))) << site;
     std::filesystem::remove(FileOf("none so late"));
@@ -171,7 +171,7 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   }
 }
 
-// With a report, exchanges are timed, and the first one makes thousands of events for that.
+// With a report, exchanges are timed; for this, the first exchange creates thousands of events.
 TEST_F(SplitFaults, OfTheReport) {
   for (const char* site : {"event", "alloc", "query"}) {
     for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {
@@ -189,7 +189,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // In each of these places, at least one failed allocation must have become the expected error.
+  // In each of these places, at least one failed allocation must have caused the expected error.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

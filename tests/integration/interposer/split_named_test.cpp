@@ -1,7 +1,7 @@
-// Tests all functions of cuDNN that compute with images, in a program whose images are split over
-// two threads, and in one whose UCUDNN_SPATIAL cannot be read. In the first one, a correct call is
-// exact, or it returns NOT_SUPPORTED and one line of the log names it. In the second one, all calls
-// return NOT_SUPPORTED, and one line says why.
+// Tests all functions of cuDNN that compute with images, in two programs. In the first, images are
+// split over two threads: a correct call is exact, or it returns NOT_SUPPORTED and one line of the
+// log names it. In the second, UCUDNN_SPATIAL is invalid: all calls return NOT_SUPPORTED, and one
+// line of the log says why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "suites.h"
 #include "tests/support/problem.h"
 
-// cuDNN's headers mark as deprecated the functions that newer releases may drop.
+// cuDNN's headers deprecate functions that newer releases may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
@@ -35,7 +35,7 @@ std::string LastError() {
 }
 
 // Calls `function` with null or zero arguments. A function that is not split is refused before its
-// arguments are read, where the real library would return BAD_PARAM. The zero mode of softmax is
+// arguments are read; the real library would return BAD_PARAM. Mode 0 of softmax is
 // CUDNN_SOFTMAX_MODE_INSTANCE, which also sums over positions.
 template <typename... Arguments>
 cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments...),
@@ -46,7 +46,8 @@ cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments
 #define CALL_WITH_NOTHING(name) \
   NamedCall { #name, CallWithNothing(&name, handle), LastError() }
 
-// Calls all functions of the legacy API that combine several positions and are not split.
+// Calls all functions of the legacy API that combine several positions and that ucudnn does not
+// split.
 std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnCTCLoss),
           CALL_WITH_NOTHING(cudnnCTCLoss_v8),
@@ -71,15 +72,15 @@ std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
           CALL_WITH_NOTHING(cudnnSpatialTfSamplerForward)};
 }
 
-// Calls functions that compute each position by itself, and so are right on a stripe.
+// Calls functions that compute each position separately, so they are right on a stripe.
 std::vector<NamedCall> CallWhatIsLocal(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelBackward),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelForward),
           CALL_WITH_NOTHING(cudnnNormalizationForwardInference)};
 }
-// Calls batch normalisation with fused operations, forward and backward. Its arguments are not
-// read.
+// Calls batch normalisation with fused operations, forward and backward. ucudnn refuses it without
+// reading its arguments.
 std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   const float one = 1;
   float numbers[4] = {};
@@ -105,7 +106,7 @@ std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   return calls;
 }
 
-// Calls split functions with null or zero arguments; they must return the status that the real
+// Calls split functions with null or zero arguments. They must return the status that the real
 // functions return.
 std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnPoolingForward),
@@ -118,7 +119,7 @@ std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
 
 #undef CALL_WITH_NOTHING
 
-// Calls the gradient of a pooling whose output overwrites an input. The memory is not accessed.
+// Calls a pooling gradient whose output overwrites an input. Does not access the memory.
 cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   const float one = 1, zero = 0;
   float numbers[4] = {};
@@ -142,8 +143,8 @@ cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   return status;
 }
 
-// Runs a convolution in a capture of the rank's stream. Expects nodes in the graph only if the call
-// succeeded.
+// Runs a convolution in a capture of the rank's stream. Expects that the graph has nodes only if
+// the call succeeded.
 cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   EXPECT_EQ(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   const cudnnStatus_t status = convolution.RunOn(rank.handle(), DropIn(), 0, nullptr, 0);
@@ -156,7 +157,7 @@ cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   return status;
 }
 
-// Returns a problem that no rank has called outside a capture.
+// Returns a problem that no rank has called outside of a capture.
 ConvolutionProblem NewProblem() {
   ConvolutionProblem problem = LayerOf(Operation::kForward, kRows);
   ++problem.k;
@@ -204,8 +205,8 @@ TEST_F(Split, CallsAreExactOrNamed) {
   std::vector<Expected> expected;
   for (const Operation operation : kOperations) expected.emplace_back(operation);
   const Expected fused_expected(Operation::kForward, Extra::kRelu);
-  // Convolution copies on the legacy stream, which breaks captures on other threads. So no thread
-  // may copy while another one captures.
+  // Convolution copies on the legacy stream, which invalidates captures on other threads. So no
+  // thread may copy while another thread captures.
   std::barrier together(kRanks);
   struct Leaving {
     std::barrier<>& together;

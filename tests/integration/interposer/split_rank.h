@@ -1,6 +1,5 @@
-// Ranks on threads of a test program: two ranks hold the upper and the lower half of each image,
-// call convolutions through the drop-in, and compare with the undivided convolution on whole
-// numbers.
+// Ranks as threads of a test program. Two ranks hold the upper and the lower half of each image,
+// call convolutions through the drop-in, and compare with the undivided convolution on integers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +18,7 @@ namespace ucudnn::test {
 
 constexpr int kRanks = 2, kHeight = 12, kRows = kHeight / kRanks;
 
-// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for the whole.
+// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for the whole image.
 ConvolutionProblem LayerOf(Operation operation, int rows);
 // Fills the operands of a stripe whose first row is row `first` of the whole.
 void FillStripe(Convolution& convolution, int first);
@@ -39,7 +38,7 @@ class Expected {
   size_t plane_ = 0;  // the number of elements in one plane of the whole result
 };
 
-// Calls body(0) to body(count - 1), each on a thread of its own, and waits for all threads.
+// Calls body(0) to body(count - 1), each on its own thread, and waits for all threads.
 void OnThreads(int count, const std::function<void(int)>& body);
 
 // The outcome of a rank's call. Read() fills `values` after the fault is disarmed.
@@ -47,12 +46,13 @@ struct Given {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<double> values;
 };
-// The calls of a round: three legacy calls, and the plan if both ranks have one.
+// The outcomes of a round: three legacy calls, and the plan if both ranks have one.
 using Round = std::vector<Given>;
 
-// One rank, for the thread that constructs it: a handle, a stream, and its stripes of three
-// convolutions and of a plan. Every kRanks ranks are a group, whose members hold stripes of the
-// same images. If `joins` is false, the rank joins no group, since the process splits nothing.
+// One rank, used only by the thread that constructs it. It owns a handle, a stream, its stripes of
+// three convolutions, and its stripe of a plan. Every kRanks consecutive ranks are a group, whose
+// members hold stripes of the same images. If `joins` is false, the rank joins no group, because
+// the process splits nothing.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);
@@ -70,7 +70,7 @@ class SplitRank {
   cudnnStatus_t Populate(cudaGraph_t graph);
   // Makes a call that is refused because z has other extents than y.
   cudnnStatus_t CallRefused();
-  // Reads the outputs of a round's calls and restores what they held before.
+  // Reads the outputs of a round's calls, and restores the outputs' previous contents.
   void Read(Round& round);
 
  private:

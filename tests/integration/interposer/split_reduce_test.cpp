@@ -1,6 +1,6 @@
-// Tests ucudnnSpatialSetReduce in a program whose images are split over two threads. Whether ucudnn
-// or the program sums filter gradients is fixed from the first gradient on; later calls that would
-// change it fail without effect.
+// Tests ucudnnSpatialSetReduce in a program whose images are split over two threads. The first
+// filter gradient fixes whether ucudnn or the program sums filter gradients. Later calls that would
+// change this fail without effect.
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
 
@@ -57,7 +57,8 @@ TEST_F(Unsummed, PartsAddUpToTheWholeAndStayTheProgramsBusiness) {
     EXPECT_NE(parts[0], whole);
     EXPECT_NE(parts[1], whole);
     ExpectTooLate(1);
-    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // it repeats the current setting
+    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // allowed, because it repeats the
+                                                                 // current setting
   }
 }
 
@@ -85,8 +86,8 @@ TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
 class Groups : public testing::Test {};
 
-// ucudnnSpatialSetReduce fails once one group has summed a gradient. It then has no effect on
-// another group either, which has no gradient yet.
+// ucudnnSpatialSetReduce fails once any group has summed a gradient. It then has no effect on a
+// group without a gradient either.
 TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
   std::barrier together(2 * kRanks + 1);
   const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);

@@ -1,4 +1,4 @@
-// Tests images that are split over two to four threads, whose local calls exceed the limit: the
+// Tests images that are split over two to four threads and whose local calls exceed the limit. The
 // calls run as tiles of a thread's stripe, and all threads together give the result of the
 // undivided convolution.
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr int kStripe = 32;  // the number of rows of a rank
 constexpr int kDirect = 1;   // the stand-in's direct engine, which is exact on whole numbers
 constexpr size_t kLimit = size_t{128} << 10;
-// The limit of local calls; exchanges have the rest of kLimit.
+// The limit of local calls; exchanges get the rest of kLimit.
 constexpr size_t kOfLocalCalls = kLimit / 4 * 3;
 
 ConvolutionProblem ImageOf(Operation operation, int rows) {

@@ -15,8 +15,8 @@
 
 extern char** environ;
 
-// These functions replace glibc's in this program and in libucudnn.so. Stores need not survive a
-// crash of the machine here, so nothing waits for the disk.
+// Replace glibc's functions in this program and in libucudnn.so, so that nothing waits for the
+// disk. The tests' stores need not survive a crash of the machine.
 extern "C" {
 __attribute__((visibility("default"))) int fsync(int) { return 0; }
 __attribute__((visibility("default"))) int fdatasync(int) { return 0; }
@@ -49,7 +49,7 @@ pid_t Start(const std::string& filter, const Environment& environment) {
   if (child != 0) return child;
   for (const auto& [name, value] : environment) Set(name, value);
   const std::string argument = "--gtest_filter=" + filter;
-  // The program starts by its own path, because death tests start it by that path again.
+  // Start the program by its own path, with which death tests start it again.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const char* const arguments[] = {program.c_str(), argument.c_str(), nullptr};
   execv(program.c_str(), const_cast<char* const*>(arguments));
@@ -73,21 +73,21 @@ int RunHere(const Environment& common, const Suite& suite) {
       return 1;
     }
     folder = name;
-    // GNU OpenMP has already read OMP_WAIT_POLICY in this process, so only processes that it starts
-    // get the policy.
+    // GNU OpenMP has already read OMP_WAIT_POLICY in this process, so the policy applies only to
+    // processes that it starts.
     Set(kFolderVariable, folder);
     Set("OMP_WAIT_POLICY", "passive");
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
     Set("UCUDNN_DATABASE", DatabasePath());
     Set("UCUDNN_REPORT", ReportPath());
     Set("UCUDNN_LOG_FILE", folder + "/log");
-    // Locks of the device are in this folder, so that this program does not wait for other tests.
+    // Locks of the device are in this folder, so this program does not wait for other tests.
     Set("XDG_RUNTIME_DIR", folder);
     Set("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo");
     Set("UCUDNN_TUNE", "first");
     Set("UCUDNN_TUNE_SECONDS", "600:6000");
-    // Tests count convolutions and store times of legacy algorithms. Which graph engines are
-    // measured depends on real times, so they are left out.
+    // Tests count convolutions and store times of legacy algorithms. Which graph engines ucudnn
+    // measures depends on real times, so graph engines are off.
     Set("UCUDNN_ENGINES", "legacy");
     if (const char* total = std::getenv(kTotalVariable)) Set("UCUDNN_TOTAL_WORKSPACE", total);
     for (const Environment* environment : {&common, &suite.environment}) {

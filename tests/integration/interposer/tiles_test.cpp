@@ -1,5 +1,5 @@
-// Tests algorithms that need more than the user's limit for one image: in both APIs they run as
-// tiles, in the workspace that the program is told, and give the same result.
+// Tests algorithms that need more than the user's limit for a single image. In both APIs they run
+// as tiles, in the workspace that the program is told, and give the same result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,12 +25,12 @@
 namespace ucudnn::test {
 namespace {
 
-// Algorithm 1 and engine 1 of all operations need more workspace than kLimit, and some of their
+// For all operations, algorithm 1 and engine 1 need more workspace than kLimit, and some of their
 // tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
 constexpr int kFast = 1;  // the stand-in's direct convolution, which is exact on whole numbers
 
-// Returns a problem of one image with 32 channels, and 3x3 filters to 32 channels of 128x128.
+// Returns a problem with one image of 32 channels, and 3x3 filters to 32 channels of 128x128.
 ConvolutionProblem Image(Operation operation, int pad = 1) {
   const int extent = 130 - 2 * pad;
   return ProblemWith({.operation = operation,
@@ -41,7 +41,7 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// Returns the same convolution with a larger distance between images, so ucudnn takes it for
+// Returns the same convolution with a larger distance between images, so ucudnn treats it as
 // another kernel.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
@@ -60,7 +60,7 @@ bool IsTiled(const nlohmann::json& kernel) {
          Pieces(kernel) > 1;
 }
 
-// Expects that the report has a kernel of `api` in `pieces` tiles within the limit.
+// Expects that the report has a kernel of `api` with `pieces` tiles within the limit.
 void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   EXPECT_GT(pieces, 1);
   const auto kernels = ReportedOf(convolution, api);
@@ -69,9 +69,9 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   })) << ReadReport().dump(1);
 }
 
-// A timer for the stand-in that returns 100 ms divided by the number of convolutions since the last
-// call, so that tiles seem faster than the whole when both are timed in place. These times are so
-// long that nothing has to run several times to be timed.
+// A timer for the stand-in. It returns 100 ms divided by the number of convolutions since the last
+// call, so tiles seem faster than the whole when both are timed in place. The times are long enough
+// that nothing runs several times to be timed.
 float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");
@@ -82,8 +82,8 @@ float FavourTiles(long long, long long) {
 
 class Tiles : public Protocol {
  protected:
-  // The store has times for undivided convolutions that are far too long, so that tiles gain on
-  // every machine.
+  // In the store, undivided convolutions have far too long times, so that tiles are faster on every
+  // machine.
   static void SetUpTestSuite() {
     PrimedStore store;
     for (const Operation operation : kOperations) {
@@ -96,8 +96,8 @@ class Tiles : public Protocol {
     store.Write(false);
   }
 
-  // Returns the number of convolutions of the second call, after the first one measured and
-  // compared.
+  // Runs twice; the first call measures and compares. Returns the number of convolutions of the
+  // second call.
   static long Run(Convolution& convolution, int algorithm, size_t bytes,
                   const Scales& scales = {}) {
     RunAndCompare(convolution, algorithm, bytes, scales);
@@ -127,8 +127,9 @@ class Tiles : public Protocol {
   }
 };
 
-// The program may add an identity activation to algorithm 1 of forward, which no tiles and no other
-// algorithm support. So ucudnn tells the real need, but plain calls run as tiles within the limit.
+// The program may add an identity activation to algorithm 1 of forward, which neither tiles nor
+// other algorithms support. So ucudnn reports the real need, but plain calls run as tiles within
+// the limit.
 TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   Convolution convolution(Image(Operation::kForward));
   const size_t need = RealNeed(convolution, kFast).value();
@@ -139,8 +140,8 @@ TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   EXPECT_EQ(Run(convolution, kFast, need, {2, 1}), 1);
 }
 
-// Tiles cannot run scaled calls, and no other algorithm of a gradient is as deterministic. So the
-// real need is told, and the algorithm runs undivided.
+// Tiles cannot run scaled calls, and no other algorithm of a gradient is as deterministic. So
+// ucudnn reports the real need, and the algorithm runs undivided.
 TEST_F(Tiles, LeaveANamedAlgorithmThatNothingReplaces) {
   for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
     SCOPED_TRACE(OperationName(operation));
@@ -166,7 +167,7 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
     size_t room = 0;
     for (const auto& told : answer.algorithms) {
       EXPECT_LE(told.workspace_bytes, kLimit);
-      // Only direct algorithms are exact on whole numbers.
+      // Only direct algorithms are exact on integers.
       if (LegacyNumericClass(operation, told.algorithm) != NumericClass::kDirect) continue;
       const long pieces = Run(convolution, told.algorithm, told.workspace_bytes);
       most = std::max(most, pieces);
@@ -200,7 +201,7 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
   }
 }
 
-// Under a budget, the program is told a need of 0, and tiles use ucudnn's own workspace.
+// Under a budget, ucudnn reports a need of 0, and tiles use ucudnn's own workspace.
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
@@ -231,7 +232,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
 }
 
-// Ranks measure different times, but all ranks cut the same tiles.
+// Ranks measure different times, but all cut the same tiles.
 class TilesOfRanks : public Tiles {};
 
 TEST_F(TilesOfRanks, Step) {

@@ -1,5 +1,5 @@
-// Tests when kernels are measured, and which workspaces callers are told before and after that:
-// results stay equal, told workspaces never grow, and budgets for measuring are kept.
+// Tests when kernels are measured, and which workspaces callers are told before and after. Results
+// stay equal, reported workspaces never grow, and time budgets for measuring are kept.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ namespace {
 
 class Tuned : public testing::Test {
  protected:
-  // Asks for one algorithm and sets its math type. Expects that the answer fits the limit and that
-  // nothing is measured for it.
+  // Asks for one algorithm, and sets the math type of the answer. Expects that the answer fits the
+  // limit and that nothing was measured.
   static cudnn::AlgorithmPerformance AskOnce(Question question, Convolution& convolution) {
     const GuardedMemory lent(1 << 20);
     ConvolutionsRun();
@@ -78,11 +78,11 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       calls += kernel["calls"].get<long>();
     }
-    EXPECT_EQ(calls, 3);  // the report was written at the last decision, after three calls
+    EXPECT_EQ(calls, 3);  // the report was last written at the last decision, after three calls
   }
 }
 
-// Calls on all handles count together.
+// Calls on different handles count together.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
   const OwnHandle handles[2];
@@ -102,7 +102,7 @@ TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
   for (int i = 0; i < 4; ++i) RunAndCompare(larger, 0, 1 << 17);
   const long fresh = ReadReport()["measured"].get<long>() - before;
   EXPECT_GT(fresh, 0);
-  EXPECT_LE(fresh, kAlgorithms);  // at most one measurement of each algorithm
+  EXPECT_LE(fresh, kAlgorithms);  // at most one measurement for each algorithm
 }
 
 // --- Measured at the fourth call, under a limit: promises come from heuristics -------------------
@@ -113,7 +113,7 @@ TEST_F(After3Limited, WhatWasToldIsKeptAndNeverGrowsWhileBetterPlansCome) {
     for (const Question question : kQuestions) {
       SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
                    std::to_string(static_cast<int>(question)));
-      // Every question uses another mini-batch, and so a new kernel.
+      // Each question has its own mini-batch size, so its kernel is new.
       Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
       const cudnn::AlgorithmPerformance told = AskOnce(question, convolution);
       const long measured = ReadReport().is_null() ? 0 : ReadReport()["measured"].get<long>();
@@ -174,7 +174,7 @@ TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
 }
 
 // --- Little memory for measuring -----------------------------------------------------------------
-// An algorithm for which there was too little memory to measure may be the fastest.
+// An algorithm that was not measured, for lack of memory, may be the fastest.
 class LittleMemory : public Tuned {};
 
 TEST_F(LittleMemory, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
@@ -235,7 +235,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   EXPECT_LE(first, free / 4);
   EXPECT_GT(2 * first, free / 8);
   EXPECT_EQ(limit(3), first);
-  // The program passes one byte less than it was told, as if it could not allocate more.
+  // The program passes one byte less than reported, as if it could not allocate more.
   Convolution convolution(LayerProblem(Operation::kForward, 16));
   const GuardedMemory lent(1 << 20);
   const auto told =
@@ -250,7 +250,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   convolution.Run(DropIn(), 1, less.data(), less.bytes());
   EXPECT_EQ(limit(5), needy->workspace_bytes - 1);
   EXPECT_EQ(limit(6), needy->workspace_bytes - 1);
-  // A program that passes no workspace at all does not show that there is no memory.
+  // A program that passes no workspace does not show that memory is short.
   const Answer again = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
   ASSERT_EQ(again.status, CUDNN_STATUS_SUCCESS);
   for (const auto& algorithm : again.algorithms) {
@@ -283,7 +283,7 @@ TEST_F(Shapes, AThousandCostTheBudgetAndNoMemory) {
   RunAll(4);
   EXPECT_EQ(FreeMemory(), device_before);
   const long measured = ReadReport()["measured"];
-  // The time for measuring is used up, so a new kernel runs without being measured.
+  // The time for measuring is used up, so a new kernel runs unmeasured.
   Convolution late(LayerProblem(Operation::kForward, 31));
   for (int i = 0; i < 6; ++i) EXPECT_EQ(RunAndCompare(late, 0, 1 << 12), 1);
   EXPECT_EQ(ReadReport()["measured"], measured);

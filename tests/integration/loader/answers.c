@@ -1,5 +1,5 @@
-/* Prints the answers of each kind of export (status, size, pointer, void), then of a descriptor's
- * round trip, which the real library makes without a GPU. */
+/* Prints an answer of each kind of export (status, size, pointer, void), then the answers of a
+ * descriptor's round trip, which the real library can make without a GPU. */
 #include <cudnn.h>
 #include <stdio.h>
 

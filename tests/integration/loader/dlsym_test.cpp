@@ -1,5 +1,5 @@
-// Tests the optional dlsym hook: programs that open the real library by its path reach the drop-in,
-// and nobody else's look-ups change.
+// Tests the optional dlsym hook. Programs that open the real library by its path reach the drop-in;
+// other look-ups do not change.
 #include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {

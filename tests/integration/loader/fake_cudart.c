@@ -1,3 +1,3 @@
-/* This library stands for the CUDA runtime, which a wheel's libraries need beside cuDNN. The loader
- * only looks for its name. */
+/* Stands in for the CUDA runtime, which a wheel's libraries need next to cuDNN. The loader only
+ * looks for its name. */
 int cudartStandsHere(void) { return 0; }

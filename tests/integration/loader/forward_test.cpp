@@ -1,6 +1,6 @@
-// Tests that every forwarder passes every argument on, at the first call (through the stub that
-// fills the slots) and at later ones, and that the real library answers through the drop-in as it
-// does without.
+// Tests that every forwarder passes on all arguments, at the first call (through the stub that
+// fills the slots) and later, and that the real library gives the same answers through the drop-in
+// as when it is called directly.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@ constexpr Export kExports[] = {
 
 using CheckingFunction = long(FAKE_PARAMETERS);
 
-// Runs in a fresh process, so that the call is the drop-in's first. Returns 0 if the arguments and
-// the result were right.
+// Must run in a new process, so that the call is the drop-in's first. Returns 0 if the arguments
+// and the result are right.
 int CallFirstThenAgain(const Export& export_) {
   void* dropin = dlopen(kBare.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (dropin == nullptr) return 10;

@@ -1,6 +1,6 @@
-/* This library is handed an opened cuDNN and looks every function up on that handle, like the
- * compiled part of the cudnn Python package. UseHandle returns 1 if a function that cuDNN 9 has was
- * not found, or a function that it does not have was. */
+/* This library gets a handle of an opened cuDNN and looks up every function on it, like the
+ * compiled part of the cudnn Python package. UseHandle returns 1 if a function of cuDNN 9 is not
+ * found, or a function that cuDNN 9 lacks is found. */
 #include <dlfcn.h>
 #include <string.h>
 

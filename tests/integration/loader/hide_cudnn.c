@@ -1,5 +1,5 @@
-/* This preloaded library makes a machine look as if no cuDNN were installed: the search resolves
- * every path that it considers with realpath. */
+/* When preloaded, this library makes a machine look as if no cuDNN were installed: the search calls
+ * realpath for every path that it considers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

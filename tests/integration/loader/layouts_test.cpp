@@ -1,7 +1,7 @@
-// Tests the ways in which frameworks are installed: in each of them the program reaches the
-// preloaded drop-in, and the drop-in finds the real library of the package, which nothing names to
-// it. The cudnn Python package also needs the dlsym hook. Every layout is a folder of real files; a
-// run without the drop-in shows which library is the real one.
+// Tests the ways in which frameworks are installed. In each, the program reaches the preloaded
+// drop-in, and the drop-in finds the package's real library without being told its path. The cudnn
+// Python package also needs the dlsym hook. Every layout is a folder of real files; a run without
+// the drop-in shows which library is the real one.
 #include <filesystem>
 #include <fstream>
 
@@ -28,10 +28,10 @@ void Place(const std::string& file, const std::string& where) {
   fs::copy_file(kRoot + "/" + file, where);
 }
 
-// LD_LIBRARY_PATH leads to another cuDNN, which no test below may take.
+// LD_LIBRARY_PATH leads to another cuDNN, which must not be used.
 Environment Decoy() { return {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}; }
 
-// Has Python find the modules in `site`.
+// Makes Python find the modules in `site`.
 Environment ImportingFrom(const std::string& site) {
   Environment environment = Decoy();
   environment["PYTHONPATH"] = site;
@@ -47,15 +47,15 @@ void ExpectServed(const std::vector<std::string>& arguments, const Environment& 
   ExpectSuccess(RunProgram(arguments, Preloaded(environment, libraries)), kHooked + kStamp);
 }
 
-// Makes site-packages with NVIDIA's wheels; returns its path.
+// Makes a site-packages folder with NVIDIA's wheels. Returns its path.
 std::string SitePackages(const std::string& name) {
   const std::string site = Fresh(name) + "/lib/python3/site-packages";
   Place("configured/libcudnn.so.9", site + "/nvidia/cudnn/lib/libcudnn.so.9");
   return site;
 }
 
-// Makes site-packages with PyTorch's wheel for major version `cuda` of CUDA, whose runtime is in
-// nvidia/`folder`; returns its path.
+// Makes a site-packages folder with PyTorch's wheel for CUDA of major version `cuda`, whose runtime
+// is in nvidia/`folder`. Returns its path.
 std::string PyTorch(const std::string& name, const std::string& cuda, const std::string& folder) {
   const std::string site = SitePackages(name);
   const std::string runtime = "/libcudart.so." + cuda;
@@ -83,8 +83,8 @@ TEST(Layouts, PyTorchWheelLoadedByPython) {
 }
 
 TEST(Layouts, TensorFlowWheel) {
-  // TensorFlow opens cuDNN by its soname through a DT_RUNPATH. The loader searches LD_LIBRARY_PATH
-  // before that, so this test has no Decoy.
+  // TensorFlow opens cuDNN by its soname through a DT_RUNPATH, and the loader searches
+  // LD_LIBRARY_PATH first. So this test has no Decoy.
   const std::string site = SitePackages("tensorflow");
   const std::string library = site + "/tensorflow/libtensorflow_framework.so.2";
   Place("tensorflow_stub.so", library);
@@ -120,14 +120,14 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
   const Environment environment = ImportingFrom(site);
   const std::vector<std::string> arguments = {"/usr/bin/env", "python3", "-c", "import cudnn"};
   ExpectServed(arguments, environment, kDropin + ":" + kFolder + "/libucudnn_dlsym.so");
-  // Without the hook the drop-in does not reach this program, and the real library alone serves it.
+  // Without the hook, the program does not reach the drop-in and uses only the real library.
   const Outcome unserved = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(unserved.out, RunProgram(arguments, environment).out);
   EXPECT_EQ(unserved.exit_code, 0);
 }
 
-// Makes a Conda environment, where `python` finds libraries in PREFIX/lib and libcudnn.so.9 is a
-// link to a file with the full version. Returns PREFIX.
+// Makes a Conda environment: `python` finds libraries in PREFIX/lib, where libcudnn.so.9 is a link
+// to a file with the full version. Returns PREFIX.
 std::string Conda(const std::string& name, const std::string& python) {
   const std::string prefix = Fresh(name);
   Place(python, prefix + "/bin/python");
@@ -140,7 +140,7 @@ TEST(Layouts, CondaEnvironment) {
   const std::string prefix = Conda("conda", "opener");
   const std::string module = prefix + "/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so";
   Place("conda_module.so", module);
-  // The folder $ORIGIN/../../../.. of torch/lib is PREFIX/lib.
+  // From torch/lib, $ORIGIN/../../../.. is PREFIX/lib.
   ExpectServed({prefix + "/bin/python", "consumer", "local", module}, Decoy());
 }
 

@@ -1,4 +1,4 @@
-/* This program is linked with cuDNN like a user's. Its source is also built as libraries,
+/* This program is linked with cuDNN, like a user's program. Its source is also built as libraries,
  * which other test programs load with dlopen. */
 #include "use_cudnn.h"
 

@@ -1,5 +1,6 @@
-/* This preloaded library replaces puts and calls the next library's, as profilers and allocators
- * do. If dlsym took another library for the caller, it would return this library's own puts. */
+/* When preloaded, this library replaces puts and calls the next library's puts, as profilers and
+ * allocators do. If dlsym took another library for the caller, it would return this library's own
+ * puts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// This libucudnn answers nothing itself: every call of the drop-in reaches the real library.
+// This libucudnn has no hooks, so every call of the drop-in reaches the real library.
 #include "api/hooks.h"
 
 namespace ucudnn {

@@ -1,6 +1,6 @@
-// In a program linked for an old glibc, constructors and destructors must run once each and in
-// order, stat must tell the truth about files, setenv and `environ` must share one environment, and
-// condition variables must wake when they are notified or their time is over.
+// Tests a program that is linked for an old glibc. Constructors and destructors must run once each
+// and in order, stat must describe files correctly, setenv and `environ` must share one
+// environment, and condition variables must wake up when notified or at their time-out.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Paths and expectations that the tests of loading share.
+// Paths and expectations for the tests of loading.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace ucudnn::testing {
 inline const std::string kRoot = LOADER_ROOT;
 inline const std::string kOpener = kRoot + "/opener";
 inline const std::string kFolder = kRoot + "/hooked/lib/ucudnn";
-// This drop-in lies in the folder of the libucudnn that test_hooks.cpp makes, which answers
+// This drop-in is in the folder of the libucudnn built from test_hooks.cpp, which answers
 // cudnnCreate.
 inline const std::string kDropin = kFolder + "/libcudnn.so.9";
 inline const std::string kHooked = "create=0 handle=0x5eed ";
@@ -30,7 +30,7 @@ inline void ExpectSuccess(const Outcome& outcome, const std::string& out) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// Expects that each program runs with `library` preloaded as it does without.
+// Expects that each program behaves the same with `library` preloaded as without.
 inline void ExpectUndisturbed(const std::vector<std::vector<std::string>>& programs,
                               const std::string& library) {
   for (const auto& program : programs) {

@@ -30,7 +30,7 @@ std::vector<std::string> EnvironmentWith(const Environment& additions) {
   return result;
 }
 
-// A program that prints nothing for so long is killed: a drop-in that forwarded to itself would
+// A program that prints nothing for this long is killed: a drop-in that forwards to itself would
 // never return.
 constexpr int kMostMilliseconds = 60000;
 

@@ -1,5 +1,5 @@
-// Runs a program and gathers what it printed. Tests of loading need real processes, because the
-// loader acts before main.
+// Runs a program and collects its output. Tests of loading need real processes, because the loader
+// acts before main.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ struct Outcome {
   std::string err;
 };
 
-// The program gets `environment` and this process's variables except LD_* and UCUDNN_*, which would
-// change loading or ucudnn.
+// Runs a program with `environment` and this process's variables, except LD_* and UCUDNN_*, which
+// would change loading or ucudnn.
 Outcome RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {});
 
 }  // namespace ucudnn::testing

@@ -1,6 +1,6 @@
-// Tests that a program reaches the drop-in in every way to find cuDNN but by the path of its file
-// alone (dlsym_test.cpp tests that one): the hook of test_hooks.cpp answers cudnnCreate, and the
-// real library answers cudnnGetVersion. Without the drop-in nothing is hooked.
+// Tests that a program reaches the drop-in in all ways to find cuDNN except only by its path (see
+// dlsym_test.cpp). The hook of test_hooks.cpp answers cudnnCreate, and the real library answers
+// cudnnGetVersion. Without the drop-in nothing is hooked.
 #include <fstream>
 #include <regex>
 
@@ -91,7 +91,7 @@ TEST(Reach, ProgramsThatAShellStarts) {
                Expected() + Expected() + Expected());
 }
 
-// Data loaders and launchers fork their workers, or spawn them as fresh interpreters.
+// Data loaders and launchers fork workers, or start them as new interpreters.
 TEST(Reach, PythonsWorkers) {
   const std::string script =
       "import ctypes, multiprocessing, subprocess, sys\n"

@@ -1,4 +1,4 @@
-/* Looks puts up with RTLD_DEFAULT, and prints its argument. */
+/* Looks up puts with RTLD_DEFAULT, and calls it with the program's argument. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Tests which library the drop-in forwards to: the one that the program would find without the
-// drop-in, or the one that the user names. Also tests what happens when there is none.
+// Tests to which library the drop-in forwards: the library that the program would find without the
+// drop-in, or the one that the user names. Also tests what happens without any.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -26,8 +26,8 @@ Outcome RunNaming(const std::string& library, const std::vector<std::string>& ar
   return RunProgram(arguments, environment);
 }
 
-// Expects that the program reaches the library that reports version `stamp`, both without the
-// drop-in and through it.
+// Expects that the program reaches the library of version `stamp`, both without the drop-in and
+// through it.
 void ExpectSameLibrary(const std::vector<std::string>& arguments, const Environment& environment,
                        const std::string& stamp) {
   EXPECT_EQ(VersionIn(RunProgram(arguments, environment)), "version=" + stamp + "\n");
@@ -67,8 +67,8 @@ TEST(Search, NamedByTheUserBeforeAllOthers) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// UCUDNN_REAL_CUDNN names a file that cannot be the real library: one warning names the file and
-// the reason, and the search goes on.
+// UCUDNN_REAL_CUDNN names a file that cannot be the real library. One warning names the file and
+// the reason, and the search continues.
 class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
 
 TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {
@@ -103,7 +103,7 @@ TEST(Search, SplitLibraryWithoutItsPartsIsRefused) {
 }
 
 TEST(Search, FilesLinkedOneByOneIntoAFolder) {
-  // Build systems and environments with a content store lay packages out like this.
+  // Some build systems and environments keep files in a content store and link to them like this.
   const std::string folder = kRoot + "/links";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder + "/store");

@@ -1,5 +1,5 @@
-// Tests what the loader sees of ucudnn's libraries: they export and need nothing that they could do
-// without, and a program starts with them on a machine without CUDA.
+// Tests what the loader sees of ucudnn's libraries. They export and need only what is necessary,
+// and programs that preload them start on a machine without CUDA.
 #include <dlfcn.h>
 #include <sys/resource.h>
 
@@ -24,7 +24,7 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-// Returns the values of the dynamic section's entries of one tag, such as "NEEDED".
+// Returns the values of all entries with one tag, such as "NEEDED", in the dynamic section.
 Names DynamicValues(const std::string& library, const std::string& tag) {
   Names values;
   for (const std::string& line : Lines(RunProgram({READELF, "-dW", library}).out)) {
@@ -37,7 +37,7 @@ Names DynamicValues(const std::string& library, const std::string& tag) {
   return values;
 }
 
-// Returns exported functions and data as "name@@node", without the version nodes themselves.
+// Returns exported functions and data as "name@@node". Leaves out the version nodes themselves.
 Names Exports(const std::string& library) {
   Names names;
   for (const std::string& line : Lines(RunProgram({NM, "-D", "--defined-only", library}).out)) {
@@ -49,8 +49,8 @@ Names Exports(const std::string& library) {
   return names;
 }
 
-// Returns the versions of glibc that `file` needs, such as "2.34"; the loader refuses the file
-// where glibc lacks one.
+// Returns the versions of glibc that `file` needs, such as "2.34". The loader refuses the file if
+// glibc lacks one of them.
 Names GlibcVersions(const std::string& file) {
   const std::string mark = "Name: GLIBC_";
   Names versions;
@@ -63,7 +63,7 @@ Names GlibcVersions(const std::string& file) {
   return versions;
 }
 
-// Returns what is installed (the command, the libraries, the stand-ins), without links.
+// Returns the installed files (the command, the libraries, the stand-ins), without links.
 std::vector<std::string> InstalledFiles() {
   std::vector<std::string> files;
   for (const char* folder : {INSTALLED_BIN, INSTALLED_LIB}) {
@@ -100,8 +100,8 @@ TEST(Shape, LibrariesThatProgramsLinkNeedOnlyGlibc) {
   }
 }
 
-// A build may run on an older system than the one that built it. The oldest supported glibc
-// is 2.28, of RHEL 8; Ubuntu 20.04 has 2.31.
+// A build may run on a system older than the one that built it. The oldest supported glibc is 2.28,
+// of RHEL 8; Ubuntu 20.04 has 2.31.
 TEST(Shape, NothingNeedsMoreThanGlibc228) {
   const auto newer = [](const std::string& version) {
     int major = 0;
@@ -125,8 +125,7 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
 }
 
-// Functions of shim/glibc, which replace functions of newer glibc releases, must behave as those
-// do.
+// Functions in shim/glibc replace functions of newer glibc releases and must behave the same.
 TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   const std::string program = kRoot + "/oldest_glibc";
   for (const std::string& version : GlibcVersions(program)) {
@@ -192,7 +191,7 @@ TEST(Shape, DropinExportsWhatTheRealLibraryExports) {
   const Names ours = Exports(DROPIN);
   ASSERT_GT(real.size(), 200u);
   EXPECT_TRUE(std::includes(ours.begin(), ours.end(), real.begin(), real.end()));
-  EXPECT_TRUE(ours.contains("cudnnCausalConv1dForward@@libcudnn.so.9"));  // since 9.22
+  EXPECT_TRUE(ours.contains("cudnnCausalConv1dForward@@libcudnn.so.9"));  // in cuDNN since 9.22
 }
 
 TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
@@ -201,7 +200,7 @@ TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
   for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
 }
 
-// Programs link these names, so the test fails whenever one is removed or added.
+// Programs link these names, so the test fails if one is removed or added.
 TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   Names expected;
   for (const char* name :
@@ -252,7 +251,7 @@ TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {
 }
 
 TEST(Shape, LoadingCostsLittle) {
-  // Returns processor time of the child, which other programs' load does not lengthen.
+  // Measures processor time of the child, so load by other programs does not count.
   const auto milliseconds = [](const Environment& environment) {
     rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);

@@ -1,5 +1,5 @@
-/* This library stands for a cuDNN 9 and reports STAMP as its version, which tells the copies apart
- * that tests put in different folders. */
+/* Stands in for a cuDNN 9 and reports STAMP as its version, which identifies the copies that tests
+ * put into different folders. */
 #include <stddef.h>
 
 size_t cudnnGetVersion(void) { return STAMP; }

@@ -1,6 +1,6 @@
-/* TensorFlow and XLA have stubs with the names of cuDNN's functions. At the first call a stub opens
- * cuDNN by its soname with RTLD_LOCAL, and stubs look each function up on that handle.
- * TensorFlow's libraries export the stubs (EXPORTED), and XLA's hide them. */
+/* TensorFlow and XLA have stubs with the names of cuDNN's functions. At the first call, a stub
+ * opens cuDNN by its soname with RTLD_LOCAL; every stub looks up its function on this handle.
+ * TensorFlow's libraries export the stubs (EXPORTED), XLA's hide them. */
 #include <dlfcn.h>
 #include <stdlib.h>
 

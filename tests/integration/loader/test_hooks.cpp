@@ -1,4 +1,4 @@
-// This libucudnn fills the drop-in's slots as the real libucudnn does. Its one hook, on
+// This libucudnn fills the drop-in's slots like the real libucudnn. Its single hook, for
 // cudnnCreate, gives an answer that the real function never gives, with or without a GPU.
 #include <cudnn.h>
 

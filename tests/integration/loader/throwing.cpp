@@ -1,4 +1,4 @@
-// This library is linked like libucudnn, with an unwinder of its own, which must find the handler
+// This library is linked like libucudnn, with its own unwinder. The unwinder must find the handler
 // of an exception that the library throws.
 #include <stdexcept>
 #include <vector>

@@ -1,5 +1,5 @@
-/* The loader's test programs call UseCudnn to show which cuDNN they have reached: the hook of
- * test_hooks.cpp answers its first call, and the real library the second. */
+/* Test programs call UseCudnn to show which cuDNN they have reached. The hook of test_hooks.cpp
+ * answers its first call, the real library answers the second. */
 #pragma once
 
 #include <cudnn.h>

@@ -24,7 +24,7 @@
 namespace {
 
 constexpr int kChannels = 4, kSize = 12, kFilters = 8, kWindow = 3, kRuns = 3;
-// No operation has more algorithms. The library refuses the numbers that an operation does not use.
+// An upper bound for all operations. The library refuses numbers that an operation does not use.
 constexpr int kAlgorithms = 8;
 constexpr cudnnMathType_t kMathTypes[] = {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH,
                                           CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH};

@@ -1,6 +1,6 @@
-"""Tests `ucudnn run` with a program that names every algorithm with every math type and asks only for its workspace. The
-program is told at most the limit wherever pieces of the algorithm fit the limit, and 0 under one budget for all kernels; calls
-in that workspace give the right result and touch no byte beyond."""
+"""Tests `ucudnn run` with a program that names every algorithm with every math type, and only asks for its workspace.
+The reported workspace is at most the limit if pieces of the algorithm fit the limit, and 0 under one budget for all
+kernels. Calls in this workspace give the right result and access no byte beyond it."""
 
 import json
 import os
@@ -12,12 +12,12 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 PROGRAM = os.environ["UCUDNN_TEST_NAMED_ALGORITHMS"]
 BATCH = 16
 MATH_TYPES = range(4)
-# The time for measuring is so long that everything is measured on slow machines, too.
+# Enough time to measure everything, even on slow machines.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def run(*options, batch=BATCH, **variables):
-    """Returns what the program printed: (operation, algorithm, math type) -> (bytes told, checksum)."""
+    """Returns what the program prints: {(operation, algorithm, math type): (reported bytes, checksum)}."""
     result = subprocess.run([COMMAND, "run", "--host", "--db", "none", *options, "--", PROGRAM, str(batch)], check=True,
                             capture_output=True, text=True, env=ENVIRONMENT | variables)
     lines = {}
@@ -32,18 +32,18 @@ class NamedAlgorithms(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.real = run("--off")
-        # Each call's workspace for one image, the smallest possible piece.
+        # The workspace of each call for one image, the smallest possible piece.
         cls.least = {call: told for call, (told, _) in run("--off", batch=1).items()}
         assert cls.real.keys() == cls.least.keys()
 
     @classmethod
     def has_winograd(cls):
-        """Returns whether this processor has Winograd; oneDNN has it only where there is AVX-512."""
+        """Returns whether the library has Winograd on this processor: oneDNN needs AVX-512 for it."""
         return ("backward_data", 4, 0) in cls.real
 
     @classmethod
     def served(cls, algorithms):
-        """Returns the algorithms of each operation that this processor has."""
+        """Returns {operation: those of its `algorithms` that this processor supports}."""
         return {operation: [one for one in numbers if (operation, one, 0) in cls.real]
                 for operation, numbers in algorithms.items()}
 
@@ -52,7 +52,7 @@ class NamedAlgorithms(unittest.TestCase):
                          {call: checksum for call, (_, checksum) in lines.items()})
 
     def expect_kept(self, lines, limit, calls):
-        """Expects that `calls` are told at most `limit`."""
+        """Expects that the workspace reported for each of `calls` is at most `limit`."""
         for call in calls:
             with self.subTest(call=call, limit=limit):
                 self.assertLessEqual(lines[call][0], limit)
@@ -80,8 +80,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits it. Single images of
-        # algorithm 1 fit; those of Winograd (4, 5) fit or not, depending on the processor.
+        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits it. Single
+        # images fit with algorithm 1; with Winograd (4, 5) it depends on the processor.
         needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
                  in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:
@@ -105,8 +105,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_pieces_of_another_algorithm_serve_where_none_of_its_own_fit(self):
         limit = 30000  # less than algorithm 1 needs undivided
-        # These gradients exceed the limit even for one image. Algorithm 0 needs no workspace, but it is not deterministic and
-        # may not replace them; single images of algorithm 1 fit.
+        # These gradients exceed the limit even for one image. Algorithm 0 needs no workspace, but it is not
+        # deterministic and may not replace them. Single images fit with algorithm 1.
         calls = [call for call, least in self.least.items()
                  if call[0] != "forward" and least > limit and self.least[call[0], 1, call[2]] <= limit]
         if not calls:
@@ -136,7 +136,7 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         divided = {(kernel["op"], kernel["problem"].get("math", "default")) for kernel in report["kernels"]
                    if sum(part["count"] for part in kernel["plan"]) > 1}
-        # No engine that is as deterministic as these gradients' algorithms fits the limit undivided, so these kernels are
+        # No engine as deterministic as these gradients' algorithms fits the limit undivided, so these kernels are
         # divided.
         for operation in ("backward_data", "backward_filter"):
             for math in ("default", "tensor_op", "tensor_op_allow_conversion", "fma"):
@@ -152,10 +152,10 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         self.expect_right(lines)
         self.assertEqual(0, report["measured"])
-        # Without measurements, an algorithm that exceeds the limit is replaced only if the library's heuristics name an engine
-        # that fits undivided. Algorithm 1 of forward is not replaced, since cudnnConvolutionBiasActivationForward takes no
-        # other with an identity activation. The algorithms of gradients are not replaced, since no engine that fits is as
-        # deterministic.
+        # Without measurements, an algorithm that exceeds the limit is replaced only if the library's heuristics return
+        # an engine that fits undivided. Algorithm 1 of forward is not replaced, because
+        # cudnnConvolutionBiasActivationForward accepts only this algorithm with an identity activation. Algorithms of
+        # gradients are not replaced, because no engine that fits is as deterministic.
         over = {call for call, (told, _) in lines.items() if told > limit}
         needy = self.served({"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]})
         self.assertEqual({(operation, algorithm, math) for operation, algorithms in needy.items()
@@ -163,7 +163,7 @@ class NamedAlgorithms(unittest.TestCase):
         causes = {operation: {entry["cause"] for entry in report["fallbacks"] if entry["kernel"].startswith(operation)}
                   for operation in ("forward", "backward_data", "backward_filter")}
         unmeasured = "not measured, so it cannot be brought under the workspace limit"
-        # The last cause occurs when another test measures on the same device.
+        # The last cause occurs if another test measures on the same device.
         why = {f"cannot be measured: {said}" for said in (
             "the time for measuring is used up", "the time of this call is used up, a later one goes on",
             "others measure on the device")}

@@ -1,10 +1,9 @@
-// This ordinary cuDNN program knows nothing of ucudnn. It runs the five convolutions of AlexNet (of
-// Krizhevsky's "one weird trick") forward and backward on memory from cudaMalloc. Algorithms come
-// from cudnnFind...Ex (`find` or `lazy`) or from cudnnGet..._v7 (`get`). It asks for all of them
-// before the first convolution; with `lazy`, it asks for each before the convolution that needs it.
-// The program prints a checksum of every output, so that two runs can be compared, the time of the
-// fastest step, and the time of the first step with its queries. It is linked with the real
-// libraries.
+// An ordinary cuDNN program that knows nothing of ucudnn. It runs the five convolutions of AlexNet
+// (as in Krizhevsky's "one weird trick") forward and backward, on memory from cudaMalloc. It gets
+// algorithms from cudnnFind...Ex (`find` or `lazy`) or cudnnGet..._v7 (`get`): all of them before
+// the first convolution, or with `lazy` each one before the convolution that needs it. It prints a
+// checksum of every output, so that two runs can be compared, the time of the fastest step, and the
+// time of the first step with its queries. It is linked with the real libraries.
 //
 //   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
 #include <cuda_runtime.h>
@@ -65,7 +64,7 @@ class Layer : public FloatLayer {
         &backward_filter_, workspace, bytes));
   }
 
-  // Takes the first algorithm of cudnnGet..._v7's ranking that fits the workspace.
+  // Takes the first algorithm in cudnnGet..._v7's ranking that fits the workspace.
   void GetAlgorithms(size_t bytes) {
     constexpr int kMost = 8;
     int count = 0;

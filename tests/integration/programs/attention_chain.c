@@ -1,11 +1,11 @@
-/* Solves a chain of transformer blocks, all blocks at once, through <ucudnn/layer_parallel.h>. The
- * program is in C11 and shows what a user needs to write for a chain of another kind. A state u is
- * a sequence of tokens. Block n makes u + h F_n(u) of it, with h = 1 / blocks and F_n(u) =
- * softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n. The loss is half the last state's
- * squared norm. The program prints residuals and how far states, their gradients and the gradients
- * of all B_n are from those of running the blocks in sequence. It also prints how far the loss's
- * slope along one direction is from its difference quotient, and exits with 1 if one of these
- * differences is too large, or if the solver makes fewer or more states than it says.
+/* Solves a chain of transformer blocks, all blocks at the same time, through
+ * <ucudnn/layer_parallel.h>. Written in C11, as an example for chains of other kinds. A state u is
+ * a sequence of tokens. Block n turns u into u + h F_n(u), with h = 1 / blocks and F_n(u) =
+ * softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n. The loss is half the squared norm
+ * of the last state. The program prints residuals, and the differences of states, their gradients
+ * and the gradients of all B_n from those of running the blocks in sequence. It also compares the
+ * loss's slope along one direction with its difference quotient. It exits with 1 if a difference is
+ * too large, or if the solver's number of states is not the number that the solver reports.
  * attention_chain [BLOCKS [LANES]] */
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ struct block {
   double q[kMatrix], k[kMatrix], v[kMatrix], a[kMatrix], b[kMatrix];
 };
 
-/* The intermediate results of transform(). Those of kState elements have the layout
- * [token, feature], and attention has [token, token]. */
+/* The intermediate results of transform(). Arrays of kState elements have the layout [token,
+ * feature]; attention has [token, token]. */
 struct values {
   double q[kState], k[kState], v[kState], neurons[kState];
   double attention[kTokens * kTokens];
@@ -33,8 +33,8 @@ struct chain {
   double h;
   struct block* weights;
   struct values* of_lane; /* scratch memory, one for each lane */
-  double* gradients;      /* those of b, one block after the other */
-  int64_t states;         /* that the solver has now */
+  double* gradients;      /* gradients of b, one block after the other */
+  int64_t states;         /* the number of states that the solver has now */
 };
 
 /* --- Blocks ---------------------------------------------------------------------------------- */
@@ -65,12 +65,12 @@ static void add_product(struct matrix x, struct matrix y, int rows, int inner, i
   }
 }
 
-/* Adds the product `state` `matrix` to `out`. */
+/* Adds the product state * matrix to `out`. */
 static void add_projection(const double* state, const double* matrix, double* out) {
   add_product(plain(state, kWidth), plain(matrix, kWidth), kTokens, kWidth, kWidth, out);
 }
 
-/* Adds the product of `state` and the transposed `matrix` to `out`. */
+/* Adds the product state * matrix^T to `out`. */
 static void add_back_projection(const double* state, const double* matrix, double* out) {
   add_product(plain(state, kWidth), transposed(matrix, kWidth), kTokens, kWidth, kWidth, out);
 }
@@ -131,8 +131,8 @@ static void add_transposed(const struct block* block, const double* u, const dou
   for (int i = 0; i < kState; ++i) out[i] += factor * sum[i];
 }
 
-/* Computes the gradient of b, which is h neurons^T lambda, where lambda is the gradient of the
- * block's result. */
+/* Computes the gradient of b: h neurons^T lambda, where lambda is the gradient of the block's
+ * result. */
 static void gradient_of_b(const struct chain* chain, int block, const double* u,
                           const double* lambda, struct values* values, double* gradient) {
   transform(&chain->weights[block], u, values);
@@ -250,7 +250,7 @@ static const char* name_of(ucudnnLayerParallelOutcome_t outcome) {
 /* The results of running the blocks in sequence. */
 struct serial {
   double *states, *adjoints; /* each has blocks + 1 states, one after the other */
-  double* gradients;         /* those of b, one block after the other */
+  double* gradients;         /* gradients of b, one block after the other */
 };
 
 static struct serial run_serially(struct chain* chain, const double* first) {
@@ -291,17 +291,17 @@ static void print_residuals(const ucudnnLayerParallelResult_t* forward,
   }
 }
 
-/* The tolerance is 1e-11. An error may exceed its residual by about e, since blocks steps of 1 /
- * blocks amplify it by (1 + 1 / blocks)^blocks < e where F amplifies by 1. This allows 10. */
+/* The solver's tolerance is 1e-11. If F does not amplify, `blocks` steps of 1 / blocks amplify an
+ * error by (1 + 1 / blocks)^blocks < e. This allows a factor of 10. */
 static const double kAllowed = 1e-10;
 
-/* Prints a line of the table. Returns 1 if the difference is too large, else 0. */
+/* Prints a line of the table. Returns 1 if the difference is too large, otherwise 0. */
 static int compare(const char* what, const char* outcome, double difference, double allowed) {
   printf("%-10s  %-9s  %.1e\n", what, outcome, difference);
   return !(difference < allowed);
 }
 
-/* Returns half the squared norm of the last state, where u0 is the first. */
+/* Returns half the squared norm of the last state, if the first state is u0. */
 static double loss(struct chain* chain, const double* u0) {
   double states[2][kState], squares = 0;
   ucudnnLayerParallelRange_t range = {.struct_size = sizeof range, .layers = 1, .factor = 1};
@@ -315,8 +315,8 @@ static double loss(struct chain* chain, const double* u0) {
   return squares / 2;
 }
 
-/* Returns how far the slope from the gradient by u0, along one direction, is from a central
- * difference of the loss. */
+/* Returns how far the slope along one direction, computed from the gradient by u0, is from a
+ * central difference of the loss. */
 static double error_of_slope(struct chain* chain, const double* u0, const double* gradient) {
   double above[kState], below[kState], slope = 0;
   for (int i = 0; i < kState; ++i) {
@@ -343,7 +343,7 @@ static double difference_of_states(ucudnnLayerParallelSolver_t solver, int block
   return largest;
 }
 
-/* Returns 1 if the solver has another number of states than `expected`, and says so; else 0. */
+/* Returns 1 and prints a message if the solver's number of states is not `expected`, else 0. */
 static int count_states(const struct chain* chain, int64_t expected) {
   if (chain->states == expected) return 0;
   fprintf(stderr, "the solver has %lld states; %lld are expected\n", (long long)chain->states,
@@ -351,7 +351,8 @@ static int count_states(const struct chain* chain, int64_t expected) {
   return 1;
 }
 
-/* Returns how many differences are too large, and how many numbers of states are wrong. */
+/* Solves forward and adjoint, and compares with `serial`. Returns how many differences are too
+ * large, plus how many numbers of states are wrong. */
 static int solve(struct chain* chain, const double* first, const struct serial* serial, int lanes) {
   const ucudnnLayerParallelCallbacks_t callbacks = {.struct_size = sizeof callbacks,
                                                     .user = chain,
@@ -361,8 +362,8 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
                                                     .squared_distance = squared_distance,
                                                     .step = step,
                                                     .adjoint_step = adjoint_step};
-  /* STORE_C_POINTS keeps every fourth state. With COARSE_SUM, a coarse step adds the F of all
-   * blocks that it stands for, each at the step's input. */
+  /* STORE_C_POINTS keeps every fourth state. With COARSE_SUM, a coarse step adds F of all blocks
+   * that it replaces, each computed at the step's input. */
   const ucudnnLayerParallelOptions_t options = {.struct_size = sizeof options,
                                                 .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM,
                                                 .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS,

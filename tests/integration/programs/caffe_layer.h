@@ -1,8 +1,8 @@
 // A convolution layer as BVLC Caffe 1.0 runs it on cuDNN. Each group of channels has three handles
-// on three streams, and is a view of the whole tensor with the whole tensor's strides. Algorithms
-// come from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace limit. Every
-// handle has a slice of one workspace. The filter's gradients are added with beta = 1, while
-// another stream computes the gradients of the images.
+// on three streams; its tensors are views of the whole tensors, with their strides. Algorithms come
+// from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace limit. Every handle
+// has a slice of one workspace. Filter gradients are added with beta = 1, while another stream
+// computes the gradients of the images.
 //
 // With CAFFE_WITH_UCUDNN, handles are ucudnn's, and layers tell ucudnn their names.
 #pragma once
@@ -36,8 +36,8 @@ struct Shape {
 
 class ConvolutionLayer {
  public:
-  // Makes a layer for `bottoms` inputs of `shape`, with algorithms that need at most `limit_bytes`
-  // of workspace, or the fastest algorithms if `limit_bytes` is 0.
+  // Makes a layer for `bottoms` inputs of `shape`. Chooses algorithms that need at most
+  // `limit_bytes` of workspace; the fastest algorithms if `limit_bytes` is 0.
   ConvolutionLayer(const std::string& name, const Shape& shape, int bottoms, size_t limit_bytes)
       : shape_(shape) {
     LayerSetUp(bottoms);
@@ -46,7 +46,7 @@ class ConvolutionLayer {
   ~ConvolutionLayer();
   ConvolutionLayer(const ConvolutionLayer&) = delete;
 
-  // All pointers are to device memory. Each input has its own bottom and top; all inputs share
+  // All pointers are device pointers. Each input has its own bottom and top; all inputs share
   // weight, bias and their gradients.
   void Forward(const std::vector<float*>& bottom, const float* weight, const float* bias,
                const std::vector<float*>& top);
@@ -56,8 +56,8 @@ class ConvolutionLayer {
                 const std::vector<float*>& bottom_diff);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  // Returns ucudnn's plan for the first input: sizes, counts and engines of its micro-batches, such
-  // as "16x2 legacy:1 + ...".
+  // Returns ucudnn's plan for the first input: sizes, counts and engines of its micro-batches, for
+  // example "16x2 legacy:1 + ...".
   std::string PlanOf(int operation) const;
 
  private:
@@ -75,8 +75,8 @@ class ConvolutionLayer {
   void LayerSetUp(int bottoms);
   void Reshape(const std::string& name, size_t limit_bytes);
   void ChooseAlgorithms(Input& input, size_t limit_bytes);
-  // Makes later work on all streams wait for all earlier work, because the default stream waits for
-  // the other streams and they wait for it.
+  // Makes later work on all streams wait for all earlier work: the default stream waits for all
+  // other streams, and they wait for it.
   void SyncGroups() { CHECK_CUDA(cudaMemsetAsync(sync_, 0, 1, nullptr)); }
 
   const Shape shape_;
@@ -86,7 +86,7 @@ class ConvolutionLayer {
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnTensorDescriptor_t bias_ = nullptr;
   size_t bottom_offset_ = 0, top_offset_ = 0, weight_offset_ = 0, bias_offset_ = 0;
-  size_t workspace_bytes_ = 0;  // the size of one handle's slice
+  size_t workspace_bytes_ = 0;  // size of one handle's slice
   char* workspace_data_ = nullptr;
   std::vector<void*> workspace_;
   void* sync_ = nullptr;

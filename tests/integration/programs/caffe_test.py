@@ -1,6 +1,6 @@
-"""Tests layers written like Caffe's (caffe_net). With ucudnn's handle, and with cuDNN's handle under the preloaded drop-in, every
-kernel runs in micro-batches within the program's limit, and gives the results of plain loops and of the undivided library.
-Times come from a store that the test makes, so nothing is measured."""
+"""Tests layers written like Caffe's (caffe_net), with ucudnn's handle, and with cuDNN's handle under the preloaded
+drop-in. Every kernel runs in micro-batches within the program's limit, and gives the results of plain loops and of the
+undivided library. Times come from a store that the test makes, so nothing is measured."""
 
 import collections
 import os
@@ -12,7 +12,8 @@ import program
 
 OWN, CUDNN = os.environ["UCUDNN_TEST_CAFFE_UCUDNN"], os.environ["UCUDNN_TEST_CAFFE_CUDNN"]
 STAND_INS = os.environ["UCUDNN_TEST_HOST"]
-MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # false in sanitizers' builds, whose run-time must be loaded first
+# false in sanitizer builds, where the sanitizer's run-time must be loaded first
+MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"
 BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}
 OPERATIONS = ("forward", "backward_data", "backward_filter")
@@ -20,7 +21,7 @@ LIMIT = 96 << 10
 
 
 def direct(layers, bytes_, what="limit", steps=STEPS, **variables):
-    """Runs the program on the stand-ins without preloading the drop-in. Returns the lines that it prints."""
+    """Runs the program on the stand-ins without preloading the drop-in. Returns the printed lines."""
     environment = os.environ | program.PATIENT | {"LD_LIBRARY_PATH": STAND_INS, "UCUDNN_DATABASE": "none"} | variables
     result = subprocess.run([layers, what, str(bytes_), str(steps)], capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -49,7 +50,8 @@ class Caffe(unittest.TestCase):
 
     @classmethod
     def primed(cls):
-        """Makes a store in which divided kernels are by far the fastest, most of all with engines that need workspace."""
+        """Makes a store in which divided kernels are by far the fastest, especially with engines that need
+        workspace."""
         direct(OWN, LIMIT, UCUDNN_DATABASE=f"{cls.folder}/measured.db", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
                UCUDNN_ENGINES="legacy")
         rows = program.rows_of(f"{cls.folder}/measured.db")
@@ -60,8 +62,8 @@ class Caffe(unittest.TestCase):
         return program.add_rows(f"{cls.folder}/primed.db", rows)
 
     def test_an_engine_that_serves_pieces_alone_is_not_told(self):
-        """The program asks for the workspace of the algorithm that it is told, for the whole mini-batch; so ucudnn must not tell
-        an engine that supports only small micro-batches, however fast it is."""
+        """The program asks for the workspace of the reported algorithm for the whole mini-batch. So ucudnn must not
+        report an engine that supports only small micro-batches, however fast it is."""
         rows = program.rows_of(f"{self.folder}/measured.db")
         whole = {(row["op"], row["c"], row["engine"]) for row in rows if int(row["micro_batch"]) == BATCH}
         alone = [row for row in rows if (row["op"], row["c"], row["engine"]) not in whole]
@@ -75,7 +77,7 @@ class Caffe(unittest.TestCase):
         return program.read(f"{self.folder}/{name}.json")
 
     def check_divided(self, report, named):
-        """Expects every kernel once, divided and within the limit, and every call counted once."""
+        """Expects that the report has every kernel once, divided and within the limit, with all of its calls."""
         self.assertEqual([], report["fallbacks"])
         self.assertEqual(len(GROUPS) * len(OPERATIONS), len(report["kernels"]), report)
         calls = collections.Counter()
@@ -94,7 +96,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual(self.expected, checksums(lines))
         report = self.report("own")
         self.check_divided(report, named=True)
-        # The program prints the plans that ucudnn told it; the report has the same ones.
+        # The program prints the plans that ucudnn returned; the report must have the same plans.
         told = {tuple(line.split()[1:3]): line.split(maxsplit=3)[3] for line in lines if line.startswith("plan")}
         for kernel in report["kernels"]:
             plan = " + ".join(f"{part['micro_batch']}x{part['count']} {part['engine']}" for part in kernel["plan"])
@@ -112,7 +114,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual({1}, {pieces(kernel) for kernel in self.report("off")["kernels"]})
 
     def check_budget(self, report, lines, expected, budget):
-        """Expects that all workspace is ucudnn's and within the budget, and that some kernels divide in it."""
+        """Expects that all workspace is ucudnn's and within the budget, and that some kernels are divided."""
         self.assertEqual(expected, checksums(lines))
         self.assertIn("workspace conv1 0 conv2 0", lines)
         self.assertEqual([], report["fallbacks"])
@@ -126,7 +128,8 @@ class Caffe(unittest.TestCase):
     BUDGET = 9 * LIMIT
 
     def check_divisions(self, steps, check):
-        """Runs the program with each division, expects right results within the budget, and calls check(division, report)."""
+        """Runs the program with each division. Expects right results within the budget, and calls check(division,
+        report)."""
         expected = checksums(direct(CUDNN, 0, steps=steps))
         for division in ("disjoint", "shared", "concurrent"):
             with self.subTest(division=division):
@@ -141,7 +144,7 @@ class Caffe(unittest.TestCase):
             division, report["total_workspace"]["division"]))
 
     def test_one_budget_is_divided_at_the_first_convolution_among_what_was_asked_about(self):
-        """The program makes one step only, so the kernels cannot be learnt from repeated calls."""
+        """The program makes a single step, so the kernels cannot be learnt from repeated calls."""
         def check(_, report):
             self.assertEqual(len(GROUPS) * len(OPERATIONS), report["total_workspace"]["kernels"])
             called = [kernel for kernel in report["kernels"] if kernel["calls"] > 0]

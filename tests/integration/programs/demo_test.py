@@ -1,5 +1,5 @@
-"""Runs tools/demo.py, the part of tools/demo after its build, on the stand-in with four images. The demo succeeds only if its
-four runs have equal outputs and keep the limit; it prints what better engines and division gain."""
+"""Runs tools/demo.py, the part of tools/demo after its build, on the stand-in with four images. The demo succeeds only
+if its four runs have equal outputs and keep the limit. It prints the gains of better engines and of division."""
 
 import os
 import subprocess

@@ -27,15 +27,15 @@ class DeviceNumbers {
   void Write(const std::vector<Number>& numbers) {
     CHECK_CUDA(cudaMemcpy(data_, numbers.data(), count_ * sizeof(Number), cudaMemcpyHostToDevice));
   }
-  // Waits for the device.
+  // Waits for the device, and returns the numbers.
   std::vector<Number> Read() const {
     std::vector<Number> numbers(count_);
     CHECK_CUDA(cudaDeviceSynchronize());
     CHECK_CUDA(cudaMemcpy(numbers.data(), data_, count_ * sizeof(Number), cudaMemcpyDeviceToHost));
     return numbers;
   }
-  // Returns a sum in which each number's weight depends on its position, so that most permutations
-  // change it.
+  // Returns a sum in which each number has a weight that depends on its position, so most
+  // permutations change the sum.
   double WeightedSum() const {
     double sum = 0;
     const std::vector<Number> numbers = Read();

@@ -1,4 +1,4 @@
-// Device memory that is filled with whole numbers, which depend only on the seed.
+// Device memory that is filled with integers, which depend only on the seed.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,9 +10,9 @@
 
 #include "check_calls.h"
 
-// The numbers are small and whole, so every exact result is whole, too. Direct algorithms compute
-// exactly, and the rounding errors of Winograd and FFT stay far below one half, so results of all
-// algorithms are equal once they are rounded to whole numbers.
+// The numbers are small integers, so every exact result is an integer. Direct algorithms compute
+// exactly, and rounding errors of Winograd and FFT are far below one half, so results of all
+// algorithms are equal after rounding to integers.
 class DeviceTensor {
  public:
   DeviceTensor(size_t count, uint32_t seed) : host_(count) {

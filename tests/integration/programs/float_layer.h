@@ -10,7 +10,7 @@
 #include "descriptors.h"
 #include "device_tensor.h"
 
-// Images have `size` x `size` positions, and filters `filter` x `filter`.
+// Images have `size` x `size` positions, filters have `filter` x `filter`.
 struct LayerShape {
   int c, size, k, filter, pad, stride;
 };

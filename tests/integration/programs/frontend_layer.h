@@ -1,6 +1,6 @@
-// Shared parts of the test programs that are written with NVIDIA's cudnn-frontend: channels-last
-// tensors, graphs of operations on them, and plain loops. The values are small integers, so every
-// sum is exact in any order and is rounded once, to the type of the result.
+// Shared parts of test programs that are written with NVIDIA's cudnn-frontend: channels-last
+// tensors, graphs of operations on them, and plain loops. Values are small integers, so every sum
+// is exact in any order, and is rounded once, to the type of the result.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -70,7 +70,7 @@ inline float FromHalf(__half value) { return __half2float(value); }
 inline __nv_bfloat16 ToBfloat16(float value) { return __float2bfloat16_rn(value); }
 inline float FromBfloat16(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// Returns the types by the names that the programs take as arguments.
+// Returns the types by name; the programs take the names as arguments.
 inline const std::map<std::string, Type>& Types() {
   static const std::map<std::string, Type> types = {
       {"fp32", TypeOf<float, Same, Same>(fe::DataType_t::FLOAT)},
@@ -79,8 +79,9 @@ inline const std::map<std::string, Type>& Types() {
   return types;
 }
 
-// The images and outputs of a layer have size^spatial positions. With WORLD_SIZE processes, process
-// RANK has the rows from first_row to end_row; without these variables the process has all rows.
+// The images and outputs of a layer have size^spatial positions. Process RANK of WORLD_SIZE
+// processes has the rows from first_row to end_row; without these variables, a process has all
+// rows.
 struct Layer {
   Type type;
   int spatial;  // 2 or 3
@@ -91,9 +92,9 @@ struct Layer {
   int64_t depth() const { return spatial == 3 ? size : 1; }
 };
 
-// A channels-last tensor of small integers whose sides have `extent` elements. The host has all of
-// it. The device has the process's rows of an image (`extent` is the layer's size), or all of
-// another tensor.
+// A channels-last tensor of small integers with `extent` elements along each side. The host has the
+// whole tensor. For an image (`extent` is the layer's size), the device has the process's rows; for
+// other tensors, all of it.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),
@@ -124,7 +125,7 @@ struct Tensor {
     return values[(((n * depth + at[0]) * side + at[1]) * side + at[2]) * channels + c];
   }
   size_t device_bytes() const { return values.size() / side * rows * type.bytes; }
-  // Calls visit(value, element) for each element that the device has.
+  // Calls visit(value, element) for each element on the device.
   template <class Visit>
   void ForEachOnDevice(const Visit& visit) const {
     const int64_t row = side * channels;
@@ -143,8 +144,8 @@ struct Tensor {
     ForEachOnDevice([&](float value, size_t i) { type.encode(value, &elements[i * type.bytes]); });
     Check(cudaMemcpy(device, elements.data(), elements.size(), cudaMemcpyHostToDevice));
   }
-  // Prints the checksum of the device's elements. Returns whether they are `values`, rounded to the
-  // type.
+  // Prints the checksum of the elements on the device. Returns whether they equal `values`, rounded
+  // to the type.
   bool Report(const char* name, int64_t workspace_bytes) const {
     std::vector<char> elements(device_bytes());
     Check(cudaMemcpy(elements.data(), device, elements.size(), cudaMemcpyDeviceToHost));
@@ -170,7 +171,7 @@ struct Tensor {
   void* device = nullptr;
 };
 
-// A graph, and the device pointers of its tensors by unique id.
+// A graph, and the device pointers of its tensors by their unique ids.
 class Graph {
  public:
   using Value = std::shared_ptr<fe::graph::Tensor_attributes>;
@@ -211,13 +212,13 @@ class Graph {
     return graph_.pointwise(dy, y, Pointwise(fe::PointwiseMode_t::RELU_BWD));
   }
 
-  // Builds the heuristics' first plan that the device supports, runs it, and returns its workspace
-  // in bytes.
+  // Builds the first plan of the heuristics that the device supports, and runs it. Returns its
+  // workspace in bytes.
   int64_t Run() {
     Check(graph_.build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
     return Execute(graph_);
   }
-  // Serializes the plan, loads it again, runs it, and returns its workspace in bytes.
+  // Serializes the plan, loads it again, and runs it. Returns its workspace in bytes.
   int64_t RunLoaded() {
     std::vector<uint8_t> saved;
     Check(graph_.serialize(saved));

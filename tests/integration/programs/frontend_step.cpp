@@ -1,16 +1,16 @@
-// This program makes training steps of one convolution layer, channels last, as a user of NVIDIA's
-// cudnn-frontend would. A step runs the forward convolution alone, with bias and ReLU fused, and
-// with a residual, bias and ReLU fused in PyTorch's order. Then come the ReLU's gradient,
-// backward_data, backward_filter, and backward_data fused with the gradient of the ReLU in front of
-// the layer; in every second step, the last two change places. Last, the plan with bias and ReLU
-// runs again, rebuilt from its serialized form. The program does not depend on ucudnn; if ucudnn is
+// Makes training steps of one convolution layer, channels last, as a user of NVIDIA's
+// cudnn-frontend would. A step runs the forward convolution three times: alone, with bias and ReLU
+// fused, and with a residual, bias and ReLU fused in PyTorch's order. Then it runs the ReLU's
+// gradient, backward_data, backward_filter, and backward_data fused with the gradient of the ReLU
+// before the layer; every second step swaps the last two. Finally, it runs the plan with bias and
+// ReLU again, rebuilt from its serialized form. The program does not depend on ucudnn; if ucudnn is
 // loaded, it declares that backward_filter and the fused backward_data read the same dy.
 //
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 //
-// For every step it prints a checksum of every result and the workspace that its plan asked for. It
-// exits with 1 if a result differs from plain loops. The loops run over the whole images, even if
-// the process has only a stripe of them.
+// For every step it prints a checksum of every result and the workspace of its plan. It exits with
+// 1 if a result differs from plain loops. The loops compute the whole images, even if the process
+// has only a stripe of them.
 #include <dlfcn.h>
 
 #include "frontend_layer.h"
@@ -71,7 +71,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   {
     const auto gradient =
         fused_data.BackwardData(fused_data.Input("dz", dz), fused_data.Input("w", w));
-    // The extents of a gradient do not follow from its operands' extents.
+    // The extents of a gradient cannot be derived from its operands' extents.
     gradient->set_dim(fused_dx.dims).set_stride(fused_dx.strides);
     fused_data.Output(fused_data.ReluGradient(gradient, fused_data.Input("x", x)), fused_dx);
   }

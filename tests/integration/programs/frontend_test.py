@@ -1,6 +1,6 @@
-"""Tests a program written with cudnn-frontend under `ucudnn run`: forward, backward_data and backward_filter, fused and not,
-run in pieces and give the results of the undivided run. Times come from a store that the test makes, so nothing is measured.
-Also tests plan files, single images and one budget."""
+"""Tests a program written with cudnn-frontend under `ucudnn run`. forward, backward_data and backward_filter, fused and
+not fused, run in pieces and give the results of the undivided run. Times come from a store that the test makes, so
+nothing is measured. Also tests plan files, single images and one budget."""
 
 import os
 import pathlib
@@ -11,13 +11,13 @@ import unittest
 import program
 
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
-BATCH, SIZES = 8, (3, 3, 2)  # pieces this small leave room in the workspace for summing partial gradients
-RESULTS = 8  # lines that frontend_step prints in a step
+BATCH, SIZES = 8, (3, 3, 2)  # such small pieces leave workspace for summing partial gradients
+RESULTS = 8  # lines that frontend_step prints for one step
 
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
-    """Returns a dictionary for each step: (checksum, workspace of its plan) by the result's name. The program fails unless every
-    result is what plain loops compute."""
+    """Returns a dictionary for each step: {name of result: (checksum, workspace of its plan)}. The program fails unless
+    every result equals that of plain loops."""
     lines = [line.split() for line in program.printed([FRONTEND_STEP, kind, axes, batch, number], options, **variables)]
     assert len(lines) == RESULTS * number, lines
     return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}
@@ -25,19 +25,19 @@ def steps(number, kind, axes, *options, batch=BATCH, **variables):
 
 
 def step(kind, axes, *options, **variables):
-    """Returns the checksums of one step by the result's name."""
+    """Returns {name of result: checksum} for one step."""
     return {name: checksum for name, (checksum, _) in steps(1, kind, axes, *options, **variables)[0].items()}
 
 
 def fused(engine):
-    """Returns what is fused after the convolution: "graph:1[k25=0]+bias+relu[...]" gives "bias+relu"."""
+    """Returns the operations fused after the convolution: "graph:1[k25=0]+bias+relu[...]" gives "bias+relu"."""
     return "+".join(re.sub(r"\[.*?\]", "", engine).split("+")[1:])
 
 
 class Frontend(unittest.TestCase):
     def primed(self, folder, kind, axes, *options, sums=False):
-        """Makes a store in which the micro-batches SIZES of every kernel, with its own engine, are by far the fastest; with
-        `sums`, summing the partials of 16-bit gradients takes no time."""
+        """Makes a store in which the micro-batches SIZES, with the kernel's own engine, are by far the fastest for
+        every kernel. With `sums`, summing the partials of 16-bit gradients takes no time."""
         step(kind, axes, "--policy", "all" if sums else "undivided", "--db", f"{folder}/measured.db", *options)
         primed = []
         for row in program.rows_of(f"{folder}/measured.db"):
@@ -46,8 +46,8 @@ class Frontend(unittest.TestCase):
                 continue
             for size in {BATCH, *SIZES}:
                 time_ms = size if size == BATCH else 0.01 * (1 + size)
-                # A sum of partials needs workspace in addition to the pieces, so with `sums` each row keeps the size at which
-                # its need was measured. Without `sums`, every size gets the undivided kernel's need.
+                # A sum of partials needs workspace in addition to that of the pieces, so with `sums` each row keeps the
+                # size for which its need was measured. Without `sums`, every size gets the undivided kernel's need.
                 if not sums or size == int(row["micro_batch"]):
                     primed.append(row | {"micro_batch": size, "time_ms": time_ms})
         return program.add_rows(f"{folder}/primed.db", primed)
@@ -74,7 +74,8 @@ class Frontend(unittest.TestCase):
                     self.assertLessEqual(kernels, in_pieces)
 
     def test_graphs_follow_a_plan_file(self):
-        """`ucudnn workspace` makes the plan from measurements, without a budget and with one; the program then follows it."""
+        """`ucudnn workspace` makes plans from measurements, without and with a budget. The program then follows
+        them."""
         for kind, axes in (("fp32", "2"), ("fp16", "2")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
                 undivided = step(kind, axes, "--off")
@@ -93,8 +94,8 @@ class Frontend(unittest.TestCase):
                             self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
                     followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
-                    # Under a budget, a kernel gets only the workspace that the file states for it. Plans with fused operations
-                    # may need more, and then fall back.
+                    # Under a budget, a kernel gets only the workspace that the file has for it. Plans with fused
+                    # operations may need more; then they fall back.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)
@@ -110,7 +111,8 @@ class Frontend(unittest.TestCase):
                     self.assertIn("backward_data", in_pieces)
 
     def test_a_single_image_is_kept_under_the_limit(self):
-        """One image cannot be divided, so engines that fit the limit must replace plans, also the one that is deserialized."""
+        """A single image cannot be divided, so plans must be replaced by engines that fit the limit, including the
+        deserialized plan."""
         limit = 1024
         for kind, axes in (("fp32", "2"), ("fp16", "2"), ("fp32", "3")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:

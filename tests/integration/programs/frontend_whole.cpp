@@ -1,10 +1,10 @@
-// This program runs three graphs that ucudnn does not divide, written with NVIDIA's cudnn-frontend:
-// a convolution after a ReLU and before statistics, a convolution before a concatenation, and a
+// Runs three graphs that ucudnn does not divide, written with NVIDIA's cudnn-frontend: a
+// convolution after a ReLU and before statistics, a convolution before a concatenation, and a
 // convolution of 8-bit integers. The program knows nothing of ucudnn.
 //
 //   frontend_whole BATCH
 //
-// It prints a checksum of every result and exits with 1 if one differs from plain loops.
+// It prints a checksum of every result, and exits with 1 if a result differs from plain loops.
 #include <algorithm>
 
 #include "frontend_layer.h"
@@ -36,8 +36,8 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Makes `all` the concatenation of y with the second half of the channels of `all`, which stay in
-  // place.
+  // Makes the tensor `all` the concatenation of y and the second half of its present channels,
+  // which stay in place.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

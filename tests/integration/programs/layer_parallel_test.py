@@ -1,5 +1,5 @@
-"""Tests that attention_chain, a C program, solves transformer blocks through libucudnn_layer_parallel: as built here, and as a
-user builds it against the installed files."""
+"""Tests that attention_chain, a C program, solves transformer blocks through libucudnn_layer_parallel: as built here,
+and as a user builds it with the installed files."""
 
 import os
 import pathlib

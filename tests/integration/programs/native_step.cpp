@@ -1,21 +1,21 @@
-// This program makes CUDA graphs of one layer's convolutions with NVIDIA's cudnn-frontend, without
-// capturing: forward alone and with bias and ReLU fused, backward_data and backward_filter. It
-// takes the first plan with the behavior note SUPPORTS_CUDA_GRAPH_NATIVE_API. It instantiates and
-// launches the plan's graph, then updates it with other operands and another workspace and launches
-// it again. The program knows nothing of ucudnn.
+// Makes CUDA graphs of one layer's convolutions with NVIDIA's cudnn-frontend, without capturing:
+// forward alone, forward with bias and ReLU fused, backward_data and backward_filter. For each, it
+// takes the first plan with the behavior note SUPPORTS_CUDA_GRAPH_NATIVE_API, instantiates and
+// launches the plan's graph, updates it with other operands and another workspace, and launches it
+// again. The program knows nothing of ucudnn.
 //
 //   native_step fp32|fp16|bf16 BATCH
 //
-// For each convolution it prints the checksums of both results, the workspace and the number of
-// kernels in the CUDA graph, or that no plan becomes one. It exits with 1 if a result differs from
-// plain loops.
+// For each convolution it prints the checksums of both results, the workspace, and the number of
+// kernels in the CUDA graph; or that no plan becomes a CUDA graph. It exits with 1 if a result
+// differs from plain loops.
 #include "frontend_layer.h"
 
 namespace {
 
 using namespace layer;
 
-// Returns the number of kernels in a CUDA graph and in the graphs inside it.
+// Returns the number of kernels in a CUDA graph, including its child graphs.
 size_t Kernels(cudaGraph_t graph) {
   size_t count = 0, kernels = 0;
   Check(cudaGraphGetNodes(graph, nullptr, &count));
@@ -54,7 +54,7 @@ class NativeGraph : public Graph {
     Check(graph_.get_workspace_size(bytes));
     return true;
   }
-  // Launches the CUDA graph with the tensors that it was made with, then with `others` instead.
+  // Launches the CUDA graph with its original tensors, then updated to the tensors `others`.
   void RunTwice(const std::vector<const Tensor*>& others) {
     const Workspace first(bytes), second(bytes);
     cudaGraph_t graph;
@@ -85,7 +85,7 @@ class NativeGraph : public Graph {
   }
 };
 
-// The operands of all convolutions, and their results from plain loops.
+// The operands of all convolutions, and their results computed by plain loops.
 struct Operands {
   Operands(const Layer& layer, uint32_t seed)
       : x(layer, layer.batch, kChannels, layer.size),
@@ -110,8 +110,8 @@ struct Operands {
   Tensor x, w, bias, dy, y, fused, dx, dw;
 };
 
-// `first` and `second` have the tensors in the order of the graph's unique ids; the result is the
-// last.
+// `first` and `second` have the tensors in the order of the graph's unique ids, the result last.
+// Runs the graph with both and prints the results. Returns whether they are right.
 bool RunAndReport(const std::string& name, NativeGraph& graph,
                   const std::vector<const Tensor*>& first,
                   const std::vector<const Tensor*>& second) {

@@ -1,5 +1,5 @@
-"""Tests plans that become CUDA graphs under `ucudnn run`: within a limit the graphs consist of several pieces, and give the
-results of the undivided run when launched and when updated."""
+"""Tests plans that become CUDA graphs under `ucudnn run`. Within a limit, the graphs consist of several pieces, and
+give the results of the undivided run when they are launched and when they are updated."""
 
 import os
 import tempfile
@@ -13,8 +13,8 @@ CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 
 def step(kind, *options, **variables):
-    """Returns three dictionaries by name: checksums of results, workspaces of results, and numbers of kernels of convolutions.
-    The program fails unless every result is what plain loops compute."""
+    """Returns (checksums by result, workspaces by result, numbers of kernels by convolution). The program fails unless
+    every result equals that of plain loops."""
     lines = program.printed([NATIVE_STEP, kind, BATCH], options, **variables)
     checksums, workspaces, kernels = {}, {}, {}
     for line in lines:
@@ -30,13 +30,14 @@ def step(kind, *options, **variables):
 
 class Native(unittest.TestCase):
     def divided(self, folder, kind, limit):
-        """Runs the program with a store in which pieces are by far the fastest. Returns what step() returns, and the report."""
+        """Runs the program with a store in which pieces are by far the fastest. Returns (the result of step(), the
+        report)."""
         options = ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
         step(kind, *options, "--db", f"{folder}/measured.db")
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # Rows of engine "sum" state the micro_batch of the partials, so they get the time 0 at any micro_batch.
+            # The micro_batch of a row with engine "sum" is that of the partials, so its time is 0 for any micro_batch.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
@@ -58,8 +59,8 @@ class Native(unittest.TestCase):
                     with self.subTest(name=name):
                         planned = plans["forward" if name == "fused" else name, name == "fused"]
                         if kind == "fp16" and name == "backward_filter":
-                            # Partial 16-bit gradients need a sum, which cannot become part of a CUDA graph, so the undivided plan
-                            # runs.
+                            # Partial 16-bit gradients need a sum, which cannot be part of a CUDA graph, so the
+                            # undivided plan runs.
                             self.assertEqual(1, pieces[name])
                         else:
                             self.assertGreater(planned, 1)

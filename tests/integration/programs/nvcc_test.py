@@ -1,5 +1,5 @@
-"""Tests programs that nvcc links, on the stand-in. nvcc links a section of GPU code into every program, even without kernels,
-and a static CUDA runtime unless it is told otherwise. The tests need a machine that has nvcc."""
+"""Tests programs that nvcc links, on the stand-in. nvcc links a section of GPU code into every program, even without
+kernels, and by default a static CUDA runtime. Needs a machine with nvcc."""
 
 import os
 import shutil
@@ -20,7 +20,8 @@ int main() {
 }
 """
 
-# With an argument, this program launches a kernel twice. It prints the error of each launch, and the device's error after them.
+# With an argument, this program launches a kernel twice. It prints the error of each launch, and then the device's
+# error.
 KERNEL = r"""
 #include <cuda_runtime.h>
 #include <cstdio>

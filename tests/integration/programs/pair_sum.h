@@ -1,10 +1,10 @@
-// A sum over processes r and r + WORLD_SIZE / 2, which the program makes with NCCL itself, as a
-// data parallel wrapper does. PAIR_SUM says on which stream the sum runs:
+// A sum over processes r and r + WORLD_SIZE / 2 with NCCL, which the program itself makes, as
+// data-parallel wrappers do. PAIR_SUM says on which stream it runs:
 //
-//   same     the default stream, as the program's other work
-//   ordered  another stream; events keep the sum and the other work from running at the same time
-//   apart    another stream without events; half of the processes begin the sum late and the others
-//            their other work, so that processes begin the two in different orders
+//   same     the default stream, like the program's other work
+//   ordered  another stream; events prevent the sum and other work from running at the same time
+//   apart    another stream, without events; half of the processes begin the sum late, the others
+//            begin their other work late, so that processes begin the two in different orders
 //
 // Processes meet through a file in TMPDIR.
 #pragma once
@@ -48,7 +48,7 @@ class PairSum {
     Require(sum_(data_, data_ + 1, 1, kDouble, kAdd, pair_, stream_) == 0, "ncclAllReduce failed");
     if (kind_ == "ordered") Order(stream_, nullptr);
   }
-  // Ends the program with an error if the last sum is wrong.
+  // Waits for the device. Ends the program with an error if the last sum is wrong.
   void End() {
     double sum = 0;
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -70,7 +70,8 @@ class PairSum {
   }
   static void Sleep(void*) { usleep(300000); }
 
-  // Returns the communicator's identifier, which the process with the lower rank makes.
+  // Returns the communicator's identifier. The process with the lower rank creates it, the other
+  // process reads it.
   Id Meet(void* nccl) const {
     const char* const folder = std::getenv("TMPDIR");
     Require(folder != nullptr, "TMPDIR says where processes meet");
@@ -88,7 +89,7 @@ class PairSum {
     unlink(path.c_str());
     return id;
   }
-  // Makes later work on `after` wait for the work that `before` has now.
+  // Makes later work on `after` wait for the present work on `before`.
   void Order(cudaStream_t before, cudaStream_t after) const {
     CHECK_CUDA(cudaEventRecord(event_, before));
     CHECK_CUDA(cudaStreamWaitEvent(after, event_, 0));

@@ -1,5 +1,5 @@
-"""Functions that tests of programs share: running a program on the stand-in under `ucudnn run`, reading reports, and making
-stores with chosen times."""
+"""Functions shared by tests of programs: running a program on the stand-in under `ucudnn run`, reading reports, and
+making stores with chosen times."""
 
 import csv
 import json
@@ -9,35 +9,35 @@ import subprocess
 import tempfile
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
-# The time for measuring is so long that everything is measured on slow machines, too.
+# Enough time to measure everything, even on slow machines.
 PATIENT = {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def without_settings(*more):
-    """Returns the environment without variables that begin with UCUDNN_, HOSTGPU_ or one of `more`."""
+    """Returns os.environ without variables that begin with UCUDNN_, HOSTGPU_ or one of `more`."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", *more))}
 
 
 def of_ranks(**variables):
-    """Returns an environment for a program of several ranks: each computes with one thread, and none has a store."""
+    """Returns an environment for a program with several ranks: each computes with one thread and has no store."""
     return without_settings() | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none"} | variables
 
 
 def run(words, options=(), environment=None, timeout=None):
-    """Runs a program on the stand-in."""
+    """Runs a program on the stand-in under `ucudnn run`. Returns the completed process."""
     return subprocess.run([COMMAND, "run", "--host", *options, "--", *map(str, words)], capture_output=True, text=True,
                           timeout=timeout, env=environment)
 
 
 def printed(words, options=(), **variables):
-    """Runs a program, which must succeed, and returns the lines that it prints."""
+    """Runs a program that must succeed. Returns the printed lines."""
     result = run(words, options, os.environ | PATIENT | variables)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout.splitlines()
 
 
 def command(*words):
-    """Runs a command of ucudnn, which must succeed, and returns what it prints."""
+    """Runs a command of ucudnn that must succeed. Returns its stdout."""
     result = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -58,7 +58,7 @@ def sizes(kernel):
 
 
 def rows_of(store):
-    """Returns the measurements of a store as dictionaries by column; promises, whose micro_batch is empty, are left out."""
+    """Returns the measurements of a store as dictionaries by column, without promises, whose micro_batch is empty."""
     with tempfile.TemporaryDirectory() as folder:
         command("cache", "export", f"{folder}/rows.csv", "--db", store)
         with open(f"{folder}/rows.csv", newline="") as file:
@@ -66,7 +66,7 @@ def rows_of(store):
 
 
 def add_rows(store, rows):
-    """Adds measurements to a store, which is made if it does not exist. Returns its path."""
+    """Adds measurements to a store, and creates it if necessary. Returns its path."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/rows.csv", "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])

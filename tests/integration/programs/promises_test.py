@@ -1,5 +1,5 @@
-"""Tests promises of the graph API over processes under `ucudnn run`: a plan is promised what it was promised in an earlier
-process, whatever was measured in between."""
+"""Tests promises of the graph API across processes under `ucudnn run`: a plan gets the promise that it got in an
+earlier process, whatever was measured in between."""
 
 import json
 import os
@@ -14,7 +14,7 @@ BATCH = 8
 
 
 def workspaces(*options, **variables):
-    """Returns the workspace of each result's plan; the program fails unless its results are exact."""
+    """Returns {result: workspace of its plan}. The program fails unless its results are exact."""
     lines = program.printed([PROGRAM, "fp32", "2", BATCH], options, **variables)
     return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in lines}
 
@@ -29,7 +29,7 @@ class Promises(unittest.TestCase):
             # Nothing is measured, so an engine that fits the limit undivided replaces the plan's engine.
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
-            # The store then gets rows in which pieces of the plan's own engine are the fastest.
+            # Now the store gets rows with which pieces of the plan's own engine are the fastest.
             workspaces(*options, "--db", f"{folder}/measured.db")
             rows = program.rows_of(f"{folder}/measured.db")
             for row in rows:
@@ -39,7 +39,7 @@ class Promises(unittest.TestCase):
             again = workspaces(*options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
             self.assertEqual(first, again)
             self.assertNotIn("cannot be kept", json.dumps(program.read(f"{folder}/report.json")["fallbacks"]))
-            # Without the promises, the same store would have led to another plan.
+            # Without the promises, the same store leads to another plan.
             with sqlite3.connect(store) as connection:
                 self.assertGreater(connection.execute("DELETE FROM promises").rowcount, 0)
             connection.close()

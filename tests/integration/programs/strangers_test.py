@@ -1,7 +1,7 @@
-"""Tests other people's programs on the stand-in, with and without limits: the convolution samples of NVIDIA's cudnn-frontend and
-the convolution benchmark of Baidu's DeepBench. If a kernel exceeds the limit, the report says why. The tests need nvcc and the
-sources: UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND, UCUDNN_TEST_STRANGERS_CATCH2 (version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH name
-their folders."""
+"""Tests other people's programs on the stand-in, with and without limits: the convolution samples of NVIDIA's
+cudnn-frontend and the convolution benchmark of Baidu's DeepBench. If a kernel exceeds the limit, the report must say
+why. Needs nvcc, and the sources in the folders UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND, UCUDNN_TEST_STRANGERS_CATCH2
+(version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH."""
 
 import os
 import shutil
@@ -16,16 +16,16 @@ FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_TEST_STRANGERS_{name}")
 TOOLKIT = os.environ.get("CUDA_PATH", "/usr/local/cuda")
 LIMITS = ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0"))
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "1:20"}
-# The filter leaves out a benchmark that takes minutes, and a test with tensors of 4 GiB.
+# Excludes a benchmark that takes minutes, and a test with tensors of 4 GiB.
 SAMPLES = '[conv]~[benchmark]~"Convolution fprop large",[dgrad],[wgrad]'
-# A class of DeepBench calls this function, which cuDNN 9 removed. The benchmark does not use that class.
+# DeepBench has a class that calls this function, which cuDNN 9 removed. The benchmark does not use the class.
 REMOVED = """#include <cudnn.h>
 template <class... A> cudnnStatus_t cudnnSetRNNDescriptor(A...) { return CUDNN_STATUS_NOT_SUPPORTED; }
 """
 
 
 def words_of(kernel):
-    """Returns the beginning of a report's `fallbacks` entry about the kernel."""
+    """Returns the text with which a report's `fallbacks` entry about the kernel begins."""
     problem = kernel["problem"]
 
     def extents(*names):

@@ -1,8 +1,8 @@
-// This program calls ucudnn's own functions and is linked with libucudnn. Each process asks which
-// part of an image it holds, convolves its stripe, asks which rows it needs, and fetches rows
-// beside its stripe. Rank 0 also convolves an image that only it has. Then every process convolves,
-// pools and normalises a small picture of its own, and one that all processes have whole. The
-// program exits with 1 if a result differs from plain loops, or from an unsplit call.
+// Calls ucudnn's own functions; linked with libucudnn. Each process asks which part of an image it
+// holds, convolves its stripe, asks which rows it needs, and fetches rows next to its stripe. Rank
+// 0 also convolves an image that only it has. Then every process convolves, pools and normalises a
+// small picture of its own, and a picture that all processes have whole. The program exits with 1
+// if a result differs from plain loops, or from an unsplit call.
 //
 //   striped_api                        this process is a rank, or the only one
 //   striped_api handles|devices RANKS  each rank is a thread with its own handle, or its own device
@@ -31,14 +31,14 @@ const std::vector<float> kFilter = {1, 2, 3, -1, 0, 1, 2, -2, 1};
 
 float Pixel(int row, int column) { return static_cast<float>((row * 5 + column * 3) % 7 - 3); }
 
-// Returns `rows` rows of the picture.
+// Returns `rows` rows of the picture, from row `first` on.
 std::vector<float> Rows(int first, int rows) {
   std::vector<float> pixels;
   for (int i = 0; i < rows * kWidth; ++i) pixels.push_back(Pixel(first + i / kWidth, i % kWidth));
   return pixels;
 }
 
-// Returns the result of convolving the picture's first `height` rows with kFilter, at one position.
+// Returns one element of the convolution of the picture's first `height` rows with kFilter.
 float Expected(int height, int row, int column) {
   float sum = 0;
   for (int i = 0; i < 9; ++i) {
@@ -48,8 +48,8 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
-// Descriptors of one image of one channel, and of a convolution by `size` x `size` whose result has
-// the image's extents.
+// Descriptors of an image with one channel, and of a convolution with a `size` x `size` filter
+// whose result is as large as the image.
 struct SameConvolution {
   cudnnTensorDescriptor_t image;
   cudnnFilterDescriptor_t filter;
@@ -67,9 +67,8 @@ struct SameConvolution {
   SameConvolution(const SameConvolution&) = delete;
 };
 
-// Convolves `rows` rows that begin at row `first` of a picture of `height` rows. Returns whether
-// the result is that of plain loops. With `is_whole`, the image's descriptor is declared
-// replicated.
+// Convolves `rows` rows, from row `first` on, of a picture with `height` rows. Returns whether the
+// result equals that of plain loops. With `is_whole`, declares the image's descriptor replicated.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const Numbers x(Rows(first, rows)), y(x.count()), w(kFilter);
   const SameConvolution same_size(rows, kWidth, 3);
@@ -89,7 +88,7 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_who
 }
 
 // Pools a picture of five rows, and normalises it in training, forward and backward. Returns all
-// inputs and results. With `is_whole`, the image's descriptor is declared replicated.
+// inputs and results. With `is_whole`, declares the image's descriptor replicated.
 std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   constexpr int rows = 5;
   constexpr size_t count = rows * kWidth, numbers = 8;
@@ -130,8 +129,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// Convolves with `handle`, which belongs to no rank, or to a rank other than the calling thread's.
-// Returns whether the call is refused.
+// Convolves with `handle`, which belongs to no rank or to another thread's rank. Returns whether
+// the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   const Numbers memory(1);
   const SameConvolution same_size(1, 1, 1);
@@ -141,9 +140,9 @@ bool IsRefused(cudnnHandle_t handle) {
                                   &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Asks for the stripe with five more rows above and below, which is more than a neighbour has, and
-// one more column on both sides. Returns whether each element is that of the picture, which has
-// `height` rows, or 0 outside it.
+// Requests the stripe with five more rows above and below, more than a neighbour has, and one more
+// column on both sides. Returns whether each element equals that of the picture, which has `height`
+// rows, or 0 outside of the picture.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
@@ -164,7 +163,7 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
 }
 
 // Returns whether ucudnnSpatialGetRows is right for a filter with three taps on this rank's stripe,
-// and refuses what it cannot cut.
+// and refuses a filter that it cannot split.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,
@@ -176,7 +175,7 @@ bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   bool same = rows.x_begin == begin && rows.x_end == end && rows.y_begin == begin &&
               rows.y_end == end && rows.needed_begin == std::max<int64_t>(0, begin - 1) &&
               rows.needed_end == std::min<int64_t>(height, end + 1);
-  axis.pad = 0;  // convolving the stripes alone would then lose the results at each cut
+  axis.pad = 0;  // without padding, results at each cut would be missing
   const bool refused = ucudnnSpatialGetRows(&axis, cell.h, &rows) == CUDNN_STATUS_NOT_SUPPORTED;
   same = same && refused == (cell.h_parts > 1);
   axis.filter = 0;
@@ -184,7 +183,7 @@ bool KnowsRows(const ucudnnSpatialCell_t& cell) {
          ucudnnSpatialGetRows(nullptr, 0, &rows) == CUDNN_STATUS_BAD_PARAM;
 }
 
-// Runs ranks as threads of this process and returns whether every result was right.
+// Runs ranks as threads of this process. Returns whether every result is right.
 bool OnThreads(bool by_handle, int ranks) {
   std::atomic<bool> same = true;
   std::vector<std::thread> threads;
@@ -194,7 +193,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cudnnHandle_t handle;
       CHECK_CUDNN(ucudnnCreate(&handle));
       if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
-      // This thread has made no call yet from which ucudnn could know its rank.
+      // This thread has made no call from which ucudnn could know its rank.
       if (ucudnnSpatialEnable(0) != CUDNN_STATUS_NOT_SUPPORTED) same = false;
       for (int i = 0; i < 2; ++i) {
         if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
@@ -226,7 +225,7 @@ bool OnThreads(bool by_handle, int ranks) {
   return same;
 }
 
-// Asks for algorithms and workspaces of a convolution of a stripe, measuring included.
+// Asks for algorithms and workspaces of a convolution of a stripe, which includes measuring.
 void Ask(cudnnHandle_t handle) {
   const SameConvolution same_size(kRows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
@@ -281,11 +280,11 @@ int main(int argc, char** argv) {
   report("rows beside a stripe are", Exchange(handle, first, height));
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
-    // Rank 0 alone convolves a whole picture.
+    // Only rank 0 convolves a whole picture.
     for (int i = 0; i < 3; ++i) report("an evaluation is", Convolve(handle, 0, 9, 9));
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
-  // Each rank convolves a whole picture of its own, of another height than the other ranks'.
+  // Each rank convolves a whole picture of its own, with a different height on each rank.
   CHECK_CUDNN(ucudnnSpatialEnableThread(0));
   report("a thread's own picture is", Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank));
   const std::vector<float> own = PoolAndNormalise(handle, false);

@@ -1,21 +1,21 @@
-// This ordinary cuDNN program knows nothing of ucudnn. It trains a small network of convolutions
+// An ordinary cuDNN program that knows nothing of ucudnn. It trains a small network of convolutions
 // with biases and ReLUs, in fp64:
 //
 //   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1
 //
 // With WORLD_SIZE processes, process RANK loads its stripe of every image, on device LOCAL_RANK;
-// without these variables the process loads whole images. The loss is half the sum of the squares
-// of the output. The program prints each row of the output and of dL/dx with its place in the whole
-// image, and the sums of the first filters and biases. Numbers are rounded to nine digits, so that
-// the lines of all processes together equal the lines of one process that has whole images.
+// without these variables, the process loads whole images. The loss is half the sum of the squares
+// of the output. The program prints each row of the output and of dL/dx with its position in the
+// whole image, and the sums of the first filters and biases. Numbers are rounded to nine digits, so
+// that the lines of all processes together equal those of one process with whole images.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 //
 // With ANNOUNCE, each process prints its rank and process id after its first step. Process
 // SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2, ranks 2i and 2i + 1 hold the
-// left and the right half of the same rows, and each half of a row is a line. With PAIR_SUM, the
-// program also sums numbers over pairs of processes after each layer (pair_sum.h). With EMPTY, the
-// last process has no rows.
+// left and the right half of the same rows, and each half of a row is printed as a line. With
+// PAIR_SUM, the program also sums numbers over pairs of processes after each layer (pair_sum.h).
+// With EMPTY, the last process has no rows.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <unistd.h>
@@ -59,8 +59,8 @@ struct Tensor {
         descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kBatch, channels, height, width)),
         numbers(static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width)) {}
   double* data() const { return numbers.data(); }
-  // Prints one line for each row and group of `columns` columns: the numbers of the row and of the
-  // group's first column in the whole image, and a weighted sum of the group's values.
+  // Prints a line for each row and each group of `columns` columns: the numbers, in the whole
+  // image, of the row and of the group's first column, and a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = numbers.Read();
     for (int row = 0; row < height; ++row) {
@@ -134,7 +134,7 @@ class Layer {
     int count = 0;
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
         handle, x_.descriptor, dy_->descriptor, convolution_, filter_, 1, &count, &filter));
-    // Half of what gradient_ holds from earlier steps is added, as momentum.
+    // Momentum: half of the gradient_ of earlier steps is added.
     const double momentum = 0.5;
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x_.descriptor, x_.data(), dy_->descriptor, dy_->data(), convolution_,

@@ -1,6 +1,6 @@
-"""Tests programs whose ranks hold stripes of each image, if something fails in the middle of a run or differs between ranks.
-Either every rank that still runs prints one error in bounded time and leaves no processes, files or shared memory behind, or
-the ranks together give the results of one process with the whole image."""
+"""Tests programs whose ranks hold stripes of each image, when something fails during a run or differs between ranks.
+Either every rank that still runs prints one error within bounded time and leaves no processes, files or shared memory
+behind, or the ranks together give the results of one process with the whole image."""
 
 import concurrent.futures
 import os
@@ -17,7 +17,7 @@ import program
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 TRANSPORTS = ("loopback", "nccl")
-# A dead rank is an error on all others within BOUND_SECONDS; tests allow MARGIN_SECONDS more on a busy machine.
+# When a rank dies, all others report an error within BOUND_SECONDS. On a busy machine, tests allow MARGIN_SECONDS more.
 BOUND_SECONDS = 15
 MARGIN_SECONDS = 5
 
@@ -36,7 +36,7 @@ def in_shared_memory():
 
 
 def processes_with(text):
-    """Returns the ids of the processes that have `text` in their environment."""
+    """Returns the ids of the processes whose environment contains `text`."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -44,7 +44,7 @@ def processes_with(text):
                 if text.encode() in file.read():
                     found.append(int(pid))
         except OSError:
-            pass  # the process has ended, or belongs to another user
+            pass  # the process has ended or belongs to another user
     return found
 
 
@@ -58,8 +58,8 @@ def within(seconds, condition):
 
 
 class Ranks:
-    """Two ranks of a program. Either this class starts each of them, like a launcher that knows nothing of ucudnn, or, with
-    `by_ranks`, `ucudnn run --ranks` starts both. `of_rank` has additional environment variables of each rank."""
+    """Two ranks of a program. With `by_ranks`, `ucudnn run --ranks` starts both; otherwise this class starts each of
+    them, like a launcher that knows nothing of ucudnn. `of_rank` has additional environment variables for each rank."""
 
     def __init__(self, words, by_ranks=False, of_rank=({}, {}), **variables):
         self.folder = tempfile.TemporaryDirectory()
@@ -90,7 +90,7 @@ class Ranks:
         os.kill(self.announced[rank], number)
 
     def end(self):
-        """Waits until all processes end. Returns (exit code, output, errors, seconds since signal()) of each."""
+        """Waits until all processes end. Returns a list of (exit code, stdout, stderr, seconds since signal())."""
         def result(process):
             output, errors = process.communicate(timeout=60)
             return process.returncode, output, errors, time.monotonic() - (self.begun or 0)
@@ -137,7 +137,7 @@ def sleep_on_one(transport, rank, seconds, timeout):
 
 
 class InTheMiddle(unittest.TestCase):
-    """The jobs mostly wait, so up to six run at once."""
+    """The jobs mostly wait, so up to six run at the same time."""
 
     @classmethod
     def setUpClass(cls):
@@ -173,8 +173,8 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # `ucudnn run` reports the rank that ends first. That may be the other rank, which can notice the closed
-                    # sockets and end before the killed process is reaped.
+                    # `ucudnn run` reports the rank that ends first. This may be the other rank, which can notice the
+                    # closed sockets and end before the killed process is reaped.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)
@@ -189,8 +189,8 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 code, output, errors, seconds = results[1 - victim]
                 self.assertEqual((1, ""), (code, output), errors)
-                # A rank that is stopped after it announced its next call is noticed by its silence, or because the other rank's
-                # device waits for its data.
+                # A rank that is stopped after announcing its next call is noticed by its silence, or because the other
+                # rank's device waits for its data.
                 self.assertRegex(errors, rf"error: (rank {victim} .*(has not come to split call|was silent for)|"
                                          rf"rank {1 - victim}, whose device lags behind)")
                 self.assertLess(seconds, BOUND_SECONDS + MARGIN_SECONDS)
@@ -202,7 +202,7 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 for code, output, errors, _ in results:
                     self.assertEqual((1, ""), (code, output), errors)
-                    # Both ranks have made two steps of 16 calls, so call 33 is the next.
+                    # Both ranks have made two steps of 16 calls, so the next call is number 33.
                     self.assertRegex(errors, rf"error: rank {late} .*has not come to split call 33 for \d s")
                 self.assertRegex(results[1 - late][2], rf"warning: rank {1 - late} waits: rank {late} .*split call 33")
                 self.assert_nothing_left(ranks)
@@ -220,7 +220,7 @@ class InTheMiddle(unittest.TestCase):
 
 
 class Different(unittest.TestCase):
-    """Tests of ranks with different settings."""
+    """Tests ranks with different settings."""
 
     @staticmethod
     def jobs(settings, words=(STRIPED_CNN, "32", "2")):
@@ -291,8 +291,9 @@ class Training(unittest.TestCase):
 
 
 class BesideSumsOfTheProgram(unittest.TestCase):
-    """Tests of two groups of four ranks (n2h4) whose program also sums over ranks r and r + 4 itself. HOSTGPU_NCCL_SERIAL lets a
-    device run one NCCL operation at a time, so operations in different orders on two ranks would wait for each other."""
+    """Tests two groups of four ranks (n2h4) in a program that itself also sums over ranks r and r + 4.
+    HOSTGPU_NCCL_SERIAL lets a device run one NCCL operation at a time, so operations in different orders on two ranks
+    would wait for each other forever."""
 
     @staticmethod
     def run_groups(kind, **variables):
@@ -301,8 +302,8 @@ class BesideSumsOfTheProgram(unittest.TestCase):
                    PAIR_SUM=kind, **variables)
 
     def test_sums_on_the_stream_of_the_calls_or_ordered_with_it_are_sound(self):
-        # The program cuts 32 rows into 8 stripes, one for each rank. The first group has four of the ranks, so its images
-        # consist of rows 0 to 15.
+        # The program cuts 32 rows into 8 stripes, one for each rank. The first group has four ranks, so its images have
+        # rows 0 to 15.
         whole = run(words=(STRIPED_CNN, "16", "2"))
         self.assertEqual(0, whole.returncode, whole.stderr)
         for kind in ("same", "ordered"):
@@ -316,7 +317,8 @@ class BesideSumsOfTheProgram(unittest.TestCase):
         result = self.run_groups("apart", UCUDNN_SPATIAL_TIMEOUT="3")
         self.assertNotEqual(0, result.returncode)
         self.assertIn("error: rank", result.stderr)
-        # A failed split call fills its output with NaN, so a rank that goes on prints no number that looks like a result.
+        # A failed split call fills its output with NaN, so a rank that continues prints no number that looks like a
+        # result.
         for line in result.stdout.splitlines():
             self.assertIn("nan", line)
         self.assertLess(time.monotonic() - begin, BOUND_SECONDS + MARGIN_SECONDS)
@@ -327,7 +329,7 @@ class Absent(unittest.TestCase):
         host = os.path.realpath(f"{os.path.dirname(program.COMMAND)}/../lib/ucudnn/host")
         with tempfile.TemporaryDirectory() as folder:
             for name in os.listdir(host):
-                # An empty file cannot be loaded, and keeps the loader from finding an installed NCCL.
+                # An empty file cannot be loaded, and prevents the loader from finding an installed NCCL.
                 if "nccl" in name:
                     open(f"{folder}/{name}", "w").close()
                 else:

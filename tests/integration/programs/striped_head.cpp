@@ -1,6 +1,6 @@
-// In this program, which is linked with libucudnn, each process holds a stripe of every image, but
-// every process has a whole copy of each tensor that follows a global average or a gather. It
-// computes, in fp64 and with gradients:
+// A program, linked with libucudnn, in which each process holds a stripe of every image, but a
+// whole copy of each tensor after a global average or a gather. It computes, in fp64 and with
+// gradients:
 //
 //   a = 3x3 convolution of x                           stripes
 //   z = 1x1 convolution of the average of a            copies (squeeze and excitation)
@@ -8,10 +8,10 @@
 //   c = 3x3 convolution of all rows of a, gathered     copies
 //   loss = half the sum of the squares of logits and c
 //
-// The program computes averages and products itself, and gathers with ucudnnSpatialExchange.
+// The program itself computes averages and products, and gathers with ucudnnSpatialExchange.
 // UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies; the program declares c
 // and its input. Every process prints the gradients of all filters, and its rows of dL/dx. Without
-// duplicates, the lines of all processes are those of one process with the whole image.
+// duplicates, the lines of all processes equal those of one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -24,7 +24,7 @@
 
 namespace {
 
-// kSize is a power of two, so that averages are exact.
+// A power of two, so that averages are exact.
 constexpr int kImages = 2, kSize = 8;
 constexpr double kOne = 1, kZero = 0;
 
@@ -57,7 +57,7 @@ struct Tensor {
   }
 };
 
-// A convolution whose result is as large as its image.
+// A convolution whose result has the extents of its image.
 class Layer {
  public:
   Layer(int channels, int filters, int size, int seed)
@@ -91,7 +91,7 @@ class Layer {
   DeviceNumbers<double> weights_, gradient_;
 };
 
-// Returns all rows of the image. `stripe` has this process's rows, of which `first` is the first.
+// Returns all rows of the image. `stripe` has this process's rows, from row `first` on.
 Numbers Gather(const Tensor& stripe, int first) {
   const int beside = kSize - stripe.rows;
   if (beside == 0) return stripe.numbers.Read();
@@ -111,7 +111,7 @@ Numbers Gather(const Tensor& stripe, int first) {
   return all;
 }
 
-// Returns the average of each plane.
+// Returns each plane's average.
 Numbers Averages(const Numbers& all, int planes) {
   const size_t positions = all.size() / static_cast<size_t>(planes);
   Numbers averages(static_cast<size_t>(planes));

@@ -1,6 +1,6 @@
-// This ordinary cuDNN program knows nothing of ucudnn. Each process holds a stripe of rows of every
-// image, chosen by its RANK; only calls of cuDNN compute with more than one row. The program runs
-// forward and backward, in fp64:
+// An ordinary cuDNN program that knows nothing of ucudnn. Each process holds a stripe of rows of
+// every image, by its RANK; only calls of cuDNN combine several rows. The program runs forward and
+// backward, in fp64:
 //
 //   3x3 convolution, batch normalisation, max pooling 3x3 with stride 2, batch normalisation (Ex),
 //   average pooling 2x2, global average, 1x1 convolution
@@ -8,12 +8,12 @@
 // The loss is half the sum of the squares of the result. All processes have a copy of the result:
 // UCUDNN_SPATIAL_ONE=replicated says that maps of one row are copies. Each process prints the
 // result, the gradients of filters, scales and biases, the statistics, and its rows of dL/dx.
-// Without duplicates, the lines of all processes are those of one process with the whole image.
+// Without duplicates, the lines of all processes equal those of one process with the whole image.
 //
 //   striped_pools [STEPS [graph]]
 //
-// The filters change between steps. With "graph", all steps but the first are launches of one CUDA
-// graph.
+// The filters change between steps. With "graph", all steps after the first are launches of one
+// CUDA graph.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
@@ -122,7 +122,7 @@ class Pooling {
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
-// A batch normalisation in training. With `is_ex`, it uses the functions whose names end in Ex.
+// A batch normalisation in training. With `is_ex`, uses cuDNN's functions whose names end in Ex.
 class Norm {
  public:
   Norm(int channels, bool is_ex)
@@ -248,7 +248,7 @@ struct Network {
   }
 };
 
-// Runs all steps after the first, as launches of one graph.
+// Runs all steps after the first as launches of one CUDA graph.
 void LaunchSteps(Network& network, cudaStream_t stream, int steps) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t launched = nullptr;

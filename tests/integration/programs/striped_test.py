@@ -1,5 +1,5 @@
-"""Tests programs whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process
-with the whole image prints, and a call that cannot be exact is an error on all processes."""
+"""Tests programs whose processes hold stripes of each image, under `ucudnn run --ranks`. Together they must print what
+one process with the whole image prints, and a call that cannot be exact is an error on all processes."""
 
 import concurrent.futures
 import os
@@ -19,13 +19,14 @@ HEIGHT = "32"
 
 
 def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
-    # Processes that measure take turns by locks in XDG_RUNTIME_DIR; a folder of its own keeps this run from waiting for others.
+    # Processes that measure take turns through locks in XDG_RUNTIME_DIR. With its own folder, this run does not wait
+    # for other processes.
     with tempfile.TemporaryDirectory() as folder:
         return program.run(words, options, program.of_ranks(**program.PATIENT | variables, XDG_RUNTIME_DIR=folder), timeout=120)
 
 
 def on_ranks(ranks, *options, **more):
-    """Runs the program on ranks that hold stripes of each image."""
+    """Runs the program on `ranks` ranks, which hold stripes of each image."""
     return run("--ranks", str(ranks), "--spatial", f"h{ranks}", *options, **more)
 
 
@@ -33,8 +34,8 @@ def lines(result):
     return sorted(result.stdout.splitlines())
 
 
-# Relative difference that is allowed between ranks and one process: they add fp64 numbers in different orders. Cancellation
-# enlarges such differences, up to 1e-10 in the cases that were examined. A missing row changes the first digits.
+# Allowed relative difference between ranks and one process, which add fp64 numbers in different orders. Cancellation
+# enlarges such differences, to 1e-10 at most in cases that were examined. A missing row would change the first digits.
 NOISE = 1e-8
 
 
@@ -75,8 +76,8 @@ class Striped(unittest.TestCase):
         result = run("--ranks", "4", "--spatial", "n2h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TRANSPORT="loopback")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertEqual(50, len(lines(result)))
-        # The program cuts 32 rows into 4 stripes, one for each rank. The first group has two of the ranks, so its images
-        # consist of rows 0 to 15.
+        # The program cuts 32 rows into 4 stripes, one for each rank. The first group has two ranks, so its images have
+        # rows 0 to 15.
         self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
@@ -99,7 +100,7 @@ class Striped(unittest.TestCase):
             with self.subTest(transport=transport):
                 result = on_ranks(2, UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assert_like_the_whole(result)
-                self.assertNotIn("error", result.stderr)  # on a busy machine there may be warnings of late ranks
+                self.assertNotIn("error", result.stderr)  # on a busy machine there may be warnings about late ranks
 
     def test_reports_tell_what_was_exchanged_and_what_that_took(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -109,8 +110,8 @@ class Striped(unittest.TestCase):
                 program.command("report", f"{folder}/{name}")
         self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
                          sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
-        # Each rank counts what it sends and receives. With two ranks, the bytes that one rank sends are those that the other
-        # receives, so both count the same.
+        # Each rank counts the bytes that it sends and receives. With two ranks, one rank sends what the other receives,
+        # so both counts are equal.
         self.assertEqual(told[0]["exchanged_bytes"], told[1]["exchanged_bytes"])
         for one in told:
             self.assertGreater(one["exchanged_bytes"], 0)
@@ -126,8 +127,8 @@ class Striped(unittest.TestCase):
                 for one in told:
                     self.assertEqual([], one["refused"])
                     self.assert_whole_track(one, one["tracks"][0])
-                # In each of 4 steps, the first layer (3x3) receives one row from each neighbour: 12 fp64 numbers of 8 bytes, for
-                # 3 channels and 3 images.
+                # In each of 4 steps, the first layer (3x3) receives one row from each neighbour: 12 fp64 numbers of 8
+                # bytes, for 3 channels and 3 images.
                 row = 12 * 8 * 3 * 3 * 4
                 self.assertEqual([row] + [2 * row] * (ranks - 2) + [row], [track["kernels"][0]["received_bytes"] for track in tracks])
                 for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
@@ -136,7 +137,8 @@ class Striped(unittest.TestCase):
                 self.assert_page(folder, ranks)
 
     def test_reports_tell_of_pools_and_norms(self):
-        steps, number, numbers = 4, 8, 2 * 4 * 8  # bytes of an fp64 number, and of one for each of 2 images and 4 channels
+        # number: bytes of an fp64 number; numbers: bytes of one number for each of 2 images and 4 channels
+        steps, number, numbers = 4, 8, 2 * 4 * 8
         kinds = [("convolution", "forward"), ("batch normalisation", "forward"), ("max pooling", "forward"),
                  ("batch normalisation", "forward"), ("average pooling without padding", "forward"),
                  ("average pooling with padding", "forward"), ("convolution", "forward"), ("convolution", "backward_filter"),
@@ -154,14 +156,14 @@ class Striped(unittest.TestCase):
                 for track in tracks:
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
                     above, below = track["rank"] > 0, track["rank"] < ranks - 1
-                    # Each rank receives from each other rank two sums for each of 4 channels (batch normalisation), or one for
-                    # each of 2 images and 4 channels (global average). In either case these sums take `numbers` bytes.
+                    # From each other rank, a rank receives two sums for each of 4 channels (batch normalisation), or
+                    # one sum for each of 2 images and 4 channels (global average). Either takes `numbers` bytes.
                     told = steps * (ranks - 1) * numbers
-                    row = steps * 32 * numbers  # the bytes of a row of 32 columns, in all steps
+                    row = steps * 32 * numbers  # bytes of a row of 32 columns, over all steps
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
                                 ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
-                                # From below, a rank receives one row of dy, which has half as many columns, and the 2 rows of x
-                                # that the window of that row covers there.
+                                # From below, a rank receives one row of dy, which has half as many columns, and the 2
+                                # rows of x there that the window of this row covers.
                                 ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
                     for kernel in track["kernels"]:
                         self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
@@ -175,8 +177,8 @@ class Striped(unittest.TestCase):
         self.assertEqual(("transparent", "", steps), (kernel["verdict"], kernel["reason"], kernel["calls"]))
         if kind[0] != "convolution":
             self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
-        # A failed rank fills its rows with NaN, which a maximum may hide. So each message of max pooling has one more number
-        # that shows the failure.
+        # A failed rank fills its rows with NaN, which a maximum may hide. So each message of max pooling has one more
+        # number, which shows the failure.
         self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
         self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
         self.assertEqual(1, kernel["times"]["calls"])  # only the second step is timed
@@ -184,7 +186,7 @@ class Striped(unittest.TestCase):
 
     def assert_whole_track(self, told, track):
         kernels = track["kernels"]
-        self.assertEqual("nccl", track["transport"])  # chosen since each rank has a device of its own
+        self.assertEqual("nccl", track["transport"])  # the transport that is chosen if each rank has its own device
         self.assertRegex(track["library"], r"^NCCL \d+\.\d+\.\d+, /.*libnccl\.so\.2$")
         self.assertEqual(told["calls"], track["calls"])
         self.assertEqual(64, sum(kernel["calls"] for kernel in kernels))
@@ -221,8 +223,8 @@ class Striped(unittest.TestCase):
                       program.command("report", files[0]))
 
     def test_reports_tell_why_a_kernel_is_refused(self):
-        # With 8 rows on 4 ranks, the layer with stride 2 leaves one row on each rank. ucudnn cannot know whether such a row is
-        # a stripe or a copy, so the 3x3 layer that follows is refused.
+        # 8 rows on 4 ranks become one row on each rank after the layer with stride 2. ucudnn cannot know whether such a
+        # row is a stripe or a copy, so it refuses the following 3x3 layer.
         with tempfile.TemporaryDirectory() as folder:
             script = f'UCUDNN_REPORT={folder}/$1.json RANK=$1 WORLD_SIZE=4 LOCAL_RANK=0 exec {STRIPED_CNN} 8 1'
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -263,8 +265,8 @@ class Striped(unittest.TestCase):
         self.assert_refused(result, "rank 0 has waited", "for rank 1")
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
-        # Stripes of 3-D images have unequal heights, because these images have 5 rows. frontend_step declares that a fused and
-        # a plain gradient read the same dy. Steps alternate the order of these gradients.
+        # 3-D images have 5 rows, so their stripes have unequal heights. frontend_step declares that a fused and a plain
+        # gradient read the same dy; its steps alternate the order of these gradients.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):
@@ -350,12 +352,13 @@ class Striped(unittest.TestCase):
     def test_what_is_not_split_is_refused_by_name(self):
         # The last convolution has no padding and covers the whole image, so stripes would give another result.
         self.assert_refused(on_ranks(2, words=(TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")), "cannot be split")
-        # ucudnn splits graphs that are pointwise, or one convolution with pointwise operations after it. These are neither.
+        # ucudnn splits graphs that are pointwise, or that consist of one convolution with pointwise operations after
+        # it. These graphs are neither.
         self.assert_refused(on_ranks(2, words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")
 
     def test_no_setting_leads_back_to_the_local_call(self):
-        # These variables make the process a rank, as a launcher other than `ucudnn run` would.
+        # These variables make the process a rank, as a launcher other than `ucudnn run` does.
         rank = ("env", "UCUDNN_SPATIAL=h2", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500")
         for setting in ("UCUDNN_MODE=off", "UCUDNN_MODE=observe", "UCUDNN_SPATIAL_AGREE=maybe", "UCUDNN_SPATIAL_AGRE=each"):
             with self.subTest(setting=setting):

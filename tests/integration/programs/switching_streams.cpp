@@ -1,8 +1,7 @@
-// This ordinary cuDNN program knows nothing of ucudnn. One handle runs two convolution layers,
+// An ordinary cuDNN program that knows nothing of ucudnn. One handle runs two convolution layers,
 // forward and backward, on one stream, and then the same layers with other data on a second stream.
-// The program asks only for the workspace of algorithms that it chooses itself. It prints a
-// checksum of every output, so that two runs can be compared, and is linked with the real
-// libraries.
+// The program chooses algorithms itself and only asks for their workspace. It prints a checksum of
+// every output, so that two runs can be compared. It is linked with the real libraries.
 //
 //   switching_streams [BATCH [STEPS]]
 #include <cuda_runtime.h>

@@ -1,15 +1,15 @@
-// This ordinary cuDNN program knows nothing of ucudnn. It trains a small network to tell patterns
-// apart:
+// An ordinary cuDNN program that knows nothing of ucudnn. It trains a small network that classifies
+// patterns:
 //
 //   5x5 convolution, batch normalisation, ReLU, max pooling, 3x3 convolution, bias, ReLU, average
 //   pooling, whole-image convolution, bias, log-softmax and cross-entropy
 //
 // It uses gradient descent with momentum, and algorithms from cudnnFind...Ex that fit a workspace
-// limit. The momentum is the beta of the backward calls, which add to the velocity of the step
-// before. The program prints the loss of every step with all digits, so that two runs can be
-// compared. Images are whole numbers, and initial weights multiples of 1/8. So without batch
-// normalisation, in fp64, the first step has no rounding errors before the softmax, whatever the
-// order of the sums.
+// limit. The momentum is the beta of the backward calls, which add to the velocity of the previous
+// step. The program prints the loss of every step with all digits, so that two runs can be
+// compared. Images are integers, and initial weights are multiples of 1/8. So in fp64 without batch
+// normalisation, the first step has no rounding errors before the softmax, in whatever order sums
+// are computed.
 //
 //   train_cnn [fp32|fp64] [nchw|nhwc] [norm|plain] [BATCH [STEPS [WORKSPACE_KIB]]]
 #include <cuda_runtime.h>
@@ -46,7 +46,7 @@ size_t workspace_bytes = size_t{8} << 20;
 cudnnHandle_t handle;
 void* workspace = nullptr;
 
-// A scaling factor: cuDNN reads double for fp64 tensors and float for others.
+// A scaling factor: cuDNN reads a double for fp64 tensors, and a float for other types.
 class Factor {
  public:
   explicit Factor(double value) : wide_(value), narrow_(static_cast<float>(value)) {}
@@ -72,7 +72,7 @@ class Random {
   uint32_t state_;
 };
 
-// Device memory of n x c x h x w elements in the program's layout; they are zero at first.
+// Device memory for n x c x h x w elements in the program's layout, initialized to zero.
 class Tensor {
  public:
   Tensor(int n, int c, int h, int w)
@@ -86,7 +86,7 @@ class Tensor {
   }
   Tensor(const Tensor&) = delete;
 
-  // `values` are in n, c, h, w order, whatever the layout.
+  // `values` are in the order n, c, h, w, whatever the layout is.
   void Upload(const std::vector<double>& values) {
     Convert([&](size_t from, size_t to, auto& host) {
       using Element = std::decay_t<decltype(host[0])>;
@@ -114,7 +114,7 @@ class Tensor {
   void* Host() {
     return type == CUDNN_DATA_DOUBLE ? static_cast<void*>(wide_.data()) : narrow_.data();
   }
-  // Calls body(position in n, c, h, w order, position in memory, host copy) for every element.
+  // Calls body(index in the order n, c, h, w; index in memory; host copy) for every element.
   template <class Body>
   void Convert(const Body& body) {
     wide_.resize(type == CUDNN_DATA_DOUBLE ? Count() : 0);
@@ -136,14 +136,14 @@ class Tensor {
   std::vector<float> narrow_;
 };
 
-// A learnt parameter, and its velocity: the sum of all steps' gradients, in which each step's
-// weight shrinks with every later step.
+// A learnt parameter and its velocity: the sum of all steps' gradients, in which a step's weight
+// decreases with every later step.
 struct Parameter {
   Parameter(int n, int c, int h, int w) : value(n, c, h, w), velocity(n, c, h, w) {}
   Tensor value, velocity;
 };
 
-// Returns random multiples of `unit`, from -`most` to `most` times `unit`.
+// Returns random integer multiples of `unit`, between -`most` * `unit` and `most` * `unit`.
 std::vector<double> SmallNumbers(size_t count, int most, double unit, uint32_t seed) {
   Random random(seed);
   std::vector<double> values(count);
@@ -157,10 +157,10 @@ struct Values {
   Tensor value, gradient;
 };
 
-// A layer computes y from x in Forward, and x's gradient from y's in Backward.
+// A layer. Forward computes y from x; Backward computes the gradient of x from the gradient of y.
 class Layer {
  public:
-  // A layer that works in place passes the same Values as x and y.
+  // A layer that works in place gets the same Values as x and y.
   Layer(Values& x, Values& y) : x_(x.value), dx_(x.gradient), y_(y.value), dy_(y.gradient) {}
   virtual ~Layer() = default;
   virtual void Forward() = 0;
@@ -173,7 +173,7 @@ class Layer {
 
 class Convolution : public Layer {
  public:
-  // The first layer of a network needs no gradient of x.
+  // `is_first`: the first layer of a network, which needs no gradient of x.
   Convolution(Values& x, Values& y, int filter, int pad, uint32_t seed, bool is_first = false)
       : Layer(x, y), is_first_(is_first), weights_(y_.c, x_.c, filter, filter) {
     filter_ = MakeFilter(type, y_.c, x_.c, filter, layout);
@@ -182,7 +182,7 @@ class Convolution : public Layer {
     CHECK_CUDNN(
         cudnnSetOpTensorDescriptor(sum_, CUDNN_OP_TENSOR_ADD, type, CUDNN_NOT_PROPAGATE_NAN));
     FindAlgorithms();
-    weights_.velocity.Fill(0);  // FindAlgorithms wrote gradients into it
+    weights_.velocity.Fill(0);  // FindAlgorithms has written gradients there
     weights_.value.Upload(SmallNumbers(weights_.value.Count(), 1, 0.125, seed));
   }
   ~Convolution() override {
@@ -361,7 +361,8 @@ class Images {
  public:
   Images() : patterns_(SmallNumbers(kClasses * Size(), 1, 1, 5)) {}
 
-  // Draws a batch of `images`. `truth` gets, for each image, 1 for its class and 0 for the others.
+  // Draws a batch. Fills `images`, and `truth` with a row for each image: 1 for its class, 0 for
+  // the others.
   void Next(std::vector<double>& images, std::vector<double>& truth) {
     images.clear();
     truth.assign(static_cast<size_t>(batch) * kClasses, 0);
@@ -408,7 +409,7 @@ void Train() {
     CHECK_CUDNN(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                     Factor(1).get(), scores.value.descriptor(), scores.value.data(),
                                     Factor(0).get(), logs.descriptor(), logs.data()));
-    // The loss is -sum(truth * logs) / batch, so its gradient with respect to logs is -truth /
+    // The loss is -sum(truth * logs) / batch, so its gradient with respect to `logs` is -truth /
     // batch.
     CHECK_CUDNN(cudnnSoftmaxBackward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                      Factor(-1.0 / batch).get(), logs.descriptor(), logs.data(),

@@ -1,5 +1,5 @@
-"""Tests a training program under `ucudnn run`: divided kernels and small workspaces change losses by no more than rounding errors
-of sums in another order, and do not change them where sums are exact."""
+"""Tests a training program under `ucudnn run`. Divided kernels and small workspaces change losses only by rounding
+errors of sums in another order, and not at all where sums are exact."""
 
 import os
 import tempfile
@@ -9,11 +9,11 @@ import program
 
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 BATCH, STEPS, WORKSPACE_KIB = 24, 12, 4096
-KERNELS = 8  # 3 operations of each of 3 convolutions, except backward_data of the first
+KERNELS = 8  # 3 operations of each of 3 convolutions, without backward_data of the first
 
 
 def train(words, *options, steps=STEPS, **variables):
-    """Returns the loss of every step, as the text that the program prints."""
+    """Returns the loss of every step, as the program prints it."""
     lines = program.printed([TRAIN_CNN, *words, BATCH, steps, WORKSPACE_KIB], options, **variables)
     losses = [line.split()[3] for line in lines]
     assert len(losses) == steps, lines

@@ -1,4 +1,4 @@
-"""Tests graphs that ucudnn does not divide: whatever the limit is, their results are those without ucudnn, and the report says
+"""Tests graphs that ucudnn does not divide. For any limit, their results are those without ucudnn, and the report says
 why they are not divided."""
 
 import os
@@ -11,7 +11,7 @@ FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
 
 
 def run(*options):
-    """Returns the lines that the program prints; it fails unless every result is what plain loops compute."""
+    """Returns the printed lines. The program fails unless every result equals that of plain loops."""
     return program.printed([FRONTEND_WHOLE, "4"], options)
 
 

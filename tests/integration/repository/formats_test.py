@@ -1,4 +1,5 @@
-"""Tests that documents name the members of our JSON formats: those that the source lists for writers and readers, and no others."""
+"""Tests that documents name the members of ucudnn's JSON formats: exactly those that the source lists for writers and
+readers."""
 
 import os
 import re
@@ -6,7 +7,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# By document: the heading after which it describes formats, and the sources in which their members are listed.
+# {document: (heading after which it describes formats, sources that list their members)}
 FORMATS = {
     "db/FORMAT.md": ("\n## Reports\n", ("src/convolution/json_kernel.cpp", "src/convolution/report_format.cpp",
                                          "src/planning/workspace_plan.cpp")),

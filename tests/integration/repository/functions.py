@@ -1,6 +1,6 @@
-"""Finds the functions of a C++ text: where each begins and ends, and how many parameters it takes. This module matches
-brackets and does not parse C++: it reads declarations as this repository writes them, expands no macros, and finds nothing but
-lambdas inside functions. All functions here are pure functions of the text."""
+"""Finds the functions of a C++ text: where each begins and ends, and how many parameters it has. This module matches
+brackets and does not parse C++: it reads declarations as this repository writes them, and expands no macros. Inside
+functions, it finds only lambdas. All functions here are pure functions of the text."""
 
 import bisect
 import re
@@ -17,13 +17,13 @@ TOKEN = re.compile(r"""
 """, re.S | re.M | re.X)
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 CLASS_KEYWORDS = {"class", "struct", "union"}
-# A parenthesis that follows one of these words is no list of parameters.
+# A parenthesis after one of these words does not begin a list of parameters.
 NO_NAMES = {"alignas", "decltype", "explicit", "noexcept", "requires", "static_assert", "__attribute__", "if", "for",
             "while", "switch", "return", "sizeof", "catch"}
 
 
 class Unreadable(ValueError):
-    """Raised if brackets do not match, so that functions cannot be found."""
+    """Raised if brackets do not match, because functions cannot be found then."""
 
     def __init__(self, line, message):
         super().__init__(message)
@@ -46,9 +46,10 @@ class Function:
 
 
 def tokens_of(text):
-    """Returns the tokens without comments and directives; only the first branch of #if ... #else ... #endif counts."""
+    """Returns the tokens, without comments and directives. Of #if ... #else ... #endif, only the first branch
+    counts."""
     starts = [match.start() for match in re.finditer("^", text, re.M)]
-    tokens, skipped = [], 0  # skipped: how many #if are open since a branch began that does not count
+    tokens, skipped = [], 0  # skipped: number of open #if inside a branch that does not count
     for match in TOKEN.finditer(text):
         if match["directive"]:
             directive = re.match(r"\s*#\s*(\w*)", match[0])[1]
@@ -62,7 +63,7 @@ def tokens_of(text):
 
 
 def closing(tokens, at):
-    """Returns the position of the bracket that closes the one at `at`."""
+    """Returns the position of the bracket that closes the bracket at `at`."""
     open_brackets = []
     for position in range(at, len(tokens)):
         text = tokens[position].text
@@ -77,7 +78,8 @@ def closing(tokens, at):
 
 
 def after_angles(tokens, at):
-    """Returns the position after the > that closes the < at `at`, or the position after that < where it only compares."""
+    """Returns the position after the > that closes the < at `at`. If this < is a comparison, returns the position after
+    it."""
     depth, position = 0, at
     while position < len(tokens):
         text = tokens[position].text
@@ -89,7 +91,7 @@ def after_angles(tokens, at):
 
 
 def parameter_count(tokens):
-    """Returns how many parameters a list has; `tokens` are those between its parentheses."""
+    """Returns the number of parameters in a list; `tokens` are between its parentheses."""
     if not tokens or [token.text for token in tokens] == ["void"]:
         return 0
     count, at = 1, 0
@@ -106,8 +108,8 @@ def parameter_count(tokens):
 
 
 def parameter_list(head):
-    """Returns the positions of the parentheses around the parameters in declaration `head`, and the name before them; None if
-    `head` declares no function. `head` begins after template parameters."""
+    """Returns (position of the opening parenthesis of the parameters in declaration `head`, position of the closing
+    one, the function's name), or None if `head` declares no function. `head` begins after template parameters."""
     at, texts = 0, [token.text for token in head]
     while at < len(head):
         text, before = texts[at], texts[at - 1] if at > 0 else ""
@@ -139,17 +141,17 @@ def without_template(head):
 
 
 def opens_scope(head):
-    """Returns whether the brace after `head` encloses declarations: whether `head` is a namespace, a class or extern "C"."""
+    """Returns whether the brace after `head` encloses declarations: `head` is a namespace, a class or extern "C"."""
     declared = without_template(head)
     texts = [token.text for token in declared]
     if "namespace" in texts or texts == ["extern", '"C"']:
         return True
-    # The keyword may follow words such as "static"; the brace of an enum class encloses no declarations.
+    # The class keyword may follow words such as "static". The brace of an enum class encloses no declarations.
     return not CLASS_KEYWORDS.isdisjoint(texts[:3]) and "enum" not in texts and parameter_list(declared) is None
 
 
 def in_initialisers(head):
-    """Returns whether the brace after `head` belongs to a member in a constructor's list, as in `A() : b{1} {`."""
+    """Returns whether the brace after `head` initializes a member in a constructor's list, as in `A() : b{1} {`."""
     declared = without_template(head)
     _, end, _ = parameter_list(declared)
     rest = [token.text for token in declared[end + 1:]]
@@ -170,7 +172,8 @@ def function_of(head, last, is_c):
 
 
 def lambdas_of(tokens):
-    """Yields the lambdas that have a list of parameters. `last` is the line where that list ends, not the lambda's body."""
+    """Yields the lambdas that have a parameter list. Their `last` is the line where this list ends, not the lambda's
+    body."""
     for at in range(len(tokens) - 1):
         if tokens[at].text == "]" and tokens[at + 1].text == "(":
             end = closing(tokens, at + 1)
@@ -179,7 +182,7 @@ def lambdas_of(tokens):
 
 
 def functions(text):
-    """Returns a list of the functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
+    """Returns a list of all functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
     tokens = tokens_of(text)
     found = list(lambdas_of(tokens))
     scopes = []  # for each enclosing scope, whether it has C linkage

@@ -1,4 +1,4 @@
-"""Tests that configuring fails for a test that tools/check would run in no build, or in two, and says which."""
+"""Tests that configuring fails, with a message, for a test that tools/check would run in no build or in two builds."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ ucudnn_every_test_has_its_group(${{CMAKE_SOURCE_DIR}})
 
 
 def configure(tests):
-    """Returns the exit status of configuring a project with these tests, and its messages."""
+    """Configures a project with these tests. Returns (exit status, messages)."""
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/tests")
         for path, text in (("CMakeLists.txt", PROJECT), ("tests/CMakeLists.txt", tests)):

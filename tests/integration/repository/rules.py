@@ -1,6 +1,6 @@
-"""Checks rules of the repository that a compiler does not check: which folder may include which, where the loader and the
-environment are used, that mutexes are of types that clang's analysis checks, how long functions and their lists of parameters
-are, and that no paths of one machine are committed. Only repository_files reads files."""
+"""Checks rules of the repository that a compiler does not check: which folder may include which, where the loader and
+the environment are used, that mutexes have types that clang's analysis checks, how long functions and their parameter
+lists are, and that no paths of a particular machine are committed. Only repository_files reads files."""
 
 import posixpath
 import re
@@ -8,7 +8,8 @@ import subprocess
 
 import functions
 
-# A room (a folder) may include itself and the rooms on the lines above its own, but no other room on its own line.
+# Rooms are folders; each line is a floor. A room may include itself and the rooms of the floors above, but no other
+# room of its own floor.
 FLOORS = [
     ["src/base"],
     ["src/options", "src/convolution"],
@@ -20,12 +21,13 @@ FLOORS = [
     ["src/interposer"],
     ["shim", "tools"],
 ]
-# A room may not include these rooms, although they are above it in FLOORS: transport knows nothing of convolutions.
+# Exceptions to FLOORS: a room may not include these rooms, although they are above it. transport knows nothing of
+# convolutions.
 UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
 ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]
 
-# These folders are on no floor; each may include itself and the listed ones.
+# Folders that are on no floor. Each may include itself and the listed folders.
 ANNEXES = {
     "include": [],
     "db": PURE,
@@ -34,7 +36,7 @@ ANNEXES = {
     "planner/multigrid": PURE + ON_DEVICES + ["planner"],
     "shim/layer_parallel": PURE + ["include", "planner", "planner/multigrid"],
 }
-# These rooms of FLOORS may include these annexes, too.
+# These rooms of FLOORS may also include these annexes.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
 WITHOUT_CUDA = ["src/base", "src/options", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
@@ -54,8 +56,8 @@ MACHINE_PATH = re.compile(
 
 SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c", ".S", ".inc")
 
-# Functions in these folders keep to these limits. A longer one says why directly above: "// Long because ...". Functions with C
-# linkage may take more parameters, because other libraries or languages define their signatures.
+# Functions in these folders keep these limits. A longer function gives its reason directly above: "// Long because
+# ...". Functions with C linkage may have more parameters, because other libraries or languages define their signatures.
 WITH_SHORT_FUNCTIONS = ["src", "db", "planner", "tools/command"]
 MOST_LINES = 80
 MOST_PARAMETERS = 6
@@ -68,7 +70,7 @@ def within(path, folder):
 
 
 def room_of(path):
-    """Returns the innermost room that contains the file, or None if no room does, as for tests and build files."""
+    """Returns the innermost room that contains the file, or None if no room does (tests, build files)."""
     rooms = [room for floor in FLOORS for room in floor] + list(ANNEXES)
     return max((room for room in rooms if within(path, room)), key=len, default=None)
 
@@ -85,7 +87,8 @@ def allowed_rooms(room):
 
 
 def target_of(path, name, files):
-    """Returns the repository file that `#include "name"` in `path` means, or None when it is none of ours."""
+    """Returns the file of the repository that `#include "name"` in `path` means, or None if it is not in the
+    repository."""
     folder = path.rsplit("/", 1)[0]
     return next((c for c in (posixpath.normpath(f"{folder}/{name}"), name, f"src/{name}", f"shim/{name}", f"include/{name}")
                  if c in files), None)
@@ -115,7 +118,8 @@ def forbids_cuda(path):
 
 
 def call_violations(path, text):
-    """Yields uses of dlopen and the like, of the environment and of standard mutexes in files that may not use them."""
+    """Yields uses of dlopen and similar functions, of the environment, and of standard mutexes, in files that may not
+    use them."""
     if room_of(path) is None or not path.endswith(SOURCES):
         return
     keep_lines = lambda match: "\n" * match[0].count("\n")
@@ -139,7 +143,7 @@ def comment_above(lines, first):
 
 
 def function_violations(path, text):
-    """Yields functions that are too long without a reason, and lists of too many parameters."""
+    """Yields functions that are too long without a reason, or that have too many parameters."""
     if not path.endswith(FUNCTION_SOURCES) or not any(within(path, folder) for folder in WITH_SHORT_FUNCTIONS):
         return
     try:
@@ -166,7 +170,7 @@ def machine_path_violations(path, text):
 
 
 def violations(files):
-    """Yields all violations; `files` has texts by path, relative to the repository root."""
+    """Yields all violations. `files`: {path relative to the repository's root: text}."""
     for path, text in sorted(files.items()):
         yield from include_violations(path, text, files)
         yield from call_violations(path, text)
@@ -175,7 +179,7 @@ def violations(files):
 
 
 def repository_files(root):
-    """Returns, by path, the text of every file that is, or could be, committed."""
+    """Returns {path: text} of every file that is, or could be, committed."""
     listing = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                              check=True, capture_output=True, text=True).stdout
     files = {}
@@ -184,5 +188,5 @@ def repository_files(root):
             with open(f"{root}/{path}", encoding="utf-8") as file:
                 files[path] = file.read()
         except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
-            continue  # the file is binary, or was deleted but is still in the index
+            continue  # the file is binary, or is deleted but still in the index
     return files

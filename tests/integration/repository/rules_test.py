@@ -1,4 +1,4 @@
-"""Tests that the repository keeps its own rules, and that breaking one would be noticed."""
+"""Tests that the repository keeps its own rules, and that violations are found."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests what tools/skipped prints of CTest's results: of skipped cases of gtest and of unittest, and of skipped tests."""
+"""Tests what tools/skipped prints about CTest's results: skipped cases of gtest and unittest, and skipped tests."""
 
 import pathlib
 import subprocess
@@ -16,7 +16,8 @@ tests/unit/host/cudnn/exports_test.cpp:39: Skipped
 
 class Skipped(unittest.TestCase):
     def told(self, *tests):
-        """Returns the exit code and the printed lines for results of `tests`, each a (name, status, output)."""
+        """Runs tools/skipped on the results `tests`, each (name, status, output). Returns (exit code, printed
+        lines)."""
         cases = "".join(f'<testcase name="{name}" status="{status}"><system-out>{xml.sax.saxutils.escape(output)}</system-out></testcase>'
                         for name, status, output in tests)
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:

@@ -1,5 +1,5 @@
-"""Tests that in a process whose images are split no export of cuDNN silently computes on a stripe alone: ucudnn answers the
-export or refuses it by name, unless the export is LOCAL or computes nothing."""
+"""Tests that no export of cuDNN silently computes on only a stripe in a process whose images are split: ucudnn answers
+the export or refuses it by name, unless the export is LOCAL or computes nothing."""
 
 import os
 import re
@@ -7,15 +7,15 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# These functions compute each element of the result from the same position of the inputs, or from a filter, which is never
-# split.
+# Functions that compute each element of the result from the same position of the inputs, or only from a filter, which
+# is never split.
 LOCAL = {
     "cudnnActivationBackward", "cudnnActivationForward", "cudnnAddTensor", "cudnnDropoutBackward", "cudnnDropoutForward",
     "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",
     "cudnnTransformTensor", "cudnnTransformTensorEx"
 }
-# These functions make or read descriptors and handles, or answer questions. (Backend plans are refused when finalized or
-# executed.)
+# Functions that make or read descriptors and handles, or answer questions. (Backend plans are refused when they are
+# finalized or executed.)
 COMPUTES_NOTHING = re.compile(r"cudnn(Backend(Create|Destroy|Finalize|Get|Initialize|Set)\w*|Build\w+|Create\w*|Derive\w+|Destroy\w*|"
                               r"Dropout(GetReserveSpace|GetStates)Size|Get\w+|InitTransformDest|\w+GetBufferSizes|MakeFusedOpsPlan|"
                               r"QueryRuntimeError|RestoreDropoutDescriptor|RNN[GS]etClip_v\d|Set(?!Tensor$)\w+|\w+VersionCheck)$")

@@ -1,5 +1,5 @@
-"""Small models of published architectures, most of which no installed package has. models.py compares them on stripes with the
-whole image."""
+"""Small models of published architectures, most of which are in no installed package. models.py compares them on
+stripes with the whole image."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -52,7 +52,7 @@ def patch_gan():
 
 
 class Skip(nn.Module):
-    """A level of pix2pix's U-Net: convolutions by 4 with stride 2, down and up, around the inner level `body`."""
+    """A level of pix2pix's U-Net: 4 x 4 convolutions with stride 2, down and up, around the inner level `body`."""
 
     def __init__(self, outer, inner, body=None):
         super().__init__()
@@ -75,7 +75,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class NafBlock(nn.Module):
-    """NAFNet's block (Chen et al., 2022): gates in place of activations, and attention over channels."""
+    """NAFNet's block (Chen et al., 2022): gates instead of activations, and attention over channels."""
 
     def __init__(self, c):
         super().__init__()
@@ -122,7 +122,8 @@ def blurred():
 
 
 class CroppedUNet(nn.Module):
-    """A U-Net without padding (Ronneberger et al., 2015): skip connections are cropped to the size of what they join."""
+    """A U-Net without padding (Ronneberger et al., 2015): skip connections are cropped to the size of the tensors that
+    they join."""
 
     def __init__(self):
         super().__init__()
@@ -142,7 +143,7 @@ def adaptive_head():
 
 
 def vgg11_bn():
-    """Returns torchvision's VGG-11 with batch norms, with one linear layer as its classifier."""
+    """Returns torchvision's VGG-11 with batch norms and a single linear layer as classifier."""
     from torchvision.models import vgg
     model = vgg.VGG(vgg.make_layers(vgg.cfgs["A"], batch_norm=True), num_classes=10)
     model.classifier = nn.Linear(512 * 49, 10)

@@ -1,5 +1,5 @@
-"""Compares a model on stripes with the same model on the whole image, which each rank computes by itself: the outputs, the
-gradients of the input and of every parameter, and the buffers."""
+"""Compares a model on stripes with the same model on the whole image, which each rank computes separately: the outputs,
+the gradients of the input and of every parameter, and the buffers."""
 import copy
 
 import torch
@@ -37,7 +37,7 @@ def own(x, stripe):
 
 
 def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLERANCE, backward=True):
-    """Expects equal outputs, gradients and buffers. `call(model, x)` returns the output, and the gradients are those of a
+    """Expects equal outputs, gradients and buffers. `call(model, x)` returns the output; the gradients are those of a
     weighted sum of the output."""
     call = call or (lambda model, x: model(x))
     whole, x = copy.deepcopy(model), x.clone()
@@ -69,11 +69,11 @@ def penalty_like_whole(model, x, trust=(), tolerance=TOLERANCE):
     x_whole, x_own = x.clone().requires_grad_(), spatial.shard(x).detach().requires_grad_()
     try:
         expected = _penalised(whole, x_whole)
-    except RuntimeError as error:  # torch has no second derivative of some layers
+    except RuntimeError as error:  # torch has no second derivative for some layers
         assert "is not implemented" in str(error), error
         return
     check_close("penalty", _penalised(striped, x_own), expected, tolerance)
-    if x_whole.grad.isnan().any():  # the second derivative does not exist at this point, as that of a norm at 0
+    if x_whole.grad.isnan().any():  # no second derivative exists at this point, as for a norm at 0
         return
     check_close("second gradient of the input", x_own.grad, own(x_whole.grad, x_own), tolerance)
     parameters = dict(whole.named_parameters())

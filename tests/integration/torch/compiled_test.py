@@ -1,4 +1,5 @@
-"""Tests that compiled code never computes on a stripe, whatever part of a program was compiled, before or after convert."""
+"""Tests that compiled code never computes on a stripe, whichever part of a program is compiled, before or after
+convert."""
 import sys
 import unittest
 from unittest import mock
@@ -18,7 +19,7 @@ def net():
 
 
 class Compiled(unittest.TestCase):
-    """The tests run on rank 0 of two; FakeRanks stands for the other one."""
+    """The tests run on rank 0 of two; FakeRanks replaces the other rank."""
 
     def setUp(self):
         import torch
@@ -35,8 +36,8 @@ class Compiled(unittest.TestCase):
         return spatial.shard(torch.randn(1, 4, 16, 16), 2)
 
     def refused(self, run):
-        # Both backends are refused: "eager", and the default one, which would generate Triton or C++ kernels. torch turns
-        # errors during compilation into RuntimeError.
+        # Both backends are refused: "eager", and the default backend, which would generate Triton or C++ kernels. torch
+        # turns errors during compilation into RuntimeError.
         for options in ({"backend": "eager"}, {}):
             with self.subTest(options), self.assertRaisesRegex(RuntimeError, "torch.compile, whose own kernels"):
                 run(options)

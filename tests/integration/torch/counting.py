@@ -1,5 +1,5 @@
-"""Counts which operators torch calls while a program runs, and how many bytes of their results are alive at once. This also
-works on meta tensors, which have a size and no memory."""
+"""Counts which operators torch calls while a program runs, and how many bytes of their results are alive at the same
+time. Also works on meta tensors, which have a size but no memory."""
 import collections
 import weakref
 
@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Calls(TorchDispatchMode):
-    """Counts how often each operator was called."""
+    """Counts the calls of each operator."""
 
     def __init__(self):
         super().__init__()
@@ -22,8 +22,8 @@ class Calls(TorchDispatchMode):
 
 
 class Living(TorchDispatchMode):
-    """`peak` is the largest number of bytes that results of operators had at one time. Views, and results written in place,
-    have no bytes of their own."""
+    """`peak`: the largest number of bytes that results of operators have had at the same time. Views and results
+    written in place count no bytes."""
 
     def __init__(self, *inputs):
         super().__init__()
@@ -34,7 +34,7 @@ class Living(TorchDispatchMode):
                 self.add(tensor)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        # A result that shares memory with an argument, such as a view of a parameter, is not counted.
+        # A result that shares memory with an argument, such as a view of a parameter, counts no bytes.
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
             read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}

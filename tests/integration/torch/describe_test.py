@@ -1,5 +1,5 @@
-"""Tests parallel.describe: every operator of a model has a node of the right shape, named after its module, and the planner
-reads the network. An operator that has no rule is refused by name."""
+"""Tests parallel.describe: every operator of a model becomes a node with the right shape, named after its module, and
+the planner can read the network. An operator without a rule is refused by name."""
 import json
 import os
 import pathlib
@@ -166,7 +166,8 @@ class Describe(unittest.TestCase):
                         pairs = report.predicted.get(kind, {}).values()
                         self.assertEqual(one[kind], [sum(pair[place] for pair in pairs) for place in (0, 1)], (frozen, kind))
                 counted.append(sum(one["transfer"][0] + one["statistics"][0] for one in devices))
-        # A frozen convolution alone changes nothing, since the normalization after it is trained and needs the gradient.
+        # A frozen convolution changes nothing by itself, because the normalization after it is trained and needs the
+        # gradient.
         all_trained, first, second = sorted(set(counted), reverse=True)
         self.assertEqual([all_trained, all_trained, first, first, second], counted)
 

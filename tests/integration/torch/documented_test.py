@@ -1,6 +1,6 @@
-"""Tests the programs that documents show. The one of docs/spatial.md decodes a picture in stripes, has ten lines, and prints on
-four ranks what the page says, apart from rounding. The one of docs/parallel.md trains by a plan, and moves and keeps as many
-elements as the page and the README say."""
+"""Tests the programs in documents. The program of docs/spatial.md decodes a picture in stripes, has ten lines, and
+prints on four ranks what the page says, apart from rounding. The program of docs/parallel.md trains by a plan, and
+moves and keeps as many elements as the page and the README say."""
 import os
 import pathlib
 import re
@@ -13,8 +13,8 @@ import unittest
 import gloo
 
 RANKS = 4
-# Bounds differences: values reach about 4, a rounding of fp32 is 2^-24 of a value, and some thirty layers with sums in another
-# order err by less than 256 roundings.
+# Bound for differences: values reach about 4, an fp32 rounding is 2^-24 of a value, and some thirty layers, whose sums
+# are in another order, err by less than 256 roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 
 
@@ -26,7 +26,7 @@ def setUpModule():
 
 
 def documented():
-    """Returns the program of docs/spatial.md and the lines that the page says it prints."""
+    """Returns (the program of docs/spatial.md, the lines that it prints according to the page)."""
     page = (gloo.ROOT / "docs/spatial.md").read_text()
     (program, output), = re.findall(r"```python\n(.*?)```\n\n```\n\$ UCUDNN_SPATIAL=h4 torchrun --nproc-per-node 4 decode.py\n"
                                     "(.*?)```", page, re.DOTALL)
@@ -34,13 +34,13 @@ def documented():
 
 
 def parted(line):
-    """Returns a line without the number at its end, and that number, a difference."""
+    """Returns (a line without the number at its end, this number). The number is a difference."""
     text, difference = line.rsplit(" ", 1)
     return text, float(difference)
 
 
 def torchrun(path, **variables):
-    """Runs a program on four ranks by torchrun. Returns what all ranks print."""
+    """Runs a program on four ranks with torchrun. Returns the output of all ranks."""
     result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS),
                              path], env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python"), "OMP_NUM_THREADS": "1"} | variables,
                             capture_output=True, text=True, timeout=600, cwd=path.parent)
@@ -74,13 +74,13 @@ class Documented(unittest.TestCase):
 
 
 def blocks(page):
-    """Returns (language, text) of each block of code in a page."""
+    """Returns (language, text) of each code block in a page."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", (gloo.ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
 def reports(text):
-    """Returns, by rank, a rank's lines without times and sizes in bytes, and its loss. A rank's lines begin at "rank N: ",
-    which another rank's last newline may follow."""
+    """Returns {rank: (its lines without times and sizes in bytes, its loss)}. A rank's lines begin at "rank N: ", which
+    may directly follow another rank's line."""
     found = {}
     for report in re.split(r"(?=rank \d+: )", text)[1:]:
         rank, loss = re.match(r"rank (\d+): .* loss (\S+)\n", report).groups()
@@ -103,7 +103,8 @@ class Trained(unittest.TestCase):
         self.readme = next(text for _, text in blocks("README.md") if text.startswith("$ python3 -m ucudnn.parallel describe"))
 
     def same(self, expected, found):
-        """Expects equal lines. Losses may differ by 0.01: after two steps in fp32, other processors sum in another order."""
+        """Expects equal lines. Losses may differ by 0.01: they follow two steps in fp32, and other processors sum in
+        another order."""
         self.assertEqual(expected[0], found[0][:len(expected[0])])
         self.assertLess(abs(expected[1] - found[1]), 0.01)
 

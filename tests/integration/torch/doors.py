@@ -1,4 +1,4 @@
-"""Tries ways to call torch that do not pass __torch_function__, on each rank of UCUDNN_SPATIAL; doors_test.py runs this
+"""Tries ways to call torch that bypass __torch_function__, on each rank of UCUDNN_SPATIAL. doors_test.py runs this
 file."""
 import copy
 import functools
@@ -69,7 +69,7 @@ class Backward(torch.autograd.Function):
 
 
 def nothing_runs_past_the_rules_in_a_backward_pass():
-    """Code of a program that runs in a backward pass is guarded like other code."""
+    """A program's code that runs during a backward pass is guarded like other code."""
     def own_pass(x, gradient=None):
         with torch.enable_grad():
             x = x.detach().requires_grad_()
@@ -115,7 +115,7 @@ def nothing_runs_past_the_rules_in_a_backward_pass():
 
 
 def no_rule_leaves_a_plain_tensor():
-    """If the rule of any function returned a rank's rows as a plain tensor, alone or inside a container, that would be
+    """If any function's rule returned a rank's rows as a plain tensor, alone or inside a container, this would be
     refused."""
     x = spatial.shard(picture())
     for function in stripe.RULES:
@@ -228,7 +228,7 @@ def hooks_of_saved_tensors():
 
 
 def modes():
-    """A dispatch mode counts operations on stripes; the counts of all ranks add up to that of the whole image."""
+    """A dispatch mode counts operations on stripes. The counts of all ranks add up to the count for the whole image."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
     for each, x in ((whole, picture()), (model, spatial.shard(picture()).requires_grad_())):
         with FlopCounterMode(display=False) as counted:

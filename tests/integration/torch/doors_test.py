@@ -1,5 +1,5 @@
-"""Tests calls of torch that do not pass __torch_function__: scripts, transformations, constructors, a program's autograd
-functions and hooks. They are refused, or they are given stripes."""
+"""Tests calls of torch that bypass __torch_function__: scripts, transformations, constructors, autograd functions of a
+program, and hooks. They are refused, or they get stripes."""
 import pathlib
 import unittest
 

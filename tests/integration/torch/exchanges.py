@@ -1,6 +1,6 @@
-"""A small network with whole numbers, on which fp64 is exact. layers() describes it for striped_layers.cpp. Run on ranks, this
-file makes a converted model of it, and each rank compares its rows bit for bit with those that the program wrote.
-exchanges_test.py runs both."""
+"""A small network with integers, on which fp64 is exact. layers() describes it for striped_layers.cpp. When run on
+ranks, this file makes a converted model of the network, and each rank compares its rows bit for bit with those that
+striped_layers wrote. exchanges_test.py runs both."""
 import array
 import os
 import pathlib
@@ -14,9 +14,9 @@ from ucudnn import spatial
 from ucudnn.spatial.grid import owned, stripes
 
 IMAGES = 2, 3, 40, 12
-RANKS, MULTIPLE = 4, 4  # the 40 rows are cut into stripes of 12, 12, 8 and 8
-# Each convolution has: filters, size, stride, padding, dilation and groups. The third one reads rows beyond the nearest
-# neighbour's stripe.
+RANKS, MULTIPLE = 4, 4  # this cuts the 40 rows into stripes of 12, 12, 8 and 8
+# (filters, size, stride, padding, dilation, groups) of each convolution. The third convolution reads rows beyond the
+# nearest neighbour's stripe.
 CONVOLUTIONS = [(6, 3, 1, 1, 1, 1), (8, 7, 2, 3, 1, 1), (8, 3, 1, 5, 5, 2), (6, 4, 2, 1, 1, 1), (4, 1, 1, 0, 1, 1)]
 
 
@@ -34,7 +34,7 @@ def whole_numbers(shape, seed, largest):
 
 
 def network():
-    """Returns the model, the images, and the gradient of the output."""
+    """Returns (the model, the images, the gradient of the output)."""
     modules, channels = [], IMAGES[1]
     for i, (filters, size, stride, pad, dilation, groups) in enumerate(CONVOLUTIONS):
         modules += [nn.ReLU()] * (i > 0)

@@ -1,6 +1,6 @@
-"""Compares exchanges by ucudnn's cuDNN calls with those of the Python module. One network runs as a cuDNN program under `ucudnn
-run --ranks` on the stand-in, and as a converted model on gloo by the geometry of UCUDNN_TEST_LIBRARY. Both give the same rows
-and gradients on every rank."""
+"""Compares exchanges inside cuDNN calls with exchanges of the Python module. One network runs as a cuDNN program under
+`ucudnn run --ranks` on the stand-in, and as a converted model on gloo with the geometry of UCUDNN_TEST_LIBRARY. Both
+must give the same rows and gradients on every rank."""
 import os
 import pathlib
 import subprocess

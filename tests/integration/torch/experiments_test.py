@@ -1,5 +1,5 @@
-"""Tests that docs/experiments.md has what tests/bench/paper_figures.py prints, and that every measured count is what plans
-predict."""
+"""Tests that docs/experiments.md has the output of tests/bench/paper_figures.py, and that every measured count equals
+the plan's prediction."""
 import os
 import pathlib
 import sys

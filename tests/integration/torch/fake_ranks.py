@@ -1,5 +1,5 @@
-"""One rank of a grid in a process without the other ranks. Rows that it receives stay uninitialised, and a sum or a gather
-gives what this rank has; both count bytes. With meta tensors nothing is computed."""
+"""One rank of a grid, in a process without the other ranks. Received rows stay uninitialised, and a sum or gather
+returns this rank's own values; all of these count bytes. With meta tensors, nothing is computed."""
 import collections
 
 import torch
@@ -10,8 +10,8 @@ from ucudnn.spatial.grid import Grid
 
 
 class FakeRanks(Ranks):
-    """`received` counts bytes from other ranks, by "rows" and "sums"; `largest_swap` is the largest number of bytes in one
-    exchange of rows. All ranks are assumed to have stripes as large as this one's."""
+    """`received`: bytes from other ranks, by "rows" and "sums". `largest_swap`: the largest number of bytes in one
+    exchange of rows. All ranks are assumed to have stripes as large as this rank's."""
 
     def __init__(self, grid, rank):
         self.grid = Grid(grid)

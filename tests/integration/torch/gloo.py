@@ -1,4 +1,4 @@
-"""Starts ranks for tests on this machine: each is a process that runs a script and communicates by gloo."""
+"""Starts ranks for tests on this machine. Each rank is a process that runs a script and communicates over gloo."""
 import importlib.util
 import os
 import pathlib
@@ -18,8 +18,8 @@ def need(package):
 
 
 def start(script, count, grid, *arguments, patience=5):
-    """Runs `script` on `count` ranks. Returns (exit code, output) of each. After one has failed, the others are killed within
-    `patience` seconds."""
+    """Runs `script` on `count` ranks. Returns a list of (exit code, output). When a rank has failed, the others are
+    killed after `patience` seconds at most."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(count):
@@ -34,9 +34,9 @@ def start(script, count, grid, *arguments, patience=5):
                                                   stderr=subprocess.STDOUT))
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends and any(process.poll() is None for process in processes):
-            if any(process.poll() for process in processes):  # a rank has failed, and others may wait for it
+            if any(process.poll() for process in processes):  # a rank has failed, and others may wait for it forever
                 ends = min(ends, time.monotonic() + patience)
-                patience = SECONDS  # so that `ends` is set only once
+                patience = SECONDS  # `ends` is set only once
             time.sleep(0.05)
         for process in processes:
             process.kill()
@@ -46,15 +46,15 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """Raises an error with the output of every rank that failed, since the first one may only have lost another rank. `told` is
-    the result of start()."""
+    """`told` is the result of start(). If ranks have failed, raises an error with the output of all of them, because
+    the first one may only have lost another rank."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))
 
 
 class RanksTest(unittest.TestCase):
-    """A base class of tests that run `script` on the ranks of a grid, none of which may fail."""
+    """Base class of tests that run `script` on the ranks of a grid; no rank may fail."""
     script = None
 
     def on(self, count, grid, *arguments):
@@ -62,8 +62,8 @@ class RanksTest(unittest.TestCase):
 
 
 def join(seconds=20):
-    """Initializes torch.distributed in a rank, with a time-out of `seconds`, and then ucudnn.spatial, with the geometry of
-    libucudnn if UCUDNN_TEST_LIBRARY names it."""
+    """For the script of a rank: initializes torch.distributed, with a time-out of `seconds`, and then ucudnn.spatial.
+    The geometry is that of libucudnn if UCUDNN_TEST_LIBRARY names it."""
     import datetime
 
     import torch

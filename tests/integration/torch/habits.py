@@ -1,5 +1,5 @@
-"""Tests what programs do with models besides training them, on each rank of UCUDNN_SPATIAL; habits_test.py runs this file with
-a folder for its files."""
+"""Tests what programs do with models besides training, on each rank of UCUDNN_SPATIAL. habits_test.py runs this file,
+with a folder for its files as the argument."""
 import copy
 import os
 import sys
@@ -43,7 +43,8 @@ def refused(call, *words):
 
 
 def saved(folder):
-    """A converted model is saved and loaded like other models, here on ranks and in habits_test.py in one process."""
+    """Saves a converted model, which is loaded like other models: here on ranks, and in habits_test.py in a single
+    process."""
     whole, model = net(), spatial.convert(net())
     model(spatial.shard(picture()))
     path = f"{folder}/{dist.get_rank()}"
@@ -87,7 +88,8 @@ def buffers_stay_plain(folder):
 
 
 def a_plain_tensor_on_one_rank(folder):
-    """A plain tensor is refused on the one rank that passes it, before that rank waits for the others, which make no call."""
+    """A plain tensor is refused on the only rank that passes it, before this rank waits for the others, which make no
+    call."""
     model = spatial.convert(net())
     if dist.get_rank() == 0:
         refused(lambda: model(picture()), "takes what shard gives", "not converted")
@@ -98,7 +100,7 @@ def a_plain_tensor_on_one_rank(folder):
 def unlike_images(folder):
     mine = dist.get_rank() == 0
     for unlike in ((3, 3, 8, 8), (2, 3, 12, 8)):
-        spatial.shard(picture(0, unlike))  # the shape itself is accepted if all ranks have it
+        spatial.shard(picture(0, unlike))  # accepted if all ranks have this shape
         refused(lambda: spatial.shard(picture(0, unlike if mine else (2, 3, 8, 8))), "on rank 0", str(unlike), "on rank 1")
     refused(lambda: spatial.shard(picture().to(torch.float32 if mine else torch.float64)), "float32", "float64")
     for dim in (None, [axis + 1 for axis in spatial.ranks().grid.cut_axes]):
@@ -110,7 +112,7 @@ def unlike_images(folder):
 
 
 def own_rows(folder):
-    """from_local takes rows that each rank has loaded itself, in stripes that shard would not make: 3 and 6 rows."""
+    """from_local takes rows that each rank has loaded itself, in stripes unlike shard's: 3 and 6 rows."""
     grid, whole = spatial.ranks().grid, picture(0, (2, 3, 9, 8)).requires_grad_()
     part = spatial.ranks().part(1)
     rows = (slice(0, 3), slice(3, 9))[part]
@@ -132,7 +134,7 @@ def own_rows(folder):
 
 
 def a_mesh(folder):
-    """spatial.init accepts a DeviceMesh whose dimensions are the grid's."""
+    """spatial.init accepts a DeviceMesh with the dimensions of the grid."""
     grid = spatial.ranks().grid
     cut = {letter: parts for letter, parts in zip("ndhw", (grid.groups, *grid.parts)) if parts > 1}
     geometry = spatial.ranks().geometry
@@ -154,14 +156,14 @@ def a_wrapped_model(folder):
 
 
 def losses_are_printed(folder):
-    """A number that all ranks have can be formatted; a stripe cannot."""
+    """A number that is the same on all ranks can be formatted; a stripe cannot."""
     x = picture()
     assert f"{spatial.shard(x).square().mean():.4f}" == f"{x.square().mean():.4f}"
     refused(lambda: f"{spatial.shard(x):.4f}", "gather it first")
 
 
 def results_are_read_and_saved(folder):
-    """What all ranks have alike is a tensor for numpy, lists and files; a stripe is refused by name."""
+    """A result that is the same on all ranks works with numpy, lists and files; a stripe is refused by name."""
     x, path = spatial.shard(picture()), f"{folder}/{dist.get_rank()}.results"
     loss, mean = x.square().mean(), picture().mean((2, 3))
     for found in (x.mean((2, 3)).numpy(), np.asarray(x.mean((2, 3))), np.array(x.mean((2, 3)).tolist())):
@@ -193,7 +195,7 @@ def newer_packages_are_told(folder):
 
 
 class Nested:
-    """Images and their mask, as detectors pass them."""
+    """Images and their mask, in an object as detectors pass it."""
 
     def __init__(self, tensors, mask):
         self.tensors, self.mask = tensors, mask
@@ -220,7 +222,7 @@ def objects_of_tensors(folder):
 
 
 def resized_by_a_part(folder):
-    """The refusal of a factor that gives no whole rows names the multiple in which the image must be cut."""
+    """If a factor gives no integer number of rows, the refusal names a `multiple` for shard with which it does."""
     x = picture(0, (1, 2, 12, 12))
     refused(lambda: F.interpolate(spatial.shard(x), size=(5, 7)), "size 5 does not say whether", "use scale_factor")
     refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")

@@ -1,5 +1,5 @@
-"""`late.py PLACE SECONDS [sum]`: runs a model in which one rank sleeps for some seconds, in forward or in backward, or, where
-PLACE is `apart`, in which one rank pools what the other one sums. late_test.py runs this file."""
+"""`late.py PLACE SECONDS [sum]`: runs a model in which one rank sleeps for SECONDS, in forward or in backward. If PLACE
+is `apart`, one rank pools the tensor that the other rank sums. late_test.py runs this file."""
 import os
 import sys
 import time

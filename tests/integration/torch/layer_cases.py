@@ -1,5 +1,5 @@
-"""Layers and losses that are compared on stripes, one at a time, as (name, function that makes it). Pictures have 16 x 16
-positions, lines 16, and volumes 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with
+"""Layers and losses that are compared on stripes, one at a time, as (name, function that makes it). Pictures have 16 x
+16 positions, lines have 16, and volumes have 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with
 ucudnn.spatial.vouched."""
 import math
 
@@ -57,7 +57,7 @@ class Excitation(nn.Module):
 
 
 class Tied(nn.Module):
-    """Uses one layer three times: twice on stripes, and once after global pooling."""
+    """Uses one layer three times: twice on stripes and once after global pooling."""
 
     def __init__(self):
         super().__init__()
@@ -101,7 +101,7 @@ class LookedUp(nn.Module):
 
 
 def by_known_statistics(norm):
-    """Returns a norm in evaluation mode, with running statistics that differ from its input's."""
+    """Returns `norm` in evaluation mode, with running statistics that differ from its input's."""
     norm.running_mean.copy_(picture(norm.num_features))
     norm.running_var.copy_(picture(norm.num_features).square() + 0.5)
     return norm.eval()
@@ -223,7 +223,7 @@ def resizing():
 
 
 def padding(dims):
-    """Yields each kind of padding in `dims` dimensions, by itself and before a convolution without padding."""
+    """Yields each kind of padding in `dims` dimensions, alone and before a convolution without padding."""
     size, conv = [2, 1] + [1, 3] * (dims - 1), getattr(nn, f"Conv{dims}d")
     for lost in ([-1, 2, -1, -1, -2, -1][:2 * dims], [0, -1] * dims):
         yield f"Zero {lost}", lambda lost=lost: Call(lambda x: F.pad(x, lost, value=0.5) * 2)
@@ -307,8 +307,8 @@ def pointwise():
 
 
 def losses(*shape):
-    """Yields losses of two images of `shape`, whose first dimension has the classes, with every reduction. The first half of
-    the first image has class 1, which some of the losses ignore."""
+    """Yields losses of two images of `shape`, whose first dimension is the classes, with every reduction. In the first
+    half of the first image the class is 1, which some losses ignore."""
     target = picture(2, *shape).roll(1, 1)
     classes = torch.randint(0, shape[0], (2, *shape[1:]), generator=torch.Generator().manual_seed(9))
     classes[0, :shape[1] // 2] = 1
@@ -336,7 +336,7 @@ def losses(*shape):
 
 
 class WithVariances(nn.Module):
-    """A loss that takes variances: once for each position and class, and once for each class."""
+    """A loss that takes variances, given for each position and class, or for each class."""
 
     def __init__(self, loss, target, variances):
         super().__init__()
@@ -398,8 +398,8 @@ def lines():
 
 
 def _by_time(x):
-    """Returns each position of two videos as one line: (images * d * h, channels, time), where w stands for time. Grids of
-    volumes cut d and h."""
+    """Returns the positions of two videos as separate lines: (images * d * h, channels, time), where w is the time.
+    Grids of volumes cut d and h."""
     return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
 
 
@@ -439,8 +439,8 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
-# These functions draw random numbers in training. The first value is the module class that a program has to name in `trust` for
-# the function to run, or None if there is none.
+# Functions that draw random numbers in training: {name: (module class that `trust` must name so that the function may
+# run, or None if there is none; the function)}.
 DRAWN = {
     "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
     "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),
@@ -460,13 +460,13 @@ DRAWN = {
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
 def _same_pads(x, k, stride):
-    """Returns the padding of TensorFlow's "same", in the order of F.pad; the larger half is behind."""
+    """Returns the padding of TensorFlow's "same", in the order of F.pad. The larger half is behind."""
     pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
     return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
 
 
 def _sizes():
-    """Yields programs that compute with x.shape or branch by it; they must get the sizes of the whole image."""
+    """Yields programs that compute with x.shape or branch on it. They must get the sizes of the whole image."""
     yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
     yield "every second row", lambda: Call(lambda x: x[:, :, ::2, 1::2])
     yield "all but its last rows", lambda: Call(lambda x: x[:, :, :x.shape[2] - 1, :-1])
@@ -539,15 +539,15 @@ def _rows(x, count):
 
 
 def _attended(x, w, q, k, v):
-    """Computes attention with a bias for each key. Every rank has the biases of all positions of the whole image."""
+    """Computes attention with a bias for each key. Every rank has the biases for all positions of the whole image."""
     q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
     scores = q @ k.transpose(-2, -1) * 0.3
     return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
 
 
 def _in_shifted_windows(x, q, k, v):
-    """Computes attention in windows of 4 x 4 of a padded and rolled picture, as in Swin. The mask keeps positions apart that
-    were not neighbours before the picture was rolled."""
+    """Computes attention in windows of 4 x 4 of a padded and rolled picture, as in Swin. The mask separates positions
+    that were not neighbours before the picture was rolled."""
     n, c, h, w = x.shape
     y = F.pad(x, (0, -(w + 2) % 4 + 2, 0, -(h + 2) % 4 + 2)).permute(0, 2, 3, 1)
     _, rows, columns, _ = y.shape
@@ -566,7 +566,7 @@ def _in_shifted_windows(x, q, k, v):
 
 
 def _by_pairs(x):
-    """Computes attention whose weights add up to 1 over all pairs of positions."""
+    """Computes attention whose weights add up to 1 over all pairs (query, key)."""
     n, c, h, w = x.shape
     pairs = torch.matmul(x.flatten(2).transpose(1, 2), x.sin().flatten(2))
     weights = torch.softmax(pairs.view(n, -1), 1).view(n, h * w, h * w)
@@ -614,13 +614,14 @@ def _products():
 
 
 def _over(x, function):
-    """Returns a sum of function(x, dim) over channels, rows, columns, all of these, and rows as a tuple, each combined with
-    x."""
+    """Returns the sum of function(x, dim) over several dim, each combined with x: channels, rows, columns, all three,
+    and rows as a tuple."""
     return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
 
 
 def _in_tenths(x):
-    """Returns x rounded to multiples of 1/5, so that many elements are equal; gradients pass as if it were x."""
+    """Returns x rounded to multiples of 1/5, so that many elements are equal. Gradients pass as if x were not
+    rounded."""
     return x + ((x * 5).round() / 5 - x).detach()
 
 
@@ -689,13 +690,13 @@ def _without_a_batch(x, w, b):
 
 
 def _written(x, w):
-    """Returns a new tensor into which channels, rows and columns are written by index."""
+    """Writes channels, rows and columns by index into a new tensor, and returns it."""
     y = x.new_zeros(x.shape)
     y[:, 1] = x[:, 0] * 2
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
-    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice, as shifted-window code writes it if the shift is 0
+    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice, as code for shifted windows writes with a shift of 0
     y[x > 1] = -1.5
     return y * x
 
@@ -754,7 +755,7 @@ def _neighbours(x):
 
 
 def _merged(x):
-    """Merges each 2 x 2 square of positions into one, although stripes have odd numbers of rows, splits them again, and
+    """Merges each 2 x 2 square of positions into one (stripes have odd numbers of rows), splits the squares again, and
     concatenates the result with x."""
     parts = [x[:, :, i::2, j::2] for i in range(2) for j in range(2)]
     whole = F.pixel_shuffle(torch.stack([part * (i + 1) for i, part in enumerate(parts)], 2).flatten(1, 2), 2)
@@ -794,7 +795,7 @@ def _other_stripes():
 
 
 def _for_fives(x):
-    """Pads 16 rows and columns to 20, four windows of 5, of which at least one crosses a cut on each grid."""
+    """Pads 16 rows and columns to 20, which are four windows of 5. On each grid, at least one window crosses a cut."""
     return F.pad(x, (1, 3, 1, 3))
 
 
@@ -804,7 +805,7 @@ def _fives(x):
 
 
 def _over_fives(x, write):
-    """Calls write(x, windows), which writes into one of two views of the same memory."""
+    """Calls write(x, windows), where `windows` is a view of x; `write` writes into one of the two."""
     windows = _fives(x)
     write(x, windows)
     return windows.mean() + x
@@ -817,7 +818,7 @@ def _in_fives(x):
 
 
 def _written_fives(x):
-    """Writes into a copy of the windows and then into a copy of the picture."""
+    """Writes into a copy of the windows, and then into a copy of the picture."""
     y = _for_fives(x)
     windows, z = _fives(y).clone(), y.clone()
     windows[:, :, :, 1] *= 2
@@ -855,7 +856,7 @@ def _counted_windows(x):
 
 
 def _middle(x):
-    """Returns the middle 6 rows and columns of 16; each of two parts has 3 of them, the size of a small filter."""
+    """Returns the middle 6 of 16 rows and columns. Each of two parts has 3 of them, the size of a small filter."""
     return x[:, :, 5:-5, 5:-5]
 
 

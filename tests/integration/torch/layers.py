@@ -1,5 +1,5 @@
-"""Compares every layer of layer_cases.py by itself, on each rank of UCUDNN_SPATIAL, and prints failures; layers_test.py runs
-this file."""
+"""Compares every layer of layer_cases.py separately, on each rank of UCUDNN_SPATIAL, and prints failures.
+layers_test.py runs this file."""
 import copy
 import os
 import random
@@ -52,7 +52,7 @@ def failures(wanted):
 
 
 class Told:
-    """A geometry that counts calls of sum_nothing, and refuses them with the reason `why` if there is one."""
+    """A geometry that counts the calls of sum_nothing. If there is a reason `why`, it refuses these calls."""
 
     def __init__(self, geometry, why=None):
         self.geometry, self.why, self.times = geometry, why, 0
@@ -67,8 +67,9 @@ class Told:
 
 
 def moved_later():
-    """A model may be moved to a GPU after it was converted. Then the geometry is told who sums gradients before the first
-    convolution under which ucudnn exchanges rows. Here the CPU runs that convolution, so its values are not compared."""
+    """A model may be moved to a GPU after it was converted. The geometry is told who sums gradients before the first
+    convolution inside which ucudnn exchanges rows. Here the CPU runs this convolution, so its values are not
+    compared."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
@@ -85,8 +86,8 @@ def moved_later():
 
 
 def norms_as_on_gpus():
-    """On GPUs, norms use neither the CPU's kernels by rows nor torch's norms, under which ucudnn's cuDNN calls would sum
-    statistics a second time. The way that GPUs take gives equal results."""
+    """On GPUs, norms use neither the CPU's kernels for rows nor torch's norms, because ucudnn would sum statistics a
+    second time inside their cuDNN calls. The operations used on GPUs give equal results."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
         with Calls() as calls:
@@ -105,8 +106,8 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """If ucudnn exchanges a convolution's rows inside the cuDNN call, there are no second derivatives, and create_graph is
-    refused by name. If the rows are exchanged before the call, there are second derivatives."""
+    """If ucudnn exchanges a convolution's rows inside the cuDNN call, there are no second derivatives, and create_graph
+    is refused by name. If rows are exchanged before the call, second derivatives work."""
     from ucudnn.spatial import convolution
     route, run = convolution.route, convolution._run
     try:
@@ -125,7 +126,7 @@ def second_order_of_calls_of_cudnn():
 
 
 def gradients_of_stripes():
-    """torch.autograd.grad returns gradients that are cut like their stripes, and accepts only gradients that are."""
+    """torch.autograd.grad returns gradients that are cut like their stripes, and accepts only such gradients."""
     x = spatial.shard(picture()).detach().requires_grad_()
     y, unused = x * x, x.detach().clone().requires_grad_()
     found, none = torch.autograd.grad(y, [x, unused], torch.ones_like(y), retain_graph=True, materialize_grads=True)
@@ -138,9 +139,9 @@ def gradients_of_stripes():
 
 
 def in_16_bits():
-    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of whole numbers below 2^24 are exact,
-    and so are quotients by powers of two, so the result must equal the rounded fp64 result. Windows of other sizes divide by
-    numbers that fp32 rounds, and have a tolerance."""
+    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are
+    exact, and so are quotients by powers of two, so the result must equal the rounded fp64 result. Windows of other
+    sizes divide by numbers that fp32 rounds, so these have a tolerance."""
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
     means = {"mean": torch.mean, "sum": lambda x: x.sum((2, 3)), "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1),
              "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]), "mse": lambda x: F.mse_loss(x, x * 0),
@@ -154,14 +155,14 @@ def in_16_bits():
         bound = roundoff * expected.abs() + 200 * 2 ** -24 * 8
         assert found.dtype == dtype and ((spatial.to_local(found) - expected).abs() <= bound).all(), "adaptive"
         weight = torch.ones(1, 2, 1, 1, dtype=dtype, requires_grad=True)
-        (x * weight).sum().backward()  # each rank rounds its part of the gradient before ranks add them
+        (x * weight).sum().backward()  # each rank rounds its part of the gradient before the ranks' parts are added
         parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
         assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
         by_positions = {"var": lambda x: x.var((2, 3)), "norm": lambda x: torch.linalg.vector_norm(x, dim=(2, 3)),
                         "softmax": lambda x: x.flatten(2).softmax(2), "logsumexp": lambda x: x.logsumexp((2, 3)),
                         "einsum": lambda x: torch.einsum("nchw,ndhw->ncd", x / 16, x / 16),
                         "cosine": lambda x: F.cosine_similarity(x.flatten(2)[:, :1], x.flatten(2)[:, 1:] + 1, 2)}
-        # 2^-14 allows for the roundings of fp32, which are far smaller than one rounding of a 16-bit type.
+        # 2^-14 allows for fp32 roundings, which are far smaller than one rounding of a 16-bit type.
         for name, function in by_positions.items():
             found, expected = function(x), function(whole)
             bound = (roundoff + 2 ** -14) * expected.abs() + 2 ** -24
@@ -174,7 +175,7 @@ def in_16_bits():
 
 
 def under_autocast():
-    """Under autocast, results have the types that torch gives them and are close to torch's, forward and backward."""
+    """Under autocast, results have the same types as torch's, and are close to torch's, forward and backward."""
     linear = nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.Linear(4, 4), Call(lambda x: x.movedim(-1, 1)),
                            nn.Conv2d(4, 3, 3, 1, 1))
     for name, make in [*cases(), ("linear, conv", lambda: linear)]:
@@ -198,8 +199,8 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types without negative numbers work,
-    too."""
+    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Unsigned integer types work as
+    well."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:]), "max": lambda x: x.max(2).values.max(2).values,
@@ -223,8 +224,8 @@ def a_value_of_any_rank_that_is_none():
 
 
 def one_row():
-    """If stripes have one row, a plain tensor of one row is ambiguous: it may be a rank's row, and is refused unless it is
-    known to be a weight."""
+    """If stripes have one row, a plain tensor of one row is ambiguous: it may be a rank's row. It is refused unless it
+    is known to be a weight."""
     class Scaled(nn.Module):
         def __init__(self, function):
             super().__init__()
@@ -260,7 +261,7 @@ def one_row():
 
 
 def reduced_over_one_axis():
-    """On a grid of two axes, what is reduced over one axis is still cut along the other, into unequal parts here."""
+    """On a grid with two axes, a tensor reduced over one axis is still cut along the other, here into unequal parts."""
     for name, function in {
             "rows without their mean": lambda x, w: (w * x) - (w * x).mean(2, keepdim=True),
             "softmax over rows": lambda x, w: (w * x).softmax(2) * x,
@@ -274,7 +275,8 @@ def reduced_over_one_axis():
 
 
 def other_calls_are_named():
-    """Under UCUDNN_CHECK=1, ranks whose calls differ all raise an error that names the calls, before they exchange anything."""
+    """Under UCUDNN_CHECK=1, if ranks make different calls, all raise an error that names the calls, before they
+    exchange anything."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
     ranks.is_checking = True
@@ -307,7 +309,7 @@ def other_calls_are_named():
                             (lambda: (spatial.gather(y) * (1 + own)).sum().backward(), "the gradient of what gather gave"),
                             (lambda: x * (x.mean() + own), "a tensor of shape () that meets a stripe")):
             refused_by_name(lambda _: call(), x, words, "is not the same")
-        if is_last:  # reads on one rank are no calls
+        if is_last:  # reading attributes on a single rank does not count as a call
             assert x.shape == (2, 4, 16, 16) and x.is_contiguous() and x.grad is None
         (x.to("cpu:0") if is_last else x.to("cpu")).sum()
     finally:
@@ -315,8 +317,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Ranks compare weights, buffers, images that shard cuts, and random draws of the first pass. Under UCUDNN_CHECK=1 they
-    also compare plain operands and the draws of each pass. All ranks refuse what differs on the last one."""
+    """Ranks compare weights, buffers, images that shard cuts, and random draws of the first pass. Under UCUDNN_CHECK=1,
+    they also compare plain operands and the draws of each pass. If the last rank differs, all ranks refuse."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
@@ -343,7 +345,7 @@ def copies_are_compared():
         torch.manual_seed(3)
         draws(x)
     torch.manual_seed(int(is_last))
-    draws(x)  # is accepted without UCUDNN_CHECK, since draws of this mode were already compared
+    draws(x)  # accepted without UCUDNN_CHECK, because draws of this mode were already compared
     ranks.is_checking = True
     try:
         x, model = spatial.shard(picture()), spatial.convert(nn.Identity())
@@ -385,8 +387,9 @@ class OnGpu(nn.Parameter):
 
 
 def refused_where_gradients_were_summed():
-    """Once a gradient was summed, it is too late to say who sums. convert then raises an error and changes nothing; in a model
-    that was moved to a GPU later, the first convolution under which ucudnn would exchange raises it."""
+    """Once a gradient was summed, it is too late to change who sums. convert then raises an error and changes nothing.
+    In a model that was moved to a GPU later, the first convolution inside which ucudnn would exchange rows raises the
+    error."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
@@ -419,9 +422,9 @@ def refused_by_name(model, x, *words):
 
 
 def nothing_is_drawn_unless_trusted():
-    """Random draws are refused inside a trusted class, both on stripes and on tensors that every rank has, and in a module that
-    was converted in evaluation mode. A function that draws a number for each position runs on stripes if its own class is
-    trusted, also when a checkpoint runs it again outside any module."""
+    """Random draws are refused inside a trusted class, on stripes and on replicated tensors, and in a module that was
+    converted in evaluation mode. A function that draws a number for each position runs on stripes if its own class is
+    trusted, also when a checkpoint runs it again outside of any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
         for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1)):
@@ -456,7 +459,7 @@ def nothing_is_drawn_unless_trusted():
 
 
 def in_fp32():
-    """In fp32, oneDNN computes convolutions; torch gives no name for some of oneDNN's backends."""
+    """In fp32, oneDNN computes convolutions; torch has no name for some of oneDNN's backends."""
     for make in (lambda: nn.ConvTranspose2d(4, 3, 4, 2, 1), lambda: nn.Conv2d(4, 3, 3, 1, 1)):
         torch.manual_seed(3)
         model, x = make().float(), picture().float()
@@ -465,8 +468,8 @@ def in_fp32():
 
 
 def on_another_device():
-    """If torch.distributed cannot send a tensor from its device, the tensor is copied through host memory. Here no tensor can
-    be sent."""
+    """A tensor that torch.distributed cannot send from its device is copied through host memory; here this is every
+    tensor."""
     ranks = spatial.ranks()
     ranks._travels = lambda tensor: False
     try:
@@ -478,8 +481,8 @@ def on_another_device():
 
 
 def in_a_capture():
-    """While a CUDA graph is captured (here is_capturing only says so), comparisons between hosts do not use the device, and a
-    step equals that of the whole. Tensors that would be copied through host memory are refused by name."""
+    """During the capture of a CUDA graph (simulated by is_capturing), ranks compare values without the device, and a
+    step equals that of the whole image. Tensors that would be copied through host memory are refused by name."""
     from ucudnn.spatial import cells
     ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
     cells.is_capturing = lambda: True
@@ -503,8 +506,8 @@ def in_a_capture():
 
 
 def ended():
-    """_leave must end gloo's threads, which hold tensors of the last exchange and may not outlive the interpreter. This runs
-    last, since ranks cannot exchange anything afterwards."""
+    """_leave must end gloo's threads, which hold tensors of the last exchange and must not outlive the interpreter.
+    This test runs last, because ranks cannot exchange anything afterwards."""
     before = len(os.listdir("/proc/self/task"))
     spatial.ranks()._leave()
     assert len(os.listdir("/proc/self/task")) < before, f"all {before} threads are there"

@@ -1,4 +1,5 @@
-"""Compares every layer on stripes with the layer on the whole image, forward and backward, on two and four ranks."""
+"""Compares every layer on stripes with the same layer on the whole image, forward and backward, on two and four
+ranks."""
 import pathlib
 import sys
 import unittest

@@ -1,6 +1,6 @@
-"""Tests the published parameter lists of other systems: their lengths, how many cases their own rules require, and that ucudnn
-supports as many as docs/spatial.md says. Only the geometry decides, here by the tests' geometry and by libucudnn's;
-published_test.py runs a sample of the cases."""
+"""Tests the published parameter lists of other systems: their lengths, how many cases their own rules require, and that
+ucudnn supports as many as docs/spatial.md says. Support is decided by geometry only, here by the tests' geometry and by
+libucudnn's. published_test.py runs a sample of the cases."""
 import pathlib
 import re
 import sys
@@ -14,8 +14,8 @@ from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):
-    """Returns four numbers (all cases, cases that their own rules require, cases that an unchanged program can run, cases that
-    convert can run), and the reasons why convert cannot run required cases."""
+    """Returns (number of all cases, of cases that their own rules require, of cases that an unchanged program can run,
+    of cases that convert can run; the reasons why convert cannot run required cases)."""
     why = {}
     for case in cases:
         if case.key not in why:
@@ -26,7 +26,7 @@ def counted(library, cases):
 
 
 def documented():
-    """Returns the numbers of the table in docs/spatial.md, by the list's name."""
+    """Returns {list: numbers in its row of the table in docs/spatial.md}."""
     text = (ROOT / "docs/spatial.md").read_text()
     rows = re.findall(r"^\| ([^|]+?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+|none) \| ([\d,]+) \|", text, re.MULTILINE)
     return {name: tuple(int(number.replace(",", "").replace("none", "0")) for number in numbers) for name, *numbers in rows}
@@ -34,8 +34,8 @@ def documented():
 
 class Lists(unittest.TestCase):
     def test_lists_are_as_long_as_published(self):
-        """The lengths of physicsnemo's and DistConv's lists are the numbers of tests that pytest counts in their
-        repositories."""
+        """The expected lengths of physicsnemo's and DistConv's lists are the numbers of tests that pytest finds in
+        their repositories."""
         lengths = {name: len(make()) for name, make in published.LISTS.items()}
         self.assertEqual({"DistConv": 18 + 18 + 72 + 18 + 18 + 25 + 144 + 9 + 4 + 2 + 2 + 3, "DiHydrogen 2-D": 44 * 24 * 32,
                           "DiHydrogen 3-D": 114 * 24 * 32, "DiHydrogen pooling": 15, "DiHydrogen norms 2-D": 44 * 24,

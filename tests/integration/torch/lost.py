@@ -1,4 +1,4 @@
-"""Runs a model in the middle of which rank 1 is killed; the others must end with an error. lost_test.py runs this file."""
+"""Runs a model during which rank 1 is killed; the other ranks must end with an error. lost_test.py runs this file."""
 import os
 import pathlib
 import signal
@@ -23,7 +23,7 @@ class Lost(nn.Module):
 
 
 def wait_for_all():
-    """Waits until every process has started, because they may start at times further apart than the time-out of join()."""
+    """Waits until every process has started: their starts may be further apart than the time-out of join()."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     (folder / f"came {os.environ['RANK']}").touch()
     while len(list(folder.glob("came *"))) < int(os.environ["WORLD_SIZE"]):

@@ -1,4 +1,4 @@
-"""Tests that if a rank is killed in the middle of a model, the others end with an error that names it, and without a result."""
+"""Tests that if a rank is killed during a model, the other ranks end without a result, with an error that names it."""
 import pathlib
 import unittest
 
@@ -19,7 +19,7 @@ class Lost(unittest.TestCase):
                 self.assertIn("lost", output)
                 continue
             self.assertEqual(3, code, f"rank {rank}:\n{output}")
-            # The message may also name other ranks that have ended since, after their own error.
+            # The message may also name ranks that have ended since then, after their own error.
             self.assertRegex(output, fr"rank {rank} waited [0-9.]+ s for .* with ranks? .+: rank(s \[.*)? ?1.* ended \(UCUDNN")
             self.assertNotIn("a result", output)
 

@@ -1,6 +1,6 @@
-"""Runs Stable Diffusion's VAE decoder for pictures of 1024 x 1024 on four ranks, on meta tensors, with which nothing is
-computed. Compares the memory of a rank's activations with that of one device, and the bytes that a rank receives with the
-fewest possible."""
+"""Runs Stable Diffusion's VAE decoder for pictures of 1024 x 1024 on four ranks, on meta tensors, so nothing is
+computed. Compares the memory of a rank's activations with that of one device, and the bytes that a rank receives with
+the smallest possible number."""
 import sys
 import unittest
 from unittest import mock
@@ -8,7 +8,7 @@ from unittest import mock
 import gloo
 
 sys.path.insert(0, str(gloo.ROOT / "python"))
-GRID, PARTS, HEIGHT = "h4", 4, 128  # the height of the latent is an eighth of the picture's
+GRID, PARTS, HEIGHT = "h4", 4, 128  # the latent's height is an eighth of the picture's
 
 
 def setUpModule():
@@ -32,7 +32,7 @@ def latent():
 
 
 def peak(model, x, trains=False):
-    """Returns the largest number of bytes of activations that are alive at once."""
+    """Returns the largest number of bytes of activations that are alive at the same time."""
     import torch
     from counting import Living
     with torch.set_grad_enabled(trains), Living(x) as living:
@@ -43,8 +43,8 @@ def peak(model, x, trains=False):
 
 
 def on_rank(rank, routed, run):
-    """Runs `run(model, stripe)` on a FakeRanks and returns its result and the FakeRanks. `routed` says how convolutions run, as
-    backends.route does."""
+    """Runs `run(model, stripe)` on a FakeRanks. Returns (its result, the FakeRanks). `routed`: how convolutions run, a
+    value of backends.route."""
     from fake_ranks import FakeRanks
     from ucudnn import spatial
     from ucudnn.spatial import cells, convolution
@@ -54,7 +54,7 @@ def on_rank(rank, routed, run):
 
 
 def received_rows(rank, height, filter_rows, pad):
-    """Returns how many rows of other ranks the windows around a rank's own rows read; each row counts once."""
+    """Returns how many rows of other ranks are read by the windows around this rank's rows. Each row counts once."""
     own = range(rank * height // PARTS, (rank + 1) * height // PARTS)
     read = {row - pad + tap for row in own for tap in range(filter_rows)}
     return len({row for row in read if 0 <= row < height} - set(own))
@@ -89,8 +89,8 @@ def fewest_bytes():
 
 
 class Memory(unittest.TestCase):
-    """On a GPU, convolutions are cuDNN calls under which ucudnn exchanges rows. The rows of the largest exchange are added to
-    the peak."""
+    """The peak includes the rows of the largest exchange: on a GPU, convolutions are cuDNN calls inside which ucudnn
+    exchanges rows."""
 
     def ratio(self, trains):
         whole, largest = peak(decoder(), latent(), trains), 0

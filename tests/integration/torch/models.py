@@ -1,5 +1,5 @@
-"""Compares a network with random weights on stripes with the network on the whole image. The argument names a function of this
-file; models_test.py runs it."""
+"""Compares a network with random weights on stripes with the same network on the whole image. The argument names a
+function of this file; models_test.py runs it."""
 import sys
 
 import torch
@@ -10,7 +10,7 @@ import gloo
 from comparison import Different, striped_like_whole
 from ucudnn import spatial
 
-DEEP = 1e-7  # a tolerance for fp64 through some hundred layers, whose norms divide by small variances
+DEEP = 1e-7  # tolerance for fp64 through some hundred layers, whose norms divide by small variances
 
 
 def autoencoder():
@@ -78,7 +78,8 @@ def resnet_at_224_in_multiples():
 
 
 def frozen_norms_of_one_row():
-    """On stripes of one row, the factors of FrozenBatchNorm2d, which are computed from buffers, are not taken for rows."""
+    """The factors of FrozenBatchNorm2d are computed from buffers. On stripes of one row, they must not be taken for
+    rows."""
     from torchvision.ops import FrozenBatchNorm2d
     torch.manual_seed(5)
     norm = FrozenBatchNorm2d(4)
@@ -94,7 +95,7 @@ def segmenter(name, **options):
 
 
 def segmentation(name, **options):
-    """Compares a segmentation model in training, without dropout, with all its outputs, auxiliary ones included."""
+    """Compares all outputs of a segmentation model in training, without dropout, including auxiliary outputs."""
     model = segmenter(name, **options)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -104,7 +105,8 @@ def segmentation(name, **options):
 
 
 def segmentation_refused():
-    """Dropout in training is refused. So are stripes that a stride does not divide, with the next size that works."""
+    """Dropout in training is refused. Stripes that a stride does not divide are refused as well, and the message names
+    the next size that works."""
     for make, rows, texts in ((lambda: segmenter("fcn_resnet50"), 64, ("Dropout", "not equal to one process")),
                               (lambda: segmenter("lraspp_mobilenet_v3_large"), 40, ("extent 5", "equal stripes is 48"))):
         try:

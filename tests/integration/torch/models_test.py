@@ -1,5 +1,5 @@
-"""Compares networks on two and four ranks with networks on the whole image, forward and backward. Networks whose package is not
-installed are skipped."""
+"""Compares networks on two and four ranks with the same networks on the whole image, forward and backward. Skips
+networks whose package is not installed."""
 import importlib.util
 import pathlib
 import sys
@@ -75,7 +75,7 @@ class Models(unittest.TestCase):
         self.on(2, "h2", "segmentation_refused", "torchvision")
 
     def test_listed_models_in_training(self):
-        """Models in the table of docs/spatial.md, on 2 x 2 parts and on unequal stripes."""
+        """The models in the table of docs/spatial.md, on 2 x 2 parts and on unequal stripes."""
         for package, needed in (("architectures", "torchvision"), ("torchvision", "torchvision"), ("timm", "timm")):
             for count, grid in ((4, "h2w2"), (2, "h2")):
                 with self.subTest(package=package, grid=grid):

@@ -1,4 +1,5 @@
-"""Tests that on one rank a converted model calls the same operators of torch as before, equally often, forward and backward."""
+"""Tests that on a single rank, a converted model calls the same operators of torch as before, equally often, forward
+and backward."""
 import importlib.util
 import os
 import sys
@@ -14,7 +15,7 @@ def setUpModule():
 
 
 class Operators(unittest.TestCase):
-    """Compares counts of the plain model with counts of the converted one between shard and gather."""
+    """Compares the operator counts of the plain model with those of the converted model between shard and gather."""
 
     def setUp(self):
         self.grid = os.environ.pop("UCUDNN_SPATIAL", None)

@@ -1,5 +1,5 @@
-"""Runs, on each rank of parallel_habits_test.py, programs that do things in an unusual order or with unusual values. Compares
-them with one device, or expects a refusal on all ranks."""
+"""Programs that do things in an unusual order or with unusual values, for each rank of parallel_habits_test.py.
+Compares their results with one device, or expects a refusal on all ranks."""
 import copy
 import functools
 import types
@@ -34,8 +34,8 @@ def frozen_before():
 
 
 def early_optimizer():
-    """An optimizer that was made before `apply` trains this rank's parts of the parameters, unless it has already made a step:
-    then its next step is refused."""
+    """An optimizer made before `apply` trains this rank's parts of the parameters. If it has already made a step, its
+    next step is refused."""
     model, x, y = made(6)
     single = copy.deepcopy(model)
     optimizers = sgd(model), sgd(single)
@@ -65,8 +65,8 @@ def rows_of_fc1():
 
 
 def mixing():
-    """An optimizer that updates an element depending on other elements is refused for parameters of which ranks have parts; for
-    others it is right."""
+    """An optimizer whose update of an element depends on other elements is refused for parameters that are divided
+    between ranks. For other parameters it is right."""
     divided, single, x, y = pair(7, plan=rows_of_fc1())
     for optimizer in (torch.optim.LBFGS(divided.parameters()), torch.optim.Muon([divided.fc1.weight])):
         refused(lambda: optimizer.step(lambda: divided(x, y)), parallel.NotSupported,
@@ -94,7 +94,7 @@ class Trust(torch.optim.Optimizer):
 
 
 class Signs(torch.optim.SGD):
-    """A momentum of signs, with an attribute of its own."""
+    """An optimizer with a momentum of signs and an attribute of its own."""
 
     def __init__(self, parameters, lr, states=None):
         super().__init__(parameters, lr)
@@ -109,8 +109,8 @@ class Signs(torch.optim.SGD):
 
 
 def unnamed_mixing():
-    """An optimizer of any name is compared on small parameters before its first step. One that cannot be is refused unless
-    `elementwise` names it."""
+    """An optimizer of any name is compared on small parameters before its first step. If this fails, it is refused
+    unless `elementwise` names it."""
     divided, single, x, y = pair(12, plan=rows_of_fc1())
     divided(x, y).backward()
     refused(Trust(divided.parameters()).step, parallel.NotSupported, "the optimizer Trust, which mixes")
@@ -134,7 +134,8 @@ def unnamed_mixing():
         for model, optimizer in zip((divided, single), made_of):
             optimizer.zero_grad()
             (divided(x, y) if model is divided else F.cross_entropy(single(x), y)).backward()
-            if isinstance(optimizer, (Signs, torch.optim.Rprop)):  # signs of gradients that are zero but for rounding
+            # these use gradients' signs, so set gradients that are only rounding errors to 0
+            if isinstance(optimizer, (Signs, torch.optim.Rprop)):
                 for name, one in model.named_parameters():
                     one.grad[one.grad.abs() < 1e-9] = 0
             optimizer.step()
@@ -147,7 +148,7 @@ def unnamed_mixing():
 
 
 def changed_models():
-    """A model that is changed after `apply` is refused on all ranks at its next call, if on one rank alone, too."""
+    """If a model is changed after `apply`, even on a single rank, all ranks refuse its next call."""
     divided, single, x, y = pair(13, plan=rows_of_fc1())
     divided(x, y)
     single(x)
@@ -190,7 +191,8 @@ def changed_models():
 
 
 def parting():
-    """Ranks compare what they share at the passes 1, 2, 4, 8, ...: values, running statistics and options of optimizers."""
+    """At passes 1, 2, 4, 8, ..., ranks compare what they share: values, running statistics and options of
+    optimizers."""
     def train(model, optimizer):
         optimizer.zero_grad()
         model(x, y).backward()
@@ -218,7 +220,7 @@ def parting():
 
 
 class Inverse(nn.BatchNorm2d):
-    """Gives its momentum as TensorFlow does."""
+    """A batch norm that passes its momentum by TensorFlow's convention, 1 - momentum."""
 
     def forward(self, x):
         if self.training:
@@ -227,7 +229,7 @@ class Inverse(nn.BatchNorm2d):
 
 
 def momenta():
-    """Running statistics follow the momentum that a layer gives, which need not be its module's."""
+    """Running statistics follow the momentum that a layer passes to torch, even if it differs from its module's."""
     torch.manual_seed(15)
     model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), Inverse(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(216, 5)), made(15)
     network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
@@ -244,7 +246,7 @@ def momenta():
 
 
 def attributes():
-    """Tensors, containers, functions and methods of modules are compared, too, with a copy's as well."""
+    """Tensors, containers, functions and methods of modules are also compared, and likewise those of a copy."""
     model, x, y = made(13)
     model.alpha, model.table, model.cfg, model.ls = torch.tensor(0.5), torch.zeros(4000), {"k": [1.0]}, [None, 1.0]
     model.pool.act, model.scale, model._gain = F.relu, None, (1, [2.0])
@@ -267,7 +269,7 @@ def attributes():
             refused(lambda: one(x, y), parallel.NotSupported, whose + text)
             undo() if mine else None
             if "table" not in text:
-                one.step = RANK  # hides a function of this package alone
+                one.step = RANK  # hides only a function of this package
                 one(x, y)
 
 
@@ -283,7 +285,8 @@ def gradients_of_images():
 
 
 def outputs_alone():
-    """A backward pass through whole outputs is refused by name. They require gradients where those of one device do."""
+    """A backward pass through whole outputs is refused by name. They require gradients in the same cases as on one
+    device."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
@@ -305,7 +308,8 @@ def one_image():
 
 
 def unusual_losses():
-    """Losses whose means leave out or weight images are refused, and so are functions of which every rank has only one image."""
+    """Losses whose means leave out or weight images are refused, and so are functions when every rank has only one
+    image."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -344,7 +348,7 @@ def unlike_types():
 
 
 def wrong_data():
-    """Images and labels that torch refuses on some ranks alone, or on none, are refused on all ranks."""
+    """Images and labels that torch refuses only on some ranks, or on none, are refused on all ranks."""
     last, one_more, negative = WORLD - 1, torch.full((BATCH,), 5), torch.full((BATCH,), -1)
     for degrees in ({None: {"n": WORLD}}, {None: {"n": WORLD}, "fc2": {"c": WORLD}}):
         divided, single, x, y = pair(13, plan=pinned(degrees))
@@ -369,7 +373,8 @@ def failing(outputs, labels):
 
 
 def means():
-    """A function that weights or leaves out classes is refused before such labels come, and one that fails on a rank on all."""
+    """A function that weights or leaves out classes is refused before labels of these classes come. A function that
+    fails on one rank is refused on all."""
     plan, weights, left = pinned({None: {"n": WORLD}}), torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0]), nn.CrossEntropyLoss(ignore_index=4)
     for loss, text in ((lambda outputs, labels: F.cross_entropy(outputs, labels, weights), "as with labels 0 and 1"),
                        (functools.partial(F.cross_entropy, ignore_index=4), "as with labels 3 and 4"),
@@ -394,14 +399,14 @@ def means():
 
 
 def of_present(outputs, labels):
-    """The mean over labels that are not missing, which are those below 0."""
+    """The mean over labels that are present; missing labels are below 0."""
     present = (labels >= 0).to(outputs.dtype)
     return (F.binary_cross_entropy_with_logits(outputs, labels.clamp(min=0), reduction="none") * present).sum() / present.sum()
 
 
 def missing_labels():
-    """A function that is a mean while no label is missing is refused on all ranks when some are, where a rank has one image or as
-    many labels of each of its images, too."""
+    """A function that is a mean only while no label is missing is refused on all ranks when some labels are. Also where
+    a rank has one image, or equally many labels for each of its images."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
         divided, single, x, _ = pair(14, loss=of_present, plan=plan)
         parallel.batch_sampler(range(BATCH + WORLD), divided)
@@ -418,7 +423,8 @@ def missing_labels():
 
 
 def unlike_losses():
-    """Functions that differ between ranks in a constant, in a value of their closure or in a module's attribute are refused."""
+    """Functions are refused if they differ between ranks in a constant, in a value of their closure, or in an attribute
+    of a module."""
     plan, smoothing = pinned({None: {"n": WORLD}}), 0.1 * RANK
     for loss in (lambda y, t: (1 + RANK) * F.cross_entropy(y, t), lambda y, t: F.cross_entropy(y, t, label_smoothing=smoothing),
                  nn.CrossEntropyLoss(label_smoothing=0.1 + smoothing), parallel.Sum(lambda y, t: y[:, RANK].sum()),
@@ -430,7 +436,7 @@ def unlike_losses():
 
 
 class Warm(nn.Module):
-    """A cross-entropy with a temperature that it trains."""
+    """A cross-entropy with a trained temperature."""
 
     def __init__(self):
         super().__init__()
@@ -441,7 +447,8 @@ class Warm(nn.Module):
 
 
 def trained_losses():
-    """A loss with parameters is refused on all ranks, by their names where it has any, unless they are constant."""
+    """A loss with trained parameters is refused on all ranks, with the parameters' names if they have any. Constant
+    parameters are accepted."""
     plan, kept = pinned({None: {"n": WORLD}, "fc2": {"n": 2}}), Warm()
     for loss, name in ((kept, "temperature"), (parallel.Sum(Warm()), "temperature"), (lambda y, t: kept(y + 0, t), "a tensor")):
         divided, single, x, y = pair(14, loss=loss, plan=plan)
@@ -455,7 +462,7 @@ def trained_losses():
 
 
 def half():
-    """A model in bf16 trains by a plan as it does on one device: statistics, which are in fp32, meet weights in bf16."""
+    """A bf16 model trains by a plan as on one device; its statistics are in fp32, its weights in bf16."""
     for is_before in (True, False):
         model, x, y = made(15)
         single = copy.deepcopy(model).bfloat16()
@@ -501,8 +508,8 @@ def in_padding():
 
 
 def nothing_read():
-    """A rank's part may read nothing but padding or gaps of an input, whether or not the rank has some of the input. Groups of a
-    transposed convolution are divided, too."""
+    """A rank's part may read only padding or gaps of an input, whether or not the rank has a part of the input. Groups
+    of a transposed convolution are divided as well."""
     torch.manual_seed(34)
     for layer, before, axes in ((nn.ZeroPad2d((0, 0, 0, 6)), {"h": 2}, {"h": 2}), (nn.Conv2d(4, 4, 1, padding=2, groups=2), {"c": 2}, {"h": 3}),
                                 (nn.ConvTranspose2d(4, 4, 1, 4, output_padding=3), {"n": 2}, {"h": 3}),
@@ -538,7 +545,7 @@ def masked_classes():
 
 
 def time_of_sums():
-    """A sum that ends while its rank computes has waited for nothing; without overlap nothing of it is hidden."""
+    """A sum that ends while its rank computes was never waited for. Without overlap, no part of a sum is hidden."""
     now = [0.0]
     for is_beside, waited, hidden in ((True, 0, 5000), (False, 5000, 0)):
         counts, clock = transport.Counts(), types.SimpleNamespace(monotonic=lambda: now[0])

@@ -1,6 +1,6 @@
-"""Compares what the executor's code moves with what the planner predicts, at the sizes of published experiments. The executor
-runs on meta tensors, one rank after the other; the difference must be 0 for each device and kind. So must that of the memory
-that it keeps."""
+"""Compares what the executor's code moves and keeps in memory with the planner's predictions, at the sizes of published
+experiments. The executor runs on meta tensors, one rank after the other. All differences must be 0, for each device and
+kind."""
 import os
 import subprocess
 import sys
@@ -22,7 +22,7 @@ NETS = os.environ.get("UCUDNN_TEST_NETS",
                       "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
 STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
               "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
-              # On 16 devices each worker has 8 images, which 4 passes divide.
+              # On 16 devices, each worker has 8 images, divided into 4 passes.
               "owt c": ["--strategy", "owt", "--scheme", "c", "--passes", "4"]}
 
 
@@ -109,10 +109,10 @@ class Counting(unittest.TestCase):
                 self.compare(parallel.module(file), plan, loss, loss)
 
     def test_HierarchicalSums_GoLevelByLevel(self):
-        """Four nodes of four devices share 96 x 64 weights. In its node, each device sums a quarter of the weights: it
-        exchanges a quarter with each device of the node on the way to the sums, and again on the way back (`near`). Between
-        nodes, the four devices that sum the same quarter do the same with quarters of it (`far`). Other pairs exchange
-        nothing."""
+        """Four nodes of four devices share 96 x 64 weights. Inside its node, each device sums a quarter of the weights:
+        it exchanges a quarter with each other device of the node on the way to the sums, and again on the way back
+        (`near`). Between nodes, the four devices that sum the same quarter exchange quarters of it in the same way
+        (`far`). Other pairs exchange nothing."""
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(96, 64, bias=False))
         file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
         for name, text in ((file, parallel.describe(model, (6, 4, 4)).text()), (machine, schedules.machine(4, 4))):

@@ -1,5 +1,5 @@
-"""Trains a model by a plan with cuDNN's convolutions, on each rank of parallel_cudnn_test.py. PyTorch calls cuDNN only on a
-GPU, so this file replaces F.conv2d by a function that calls cuDNN's C API in fp64."""
+"""Trains a model by a plan with cuDNN's convolutions, on each rank of parallel_cudnn_test.py. PyTorch calls cuDNN only
+on a GPU, so this file replaces F.conv2d by a function that calls cuDNN's C API in fp64."""
 import copy
 import ctypes
 import pathlib
@@ -23,7 +23,7 @@ def ask(library, name, *arguments):
 
 
 def made(library, name, *arguments):
-    """Calls a function of `library` that creates an object and writes a pointer to it to its first argument. Returns the
+    """Calls a function of `library` that creates an object and writes its pointer to the first argument. Returns the
     pointer."""
     made = ctypes.c_void_p()
     ask(library, name, ctypes.byref(made), *arguments)
@@ -37,8 +37,8 @@ class Cudnn:
         self.workspace = made(self.cuda, "cudaMalloc", ctypes.c_size_t(WORKSPACE_BYTES))
 
     def convolve(self, kind, first, second, result, window):
-        """Calls cudnnConvolution`kind`. `first`, `second` and `result` are (tensor, kind of its descriptor: "Tensor" or
-        "Filter"). `window` has stride, padding and dilation."""
+        """Calls cudnnConvolution`kind`. `first`, `second` and `result` are (tensor, kind of descriptor: "Tensor" or
+        "Filter"). `window` is (stride, padding, dilation)."""
         (stride, padding, dilation), tensors, descriptors, places = window, (first, second, result), [], []
         convolution = made(self.cudnn, "cudnnCreateConvolutionDescriptor")
         ask(self.cudnn, "cudnnSetConvolution2dDescriptor", convolution, *padding, *stride, *dilation, CROSS_CORRELATION, DOUBLE)

@@ -1,5 +1,5 @@
-"""Tests that `ucudnn run -- torchrun` divides the convolutions of each part of a plan into micro-batches, on the stand-in: a
-part along n has some of the images, and a part along c has all of them."""
+"""Tests that `ucudnn run -- torchrun` divides the convolutions of each part of a plan into micro-batches, on the
+stand-in. A part along n has some of the images, a part along c has all of them."""
 import csv
 import json
 import os
@@ -15,8 +15,8 @@ gloo.need("torch")
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 SCRIPT = pathlib.Path(__file__).with_name("parallel_cudnn.py")
 STEPS, PIECE = 3, 2
-# (operation, images, filters) of a rank's kernels. The first layer is divided along n, and the gradient of its images is not
-# computed. The second layer is divided along c.
+# (operation, images, filters) of a rank's kernels. The first layer is divided along n, and its images need no gradient.
+# The second layer is divided along c.
 KERNELS = sorted([("forward", 4, 4), ("backward_filter", 4, 4), ("forward", 8, 3), ("backward_data", 8, 3),
                   ("backward_filter", 8, 3)])
 
@@ -41,13 +41,13 @@ class Cudnn(unittest.TestCase):
         reports = [json.loads(path.read_text()) for path in self.folder.glob("[0-9]*.json")]
         for path in self.folder.glob("[0-9]*.json"):
             path.unlink()
-        return [report for report in reports if report["kernels"]]  # the report of torchrun's own process has none
+        return [report for report in reports if report["kernels"]]  # the report of torchrun's own process has no kernels
 
     def cache(self, *words):
         subprocess.run([COMMAND, "cache", *words], check=True, stdout=subprocess.DEVNULL)
 
     def test_EachPartsConvolution_IsMicroBatched(self):
-        """The ranks use a store by which micro-batches of PIECE images are by far the fastest."""
+        """The ranks use a store in which micro-batches of PIECE images are by far the fastest."""
         measured, primed = self.folder / "measured.db", self.folder / "primed.db"
         self.torchrun("--policy", "undivided", "--db", measured)
         self.cache("export", self.folder / "measured.csv", "--db", measured)

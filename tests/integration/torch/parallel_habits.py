@@ -1,4 +1,4 @@
-"""Runs, on each rank of parallel_habits_test.py, what programs do with a model, and compares with the same program on one
+"""What programs do with a model, for each rank of parallel_habits_test.py. Compares with the same program on one
 device."""
 import contextlib
 import copy
@@ -78,8 +78,8 @@ random_plan.count = 0
 
 
 def pinned(degrees, network=None):
-    """Returns a plan. `degrees` has the degrees of layers by name; those of None are for all other layers, which otherwise have
-    one part."""
+    """Returns a plan. `degrees`: {layer: its degrees}; the entry None is for all other layers, which have one part if
+    there is no such entry."""
     random_plan.count += 1
     network = network or network_of()
     return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
@@ -87,7 +87,7 @@ def pinned(degrees, network=None):
 
 
 def pair(seed=0, loss=F.cross_entropy, plan=None, **arguments):
-    """Returns a divided model, the same model undivided, images and labels."""
+    """Returns (a divided model, the same model undivided, images, labels)."""
     random_plan.count += 1
     model, x, y = made(seed, **arguments)
     single = copy.deepcopy(model)
@@ -166,7 +166,7 @@ def accumulation():
         for optimizer in optimizers:
             optimizer.step()
     same(divided, single)
-    # Zeroing also discards gradients that were not summed yet.
+    # Setting gradients to zero also discards gradients that were not summed yet.
     for zero in (lambda: optimizers[0].zero_grad(), lambda: optimizers[0].zero_grad(set_to_none=False),
                  lambda: divided.zero_grad(set_to_none=False), lambda: [one.grad.data.zero_() for one in divided.parameters()]):
         with divided.no_sync():
@@ -174,7 +174,7 @@ def accumulation():
         zero()
         single.zero_grad()
         divided(x, y).backward()
-        single(x)  # updates the running statistics once more, as the divided model's first forward pass did
+        single(x)  # updates running statistics once more, like the divided model's first forward pass
         F.cross_entropy(single(x), y).backward()
         same(divided, single, gradients=True)
         divided.zero_grad()
@@ -206,16 +206,16 @@ def frozen():
 
 
 def frozen_counts():
-    """Compares counts of elements that move with counts by hand. Each of four ranks has two images, but fc1's 9 channels are
-    divided. Before fc1, a rank sends its two images of 96 numbers to the three others. After fc1, it sends its channels of two
-    images to each of them."""
+    """Compares counts of moved elements with counts by hand. Each of four ranks has two images, but fc1's 9 channels
+    are divided. Before fc1, a rank sends its two images of 96 numbers to each of the three others. After fc1, it sends
+    its channels of two images to each of them."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
     after = 3 * 2 * channels + 2 * (9 - channels)  # forward, and the gradients of its two images' other channels
     conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # numbers of parameters that all ranks share
     for trained, transfer, update, statistics in (
-            # Statistics are 2 numbers for each of 6 channels of two normalizations, forward and (if a layer before it is
-            # trained) backward, and 1 loss.
+            # Statistics are 2 numbers for each of 6 channels of two normalizations, forward and (if a layer before is
+            # trained) backward, and 1 number for the loss.
             (("fc", ), 3 * 2 * 96 + after, fc2, 12 + 12 + 1),
             (("fc", "conv2"), 2 * 3 * 2 * 96 + after, fc2 + conv2, 12 + 24 + 1),
             (("fc", "conv", "bn"), 2 * 3 * 2 * 96 + after, fc2 + conv2 + conv1 + norms, 24 + 24 + 1)):
@@ -225,8 +225,8 @@ def frozen_counts():
         counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
-        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
-        # three. So it sends 1.5 times the sum's elements. A part is a whole number, so counts may differ by one.
+        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of
+        # the three: 1.5 times the sum's elements. Parts have integer sizes, so counts may differ by one.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 
@@ -257,8 +257,8 @@ def clip_one(parameter):
 
 
 def hooks():
-    """Hooks of parameters may take norms, and torch.autograd.grad the gradients of some parameters, also of those that a rank has
-    nothing of."""
+    """Hooks of parameters may take norms, and torch.autograd.grad may return gradients of some parameters, even of
+    parameters of which a rank has nothing."""
     for degrees in ({"conv1": {"h": 2}}, {"conv1": {"n": 2}, "fc1": {"c": 2}, "fc2": {"c": WORLD}}):
         model, x, y = made(35)
         single, divided = copy.deepcopy(model), apply(model, pinned(degrees), timeout_s=20)
@@ -285,7 +285,8 @@ def clip_by_hand(gradients, limit):
 
 
 def idioms():
-    """Norms of what is computed from gradients element by element are those of one device; other reductions are refused."""
+    """Norms of tensors computed from gradients element by element equal those of one device. Other reductions are
+    refused."""
     divided, single, x, y = pair(6, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
     optimizers = sgd(divided), sgd(single)
     for step in range(2):
@@ -323,7 +324,8 @@ def idioms():
 
 
 def reductions():
-    """Reductions over all elements are those of the whole gradients, on all ranks, and see a number of one rank that is not finite."""
+    """Reductions over all elements equal those of the whole gradients, on all ranks, even if a number on one rank is
+    not finite."""
     divided, single, x, y = pair(6, plan=pinned({"conv1": {"c": 2}, "conv2": {"n": 2}, "fc1": {"c": WORLD}}))
     divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
     for is_finite in (True, False):
@@ -341,7 +343,7 @@ def reductions():
 
 
 def scaler():
-    """All ranks skip a step if gradients overflow on one of them."""
+    """If gradients overflow on one rank, all ranks skip the step."""
     divided, single, x, y = pair(7)
     divided.float(), single.float()
     scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10) for _ in range(2)]
@@ -364,7 +366,7 @@ def scaler():
 
 
 def overflow():
-    """Only the scaler can tell other ranks that the gradient of rank 0's class is not finite."""
+    """Only the scaler tells other ranks that the gradient of rank 0's class is not finite."""
     torch.manual_seed(27)
     model, (_, x, _) = nn.Sequential(nn.Flatten(), nn.Linear(192, 6)).float(), made(27)
     x, single, loss = x.float(), copy.deepcopy(model), F.binary_cross_entropy_with_logits
@@ -375,7 +377,7 @@ def overflow():
     for step in range(3):
         labels = torch.rand(BATCH, 6, generator=torch.Generator().manual_seed(step)).float()
         if step == 1:
-            labels[0, 0] = 1e38  # its gradient, times the scale, exceeds the largest fp32 number
+            labels[0, 0] = 1e38  # its gradient times the scale exceeds the largest fp32 number
         for scaled, optimizer, found in zip(scalers, optimizers, (divided(x, labels), loss(single(x), labels))):
             optimizer.zero_grad()
             scaled.scale(found).backward()
@@ -385,12 +387,12 @@ def overflow():
             scaled.step(optimizer)
             scaled.update()
         assert scalers[0].get_scale() == scalers[1].get_scale() == 2.0**(10 if step < 1 else 9), step
-        same(divided, single, 1e-6)  # a tolerance for fp32 sums over eight images
+        same(divided, single, 1e-6)  # tolerance for fp32 sums over eight images
 
 
 class Signs(nn.Module):
-    """A network whose tensors are exact in bf16 if its images have as many ones as minus ones. Only gradients that pass the
-    batch normalization are rounded."""
+    """A network whose tensors are exact in bf16 if its images have as many 1 as -1. Only gradients that pass the batch
+    normalization are rounded."""
 
     def __init__(self):
         super().__init__()
@@ -407,7 +409,8 @@ class Signs(nn.Module):
 
 
 def autocast():
-    """In bf16, gradients of a plan differ from one device's by at most the roundings that it makes, which are counted below."""
+    """In bf16, gradients of a plan differ from one device's by at most the plan's roundings, which are counted
+    below."""
     torch.manual_seed(8)
     model = Signs().float()
     single, network = copy.deepcopy(model), describe(model, (4, 4, 4))
@@ -429,9 +432,10 @@ def autocast():
     before.retain_grad(), after.retain_grad()
     found.backward(), wanted.backward()
     assert found.item() == wanted.item(), (found, wanted)
-    # On one device, a batch normalization rounds its gradient once. A divided one rounds three times: the gradient without the
-    # contribution of the statistics, that contribution, and their difference. Then each rank rounds its part of the gradient of
-    # conv.weight. A bound is 2^-8, one rounding of bf16, times the largest possible sums of the rounded numbers.
+    # On one device, a batch normalization rounds its gradient once. A divided one rounds three times: the gradient
+    # without the contribution of the statistics, this contribution, and their difference. Then each rank rounds its
+    # part of the gradient of conv.weight. Each bound is 2^-8, one rounding of bf16, times the largest possible sum of
+    # the rounded numbers.
     rounding, axes = 2.0**-8, (0, 2, 3)
     whole, direct = before.grad.abs().float().sum(axes), (after.grad.float() * single.bn.weight.view(1, -1, 1, 1)).abs().sum(axes)
     bounds = {"conv.weight": (1 + rounding)**2 * rounding * (direct + 5 * whole).view(-1, 1, 1, 1),
@@ -464,7 +468,7 @@ def evaluation():
 
 
 def averaged():
-    """AveragedModel, which copies models by deepcopy, works with divided models."""
+    """AveragedModel works with divided models, which it copies with deepcopy."""
     divided, single, x, y = pair(10)
     averages = [torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
                 for model in (divided, single)]
@@ -485,7 +489,7 @@ def averaged():
 
 
 def whole_batches(divided, count, seed, epochs):
-    """Returns the indices of whole batches that rank 0's sampler gives in each epoch."""
+    """Returns, for each epoch, the indices of whole batches in the order of rank 0's sampler."""
     executor = types.SimpleNamespace(schedule=divided._ucudnn.schedule, sizes=set(), rows=lambda size: (0, size))
     sampler = parallel.batch_sampler(range(count), types.SimpleNamespace(_ucudnn=executor), seed)
     told = [[list(sampler) for _ in range(epochs)]]
@@ -494,7 +498,8 @@ def whole_batches(divided, count, seed, epochs):
 
 
 def loader():
-    """Each rank reads a data set by parallel.batch_sampler for two epochs; its 21 images are no multiple of the batch of 8."""
+    """Each rank reads a data set with parallel.batch_sampler for two epochs. Its 21 images are not a multiple of the
+    batch size 8."""
     divided, single, _, _ = pair(11)
     generator = torch.Generator().manual_seed(3)
     images, labels = torch.randn(21, 3, 8, 8, generator=generator), torch.randint(0, 5, (21,), generator=generator)
@@ -521,8 +526,8 @@ def loader():
 
 
 def out_of_step():
-    """Ranks whose samplers are not at the same batch are refused: one that has looked at a batch, skipped one, or has another
-    seed."""
+    """Ranks whose samplers are at different batches are refused: because one has drawn a batch in advance, has skipped
+    a batch, or has another seed."""
     divided, _, x, y = pair(11, plan=pinned({None: {"n": WORLD}}))
     data = TensorDataset(x.repeat(3, 1, 1, 1), y.repeat(3))
     for seed, looks, skips, text in ((0, True, False, "24 images, seed 0, epoch 1, batch 0 on rank 0, "), (RANK, False, False, "seed 1, "),
@@ -537,7 +542,7 @@ def out_of_step():
 
 
 def last_whole():
-    """A last batch that all ranks have whole may have as many images as a rank's rows of a full batch."""
+    """A smaller last batch that all ranks have whole may have as many images as a rank's rows of a full batch."""
     divided, single, x, y = pair(11, plan=pinned({None: {"n": 2}}))
     parallel.batch_sampler(range(BATCH + BATCH // 2), divided)
     rows = divided._ucudnn.rows(BATCH) or (0, 1)
@@ -549,7 +554,7 @@ def last_whole():
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Images with noise. With an epoch, the noise depends on it and on the image's number alone."""
+    """Images with noise. With an epoch, the noise depends only on the epoch and the image's number."""
 
     def __init__(self, images, labels, epoch=None):
         self.images, self.labels, self.epoch = images, labels, epoch
@@ -565,7 +570,8 @@ class Augmented(torch.utils.data.Dataset):
 
 
 def augmented():
-    """Images that several ranks load are the same there, and so are their labels; those of one rank alone may be any."""
+    """Images that several ranks load, and their labels, must be equal on these ranks. Images of a single rank may be
+    arbitrary."""
     for degrees, others in (({None: {"n": WORLD}}, None), ({"conv1": {"c": WORLD}}, list(range(WORLD))),
                             ({None: {"n": WORLD}, "conv1": {"h": WORLD}}, list(range(WORLD)))):
         divided, single, x, y = pair(11, plan=pinned(degrees))
@@ -587,7 +593,7 @@ def augmented():
 
 
 def blank():
-    """Where ranks have equal images, their rows of a batch are told from a smaller whole batch by the sampler, or by the labels."""
+    """If ranks have equal images, the sampler or the labels distinguish rows of a batch from a smaller whole batch."""
     count = BATCH + BATCH // 2
     divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
     images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5
@@ -601,7 +607,8 @@ def blank():
 
 
 def whole_labels():
-    """The labels of whole outputs are whole on every rank, where a rank loads no images, too, and in a last batch of fewer."""
+    """whole_labels returns the whole labels on every rank, even on a rank that loads no images, and for a smaller last
+    batch."""
     divided, single, _, _ = pair(9, plan=pinned({None: {"n": 2}}))
     refused(lambda: divided.whole_labels(torch.zeros(4)), parallel.NotSupported, "whole_labels(labels) before a pass: model(images) comes")
     generator = torch.Generator().manual_seed(4)
@@ -620,8 +627,8 @@ def whole_labels():
 
 
 def rests():
-    """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
-    without images."""
+    """For a last batch with fewer images than ranks, all ranks, even those without images, have the gradients and
+    running statistics of one device."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": WORLD}, "conv2": {"c": WORLD}, "fc1": {"r": WORLD}})):
         divided, single, x, y = pair(12, plan=plan)
         for rest in (1, 2):
@@ -638,8 +645,8 @@ def rests():
 
 
 def reported():
-    """A report predicts what has run: passes without a backward pass, without sums, without statistics, backward twice, and passes
-    of other batches."""
+    """A report predicts the passes that have run: without a backward pass, without sums, without statistics, with two
+    backward passes, and of other batch sizes."""
     model, x, y = made(13)
     divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))
     parallel.batch_sampler(range(BATCH + 5), divided)
@@ -664,14 +671,14 @@ def reported():
 
 
 def begin_again(seed):
-    """The next model is as the first one of a process."""
+    """Makes the next model count as the first model of a process."""
     torch.manual_seed(seed)
     model_of_parallel._APPLIED = itertools.count()
 
 
 def dropout():
-    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter. Further models and copies have
-    other masks, the same ones if the program begins again."""
+    """Dropout masks do not depend on the partition, and a rate of 1/4 drops about a quarter. Other models and copies
+    have different masks, which are the same when the program starts again."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
     other, further, again = (copy.deepcopy(model) for _ in range(3))
@@ -682,7 +689,7 @@ def dropout():
     random_plan.count += 1
     second = apply(other, random_plan(13, dropout=0.5), loss=F.cross_entropy)
     fourth = apply(again, random_plan(13, dropout=0.5), loss=F.cross_entropy)
-    unused = copy.deepcopy(first) if RANK else None  # a copy of some ranks alone
+    unused = copy.deepcopy(first) if RANK else None  # some ranks make one more copy
     copies = [copy.deepcopy(each) for each in (first, second, third, fourth)]
     copies += [copy.deepcopy(each) for each in copies[:2]]
     for step in range(3):
@@ -690,7 +697,7 @@ def dropout():
         assert all(abs(a - b) < 1e-12 for a, b in zip(losses[::2], losses[1::2])), losses
         assert len({round(loss, 9) for loss in losses}) == 5, losses
     assert unused is None or unused._ucudnn.step == 0
-    first.eval().drop.train()  # each pass in evaluation has a mask of its own where its dropout is in training
+    first.eval().drop.train()  # in evaluation, each pass has its own mask if its dropout is in training mode
     with torch.no_grad():
         assert not torch.equal(first(x), first(x))
         first.drop.eval()
@@ -725,8 +732,8 @@ class Dropping(nn.Module):
 
 
 def dropout_alone():
-    """Four ranks get the loss and gradients that one rank wrote in an earlier run, for each kind of dropout and each
-    partition."""
+    """Four ranks must get the loss and gradients that a single rank wrote in an earlier run, for each kind of dropout
+    and each partition."""
     file, network = os.path.join(os.environ["UCUDNN_TEST_FOLDER"], "dropout"), describe(Dropping(), (3, 8, 8))
     expected = torch.load(file) if WORLD > 1 else None
     assert [node.members.get("per", "element") for node in network.nodes if node.op == "dropout"] == ["channel", "image", "element"]
@@ -752,7 +759,7 @@ def dropout_alone():
 
 
 def unlike_weights():
-    """`apply` takes the parameters of rank 0. Other ranks may have other values, or meta tensors."""
+    """`apply` takes the parameters of rank 0. Other ranks may have other values or meta tensors."""
     for is_meta in (False, True):
         model, x, y = made(14)
         single = copy.deepcopy(model)
@@ -780,7 +787,7 @@ def checkpointed():
 
 
 def overwriting():
-    """If only one step reads an output, that step writes its own output over it. Gradients keep the same bits."""
+    """If only one step reads an output, this step writes its own output over it. Gradients keep the same bits."""
     model, x, y = made(18)
     divided = apply(model, pinned({None: {"n": WORLD}}))
     executor = divided._ucudnn
@@ -801,7 +808,7 @@ def overwriting():
 
 
 def replicas():
-    """After several steps, ranks that share a parameter have the same bits."""
+    """After several steps, ranks that share a parameter have it with the same bits."""
     divided, _, x, y = pair(16)
     optimizer = sgd(divided)
     for step in range(5):
@@ -908,7 +915,7 @@ class Odd(nn.Module):
 
 
 class Hooked(Odd):
-    """Has the same description as Odd, and other gradients."""
+    """Has the same description as Odd, but other gradients."""
 
     def forward(self, x):
         y = self.conv(x)
@@ -918,7 +925,7 @@ class Hooked(Odd):
 
 
 def rules():
-    """All ranks refuse what a plan forbids, also ranks that have no part of the forbidden layer."""
+    """All ranks refuse a plan that breaks a rule, even ranks without a part of the layer in question."""
     network = describe(Odd(), (3, 8, 8))
 
     def plan(**parts):
@@ -950,9 +957,8 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalizations are divided along whole groups, along positions and inside groups, and layer normalizations along
-    positions and channels; compared in training, in
-    evaluation and under autocast."""
+    """Group normalizations are divided along whole groups, along positions and inside groups; layer normalizations
+    along positions and channels. Compares training, evaluation and autocast."""
     for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
                               ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
                               ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
@@ -995,7 +1001,8 @@ class Spelled(nn.Module):
 
 
 def spelled():
-    """Arguments of operators are those of the program. Two layers with one running mean have the same channels on every rank."""
+    """Operators keep the program's arguments. Two layers that share a running mean must have the same channels on every
+    rank."""
     network, loss = describe(Spelled(), (3, 8, 8)), F.binary_cross_entropy_with_logits
     for degrees in ({None: {"n": WORLD}, "last": {"r": 2}}, {None: {"c": 3}, "last": {}}):
         torch.manual_seed(27)
@@ -1022,7 +1029,7 @@ def spelled():
 
 
 class Functions(nn.Module):
-    """A network of functions of one number, also with a parameter that all channels share, and of reordered dimensions."""
+    """A network of functions of one number, of a parameter that all channels share, and of reordered dimensions."""
 
     def __init__(self):
         super().__init__()
@@ -1040,8 +1047,8 @@ class Functions(nn.Module):
 
 
 def functions():
-    """Functions of one number are those of one device in every partition, and parameters that all channels share are summed over all
-    parts."""
+    """Functions of one number give the results of one device in every partition. Gradients of parameters that all
+    channels share are summed over all parts."""
     torch.manual_seed(36)
     model, (_, x, y) = Functions(), made(36)
     network = describe(model, (3, 8, 8))
@@ -1068,8 +1075,8 @@ def functions():
 
 
 def losses():
-    """A loss that is a node of the network works behind any layer with divided classes. A loss without a node works behind any
-    layer if it is logistic; a cross-entropy then needs a layer for which the plan has statistics."""
+    """A loss that is a node of the network works after any layer with divided classes. A loss without a node works
+    after any layer if it is logistic; a cross-entropy needs a layer for which the plan has statistics."""
     cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
     for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
                                        (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
@@ -1095,7 +1102,7 @@ def losses():
 
 
 def local_batch_norm():
-    """With batch_norm="local", each part of the images has its own statistics, as if it were a batch."""
+    """With batch_norm="local", each rank's part of the images has its own statistics, as if it were a batch."""
     model, x, y = made(24)
     single, plan = copy.deepcopy(model), pinned({None: {"n": WORLD}})
     divided = apply(model, plan, batch_norm="local")
@@ -1118,7 +1125,7 @@ def local_batch_norm():
 
 
 def calls():
-    """If one rank's arguments are wrong, all ranks refuse the call, and the next call works as if there had been none."""
+    """If one rank's arguments are wrong, all ranks refuse the call, and the next call works as usual."""
     divided, single, x, y = pair(22)
     rank = next(rank for rank in range(WORLD - 1, -1, -1)
                 if rank in divided._ucudnn.schedule.nodes[divided._ucudnn.network.nodes[0].name].boxes)
@@ -1148,7 +1155,7 @@ def calls():
 
 
 def states():
-    """A saved state is loaded by a model with another plan, and by one process, with every bit."""
+    """A saved state can be loaded by a model with another plan, and by a single process, with every bit."""
     parent = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     divided, single, x, y = pair(19)
     for kind in (sgd, lambda model: torch.optim.AdamW(model.parameters(), lr=0.01)):
@@ -1183,7 +1190,8 @@ def states():
 
 
 def unstepped():
-    """Saving does not change training, also before the first step. A state replaces what an optimizer has, whatever it has done."""
+    """Saving does not change training, even before the first step. Loading replaces an optimizer's state, whatever
+    steps it has made."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     plan = pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}})
     for kind in (lambda m: torch.optim.AdamW(m.parameters(), 0.01, eps=1e-3),
@@ -1207,7 +1215,7 @@ def unstepped():
         schedulers[0].optimizer.param_groups[0]["lr"] = 7.0
         other = apply(made(32)[0], plan)
         fresh = kind(other)
-        other(x, y).backward()  # an optimizer without a state whose parameters have gradients
+        other(x, y).backward()  # gives gradients to the parameters of an optimizer without a state
         parallel.load(other, folder / f"{name}3", fresh)
         assert fresh.param_groups[0]["lr"] == optimizers[1].param_groups[0]["lr"] == whole[1]["param_groups"][1][0]["lr"], name
         parallel.load_state_dict(divided, whole[1], optimizers[0])
@@ -1255,7 +1263,7 @@ def unfit_states():
             (lambda: parallel.load(divided, folder / "sgd", adam), "a state of the optimizer SGD; this one is Adam"),
             (lambda: parallel.load(divided, folder / "none"), "no checkpoint that rank 0 can read (")):
         refused(call, parallel.NotSupported, text)
-    optimizer.state_dict()  # has no state of parts yet
+    optimizer.state_dict()  # allowed, because it has no state of parts yet
     divided(x, y).backward()
     optimizer.step()
     early = {"state": {0: {"momentum_buffer": torch.arange(float(len(divided.fc1.bias)))}}, "param_groups": few.state_dict()["param_groups"]}
@@ -1274,7 +1282,8 @@ def unfit_states():
 
 
 def alone():
-    """A call that one rank makes alone is refused on all ranks by the names of their calls, at once, and the next call runs."""
+    """If one rank makes a call alone, all ranks refuse it immediately and name the calls of the ranks. The next call
+    runs."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     divided, _, x, y = pair(33, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
     divided(x)
@@ -1289,8 +1298,8 @@ def alone():
 
 
 def carried():
-    """Runs on 4, 2, 3 and 1 ranks save a state for the next run: `before` says which run each loads. Parameters and optimizer
-    state keep every bit."""
+    """Runs on 4, 2, 3 and 1 ranks, in this order, each save a state for the next. `before`: {ranks of a run: ranks of
+    the run whose state it loads}. Parameters and optimizer state keep every bit."""
     folder, before = pathlib.Path(os.environ["UCUDNN_TEST_FOLDER"]), {2: 4, 3: 2, 1: 3}
     for name, kind in (("sgd", sgd), ("adam", lambda model: torch.optim.AdamW(model.parameters(), lr=0.01))):
         divided, single, x, y = pair(30 + WORLD)
@@ -1310,14 +1319,14 @@ def carried():
         parallel.save(divided, str(folder / f"{name}{WORLD}"), optimizer)
         alone = {key: {one: torch.zeros_like(torch.as_tensor(value)) for one, value in expected[key].items()}
                  for key in ("model", "optimizer")}
-        # A program without a plan loads whole tensors in this way.
+        # This is how a program without a plan loads whole tensors.
         torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))
         for key, values in ((key, expected[key]) for key in alone):
             assert set(whole[key]) == set(values) and len(values) >= 12, (name, key)
             for one, value in values.items():
                 assert torch.equal(torch.as_tensor(whole[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
                 assert torch.equal(torch.as_tensor(alone[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
-        if WORLD == 1:  # a plain model with torch's optimizer also continues from the state
+        if WORLD == 1:  # a plain model with torch's optimizer can continue from the state
             single.load_state_dict(expected["model"])
             other = kind(single)
             for parameter, own in single.named_parameters():

@@ -1,4 +1,5 @@
-"""Tests that what programs do with a divided model gives the same on every rank as on one device, or is refused by name."""
+"""Tests that programs get the same results from a divided model on every rank as on one device, or are refused by
+name."""
 import os
 import pathlib
 import tempfile
@@ -14,8 +15,8 @@ class Habits(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_habits.py"))
 
     def one_after_the_other(self, counts, *arguments):
-        """Runs the script on each number of ranks in turn, with one folder for files, so that a run can read what earlier ones
-        wrote."""
+        """Runs the script on each number of ranks in turn. All runs share a folder, so that a run can read files of
+        earlier runs."""
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, UCUDNN_TEST_FOLDER=folder):
             for count in counts:
                 self.on(count, "", *arguments)

@@ -1,5 +1,5 @@
-"""Trains by a plan while one rank ends, or sleeps too long, between two steps; the others must end with an error that names it.
-parallel_lost_test.py runs this file."""
+"""Trains by a plan; one rank ends or sleeps too long between two steps. The others must end with an error that names
+it. parallel_lost_test.py runs this file."""
 import os
 import signal
 import sys

@@ -1,5 +1,5 @@
-"""Runs published models by random plans, on each rank of parallel_models_test.py, and compares them with the plain module on
-rank 0, in fp64."""
+"""Runs published models by random plans, on each rank of parallel_models_test.py, and compares them, in fp64, with the
+plain module on rank 0."""
 import copy
 import random
 import sys
@@ -33,9 +33,9 @@ def timm(name, **arguments):
     return make
 
 
-# Learning rates that differ from 0.01. The last batch normalizations of these models average few numbers, because images are
-# small. At 0.01, the plain model differs from itself by 1e-7 if only the order of a batch's images changes; at these rates the
-# difference hardly grows.
+# Learning rates that differ from 0.01. Because images are small, the last batch normalizations of these models average
+# few numbers. At 0.01, changing the order of a batch's images makes the plain model differ from itself by 1e-7; at
+# these rates the difference hardly grows.
 RATES = {"efficientnet_b0": 1e-4, "inception_v3": 3e-6, "inception_v3 without": 3e-6}
 
 
@@ -43,7 +43,7 @@ def two_heads(outputs, labels):
     return F.cross_entropy(outputs.logits, labels) + 0.4 * F.cross_entropy(outputs.aux_logits, labels)
 
 
-MODELS = {  # the function that makes it, the extent of its images, the images of a batch
+MODELS = {  # {name: (function that makes it, extent of its images, images in a batch)}
     "alexnet": (torchvision("alexnet", dropout=0.0), 63, 4),
     "vgg11": (torchvision("vgg11", dropout=0.0, init_weights=False), 32, 3),
     "resnet18": (torchvision("resnet18"), 48, 5),
@@ -60,15 +60,15 @@ MODELS = {  # the function that makes it, the extent of its images, the images o
 
 
 def from_first(make):
-    """Calls make() on rank 0, and returns its result on all ranks."""
+    """Calls make() on rank 0. Returns its result on all ranks."""
     told = [make() if RANK == 0 else None]
     dist.broadcast_object_list(told, 0)
     return told[0]
 
 
 def planned(name, network, batch):
-    """Returns a random plan. The two large layers of VGG are always divided along their parameters, because each replica would
-    need memory for all of them."""
+    """Returns a random plan. VGG's two large layers are always divided along their parameters, because each replica
+    would need memory for all parameters."""
     rng, outputs = random.Random(name + str(WORLD)), {output.node for output in network.outputs}
     large = {"classifier.0": "c", "classifier.3": "r"} if name == "vgg11" else {}
 

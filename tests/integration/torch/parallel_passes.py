@@ -1,4 +1,5 @@
-"""Compares Krizhevsky's schemes with passes ("one weird trick") with one device, on each rank of parallel_passes_test.py."""
+"""Compares Krizhevsky's schemes with passes ("one weird trick") with one device, on each rank of
+parallel_passes_test.py."""
 import copy
 import json
 
@@ -17,9 +18,9 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Returns a plan that divides images over workers before the fully connected part, and channels over workers in it.
-    `letter` is Krizhevsky's scheme: in "b", each pass has one worker's images; in "c", it has a share of every worker's
-    images."""
+    """Returns a plan with images divided over workers before the fully connected part, and channels divided over
+    workers in this part. `letter` is Krizhevsky's scheme: in "b", each pass has the images of one worker; in "c", it
+    has a share of every worker's images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
 
@@ -43,7 +44,7 @@ def scheme(model, batch, letter, count, update_every="batch", network=None):
 
 
 def synchronous():
-    """All schemes equal plain SGD after three steps, and give one device's outputs in evaluation."""
+    """After three steps, all schemes equal plain SGD. In evaluation they give one device's outputs."""
     for letter, count in (("a", 1), ("b", WORLD), ("c", WORLD), ("b", 3), ("c", 2)):
         for loss in (F.cross_entropy, F.binary_cross_entropy_with_logits):
             model, x, y = made(1, 4 * WORLD)
@@ -69,7 +70,8 @@ def synchronous():
 
 
 def normalized():
-    """Layer and group normalizations of features that are divided over ranks work in passes, with a loss that is a node."""
+    """Layer and group normalizations of features that are divided over ranks work in passes, with a loss that is a
+    node."""
     for letter, count in (("b", WORLD), ("c", 2)):
         torch.manual_seed(3)
         model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),
@@ -88,8 +90,8 @@ def normalized():
 
 
 def counted():
-    """Expects that counted elements equal those of the schedule, and that at least one exchange moves (K - 1) K B elements,
-    where B is how many numbers all images of one of the K workers have."""
+    """Expects that counted elements equal the schedule's, and that one exchange moves (K - 1) K B elements, where K is
+    the number of workers and B how many numbers the images of one worker have."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)
@@ -99,7 +101,7 @@ def counted():
         divided(x, y).backward()
         report = parallel.report(divided)
         assert report.difference() == 0, report
-        feeds = 6 * 4 * 4 * batch // WORLD  # B: the numbers that one worker's images have before the fully connected part
+        feeds = 6 * 4 * 4 * batch // WORLD  # B: numbers of one worker's images before the fully connected part
         sent = sum(pair[0] for pair in report.counted["transfer"].values())
         total = torch.tensor(float(sent))
         dist.all_reduce(total)
@@ -151,8 +153,8 @@ def each_pass():
 
 
 def half_precision():
-    """In fp16, divided(x, y) is refused, because the backward of passes needs the scaler first; the message names
-    model.step."""
+    """In fp16, divided(x, y) is refused, because the backward pass of passes needs the scaler during forward. The
+    message names model.step."""
     batch = 4 * WORLD
     model, x, y = made(4, batch)
     divided = apply(model.float(), scheme(model, batch, "b", WORLD), loss=F.cross_entropy)
@@ -166,8 +168,8 @@ def half_precision():
 
 
 def scaled():
-    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device: it skips steps that
-    overflow, and in fp16 does not lose gradients that would be 0 without the scale."""
+    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device: it skips steps
+    that overflow, and in fp16 keeps gradients that would be 0 without the scale."""
     batch = 4 * WORLD
     for letter, half in (("b", False), ("c", False), ("b", True), ("c", True)):
         torch.manual_seed(5)

@@ -1,5 +1,5 @@
-"""Tests Krizhevsky's schemes: with passes of the fully connected part, training is synchronous SGD, or SGD in which that part
-has smaller batches."""
+"""Tests Krizhevsky's schemes. With passes of the fully connected part, training equals synchronous SGD, or SGD in which
+this part has smaller batches."""
 import pathlib
 import unittest
 

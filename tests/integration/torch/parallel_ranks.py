@@ -1,5 +1,5 @@
-"""Runs random networks by random plans, on each rank of parallel_test.py, and compares them with one device. Also has functions
-that other scripts of ranks share."""
+"""Runs random networks by random plans, on each rank of parallel_test.py, and compares them with one device. Also has
+functions for other scripts of ranks."""
 import copy
 import datetime
 import itertools
@@ -56,8 +56,8 @@ def part(model, name, whole):
 
 
 def planned(rng, text, network, batch, last):
-    """Returns a schedule of `ucudnn plan`, which rank 0 runs with random degrees of layers. If it refuses a layer's degrees, it
-    chooses them itself. `last` has the degrees of the last layer."""
+    """Returns a schedule of `ucudnn plan`, which rank 0 runs with random degrees of layers. If `ucudnn plan` refuses a
+    layer's degrees, it chooses the layer's degrees itself. `last` has the degrees of the last layer."""
     pins, update = {}, rng.choice(UPDATES)
     for node in network.nodes:
         if node.inputs and node.op not in schedules.FOLLOWERS:
@@ -101,7 +101,7 @@ def case(seed, is_exact):
             parameter.data += 0.1 * torch.randn(parameter.shape)
     batch = rng.randint(2, 5)
     last = network.outputs[0].node
-    allowed = {last: "n" if is_exact else "ncr"}  # whole_numbers() has a linear loss, which cannot have divided classes
+    allowed = {last: "n" if is_exact else "ncr"}  # the loss of whole_numbers() is linear and does not support divided classes
     choose = (lambda node: schedules.degrees_of(rng, network, node, WORLD, allowed.get(node.name, "nchwr")))
     if COMMAND and seed % 4:
         degrees = dict.fromkeys("nchwr", 1)
@@ -115,10 +115,10 @@ def case(seed, is_exact):
 
 
 def whole_numbers(seeds):
-    """One step on whole numbers, with a linear loss, gives the same bits as one device."""
+    """One step on integers, with a linear loss, gives the same bits as one device."""
     for seed in seeds:
         most = [2**53]
-        for attempt in range(9):  # draws cases until fp64 represents all numbers exactly, also intermediate sums
+        for attempt in range(9):  # draw cases until fp64 represents all numbers exactly, including intermediate sums
             text, model, schedule, x, classes, rng = case(seed + 10**6 * attempt, True)
             labels = torch.randint(-2, 3, (len(x), classes)).double()
             single, sums = copy.deepcopy(model), copy.deepcopy(model)
@@ -165,7 +165,7 @@ def real_numbers(seeds):
             loss.backward()
             optimizer.step()
             other.step()
-            # A cross-entropy is a difference of logits, so it errs by roundings of the largest logit.
+            # A cross-entropy is a difference of logits, so its error may be several roundings of the largest logit.
             rounding = 4 * torch.finfo(torch.float64).eps * outputs.abs().max().item()
             within = 1e-9 * loss.item() + rounding
             assert abs(found.item() - loss.item()) <= within, f"seed {seed}: {found.item()}, {loss.item()}"
@@ -179,8 +179,8 @@ def real_numbers(seeds):
 
 
 def delay(sometimes):
-    """Makes a share `sometimes` of all messages up to 3 ms late, at random and differently on each rank. Returns a counter of
-    the late ones."""
+    """Delays a share `sometimes` of all messages by up to 3 ms, at random and differently on each rank. Returns a
+    counter of the delayed messages."""
     rng, post, count = random.Random(RANK), Transport.post, itertools.count()
 
     def late(self, *arguments):

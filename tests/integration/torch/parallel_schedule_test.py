@@ -1,5 +1,5 @@
-"""Tests that schedules can be read without torch, and that a randomly changed file is refused in one line, or is a schedule in
-which no rank waits for a message that no rank sends."""
+"""Tests that schedules can be read without torch. A randomly changed file must be refused in one line, or be a schedule
+in which no rank waits for a message that no rank sends."""
 import json
 import pathlib
 import random
@@ -49,8 +49,8 @@ def mutated(rng, value):
 
 
 def stalled(found):
-    """Returns the ranks that never reach the end of a schedule's order. A "wait" step waits for messages that its rank reads,
-    and a normalization waits for all ranks of its group."""
+    """Returns the ranks that never reach the end of a schedule's order. A "wait" step waits for messages that its rank
+    reads; a normalization waits for all ranks of its group."""
     meetings = {one.node: one.groups for one in found.statistics.values() if "normalization" in one.kind}
     places, posted, arrived = [0] * found.devices, set(), set()
 
@@ -88,7 +88,7 @@ class Schedules(unittest.TestCase):
         began = time.process_time()
         for _ in range(MUTATIONS):
             network, text, root = rng.choice(sources)
-            if rng.random() < 0.1:  # changes one character, so that the text is no JSON or has other numbers
+            if rng.random() < 0.1:  # change one character, so that the text is no JSON or has other numbers
                 at = rng.randrange(len(text))
                 text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
             else:
@@ -131,7 +131,7 @@ class Schedules(unittest.TestCase):
                 network, rng = network_in(NET), random.Random(seed)
                 choices = {node.name: schedules.degrees_of(rng, network, node, 4) for node in network.nodes if node.inputs}
                 if batch < max(degrees["n"] for degrees, _ in choices.values()):
-                    continue  # the writer changes the degrees of layers that have more parts than images
+                    continue  # the writer changes degrees of layers that have more parts than images
                 ours, theirs = (schedule.parse(schedules.Writer(network, each, 4, lambda node: choices[node.name]).text())
                                 for each in (12, batch))
                 ours = ours.with_batch(batch)
@@ -140,7 +140,8 @@ class Schedules(unittest.TestCase):
                         self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
 
     def test_Sums_MoveTwiceTheReplicasLessOne(self):
-        """For both kinds of update, messages to the devices that sum move as many elements as all replicas but one have."""
+        """For both kinds of update, messages to the devices that sum move as many elements as all but one of the
+        replicas have."""
         for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
             found = schedule.parse(written(1, 8, 8, update, levels)[1])
             for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):

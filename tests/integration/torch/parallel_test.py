@@ -1,5 +1,6 @@
-"""Tests random networks by random plans on 1 to 5 ranks, some of which have no part, with random delays of messages. They equal
-one device: to the bit on whole numbers, and within rounding after three steps. Every element that moves was predicted."""
+"""Tests random networks by random plans on 1 to 5 ranks, of which some may have no part, with random delays of
+messages. Results equal one device: to the bit on integers, and within rounding after three steps. Every moved element
+must have been predicted."""
 import os
 import pathlib
 import re
@@ -14,8 +15,8 @@ class Parallel(unittest.TestCase):
     script = str(pathlib.Path(__file__).with_name("parallel_ranks.py"))
 
     def compare(self, kind, *rows):
-        """Runs the script for each of `rows`: (ranks, first seed, networks). A quarter of the networks run unless
-        UCUDNN_TEST_CASES=all. Expects that enough messages were delayed."""
+        """Runs the script for each of `rows`: (ranks, first seed, number of networks). Runs only a quarter of the
+        networks unless UCUDNN_TEST_CASES=all. Expects that enough messages were delayed."""
         is_all, delays = os.environ.get("UCUDNN_TEST_CASES") == "all", 0
         self.assertEqual(300, sum(networks for _, _, networks in rows))
         for count, first, networks in rows:

@@ -1,5 +1,5 @@
-"""Compares a converted model under FSDP's fully_shard with one process: ranks have parts of the parameters and stripes of the
-images. parameters_test.py runs this file."""
+"""Compares a converted model under FSDP's fully_shard with one process: ranks have parts of the parameters and stripes
+of the images. parameters_test.py runs this file."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -14,8 +14,8 @@ from ucudnn import spatial
 
 
 def compared(is_by_layer):
-    """Compares two training steps. FSDP averages gradients over all ranks; ranks of a spatial group have equal gradients, so
-    that is the average over groups."""
+    """Compares two training steps. FSDP averages gradients over all ranks. Ranks of a spatial group have equal
+    gradients, so this is the average over groups."""
     whole, model = net(), spatial.convert(net(), trust=["Net"])
     mesh, groups = init_device_mesh("cpu", (dist.get_world_size(),)), spatial.ranks().grid.groups
     for layer in (model.first, model.norm, model.second, model.head) if is_by_layer else ():
@@ -38,8 +38,8 @@ def compared(is_by_layer):
 
 
 def in_place():
-    """An operation in place on the output of a sharded layer is refused, because torch would drop FSDP's hook on that output,
-    which fetches the parameters."""
+    """An in-place operation on the output of a sharded layer is refused, because torch would drop FSDP's hook on this
+    output, which fetches the parameters."""
     model = spatial.convert(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(inplace=True)))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model[0], model):

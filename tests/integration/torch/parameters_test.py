@@ -1,4 +1,5 @@
-"""Tests FSDP's fully_shard after convert, on one spatial group of four ranks and on two of two."""
+"""Tests FSDP's fully_shard after convert, on one spatial group of four ranks and on two groups of
+two ranks."""
 import pathlib
 import unittest
 

@@ -1,4 +1,4 @@
-"""Has the interface of ucudnn.spatial.geometry.Library in plain Python, for tests without libucudnn: the rule of
+"""The interface of ucudnn.spatial.geometry.Library in plain Python, for tests without libucudnn: the rule of
 docs/spatial.md, "What is refused", and the rows that a window reads. Needs no torch."""
 import os
 
@@ -8,15 +8,16 @@ from ucudnn.spatial.grid import owned
 
 
 def geometries():
-    """Yields PlainGeometry and, if UCUDNN_TEST_LIBRARY is set, libucudnn's geometry. A library that cannot be loaded, or lacks
-    the function, is an error."""
+    """Yields PlainGeometry and, if UCUDNN_TEST_LIBRARY is set, libucudnn's geometry. Raises if the library cannot be
+    loaded or lacks the function."""
     yield PlainGeometry()
     if path := os.environ.get("UCUDNN_TEST_LIBRARY"):
         yield Library(path)
 
 
 def tested_geometry():
-    """Returns the geometry that ranks of a test use: libucudnn's if UCUDNN_TEST_LIBRARY is set, else PlainGeometry."""
+    """Returns the geometry for the ranks of a test: libucudnn's if UCUDNN_TEST_LIBRARY is set, otherwise
+    PlainGeometry."""
     return list(geometries())[-1]
 
 

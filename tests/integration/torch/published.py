@@ -1,6 +1,6 @@
-"""The lists of parameters with which other systems for split images are tested, and which cases their own rules excuse. The
-numbers come from their tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. A geometry
-decides which cases ucudnn.spatial supports. Needs no torch."""
+"""The parameter lists with which other systems for split images are tested, and which cases their own rules excuse. The
+numbers come from their tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. A
+geometry decides which cases ucudnn.spatial supports. Needs no torch."""
 import itertools
 import math
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Case:
     kernel: tuple
     stride: tuple
     pad: tuple
-    grid: tuple  # the number of parts along each dimension
+    grid: tuple  # number of parts along each dimension
     images: int = 1
-    groups: int = 1  # the number of groups of ranks; each group has its own images
+    groups: int = 1  # number of groups of ranks; each group has its own images
     circular: bool = False
     backward: bool = True
-    excused: str = ""  # the reason why the system's own rules do not require the case, if there is one
+    excused: str = ""  # why the system's own rules do not require the case; empty if they do
     norm_groups: int = 1
     affine: bool = True
 
@@ -41,14 +41,15 @@ class Case:
 
 
 def _cube(list, kind, dims, size, kernel, stride, pad, cuts, **more):
-    """Makes a case of `dims` dimensions; a number stands for the same value along all of them. `cuts` is {dimension: parts}."""
+    """Makes a case with `dims` dimensions; a single number is the value for all of them. `cuts` is {dimension:
+    parts}."""
     grid = tuple(cuts.get(i, 1) for i in range(dims))
     def along(value):
         return (value,) * dims if isinstance(value, int) else tuple(value)
     return Case(list, kind, along(size), along(kernel), along(stride), along(pad), grid, **more)
 
 
-# LBANN/DistConv runs its tests on four ranks, so cases that need eight are excused.
+# LBANN/DistConv runs its tests on four ranks, so cases that need eight ranks are excused.
 
 
 def distconv():
@@ -83,7 +84,7 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# These are the cases of LLNL/DiHydrogen's `test_distconv.sh --all`, for convolutions and for norms (--bn), in two and three
+# The cases of LLNL/DiHydrogen's `test_distconv.sh --all`, for convolutions and for norms (--bn), in two and three
 # dimensions, and of test_pooling.sh.
 
 
@@ -110,7 +111,7 @@ def _skipped(size, k, stride, is_padded, parts):
 
 
 def _shapes(dims):
-    """Yields (groups, parts, images, size). Each is yielded twice, since the tests run with 1 and with 16 channels."""
+    """Yields (groups, parts, images, size); each twice, because the tests run with 1 and with 16 channels."""
     for ranks, images, _, size in itertools.product((4, 64, 8), (4, 1, 16), (1, 16), (16, 15, 63, 99)):
         for groups, *parts in _factors(ranks, dims + 1):
             yield groups, parts, images, size
@@ -124,7 +125,7 @@ def dihydrogen(dims):
 
 
 def dihydrogen_norms(dims):
-    """Yields batch norms. DiHydrogen's statistics count the images of all groups."""
+    """Yields batch norms. DiHydrogen's statistics cover the images of all groups."""
     for groups, parts, images, size in _shapes(dims):
         yield _cube(f"DiHydrogen norms {dims}-D", "batch norm", dims, size, 1, 1, 0, dict(enumerate(parts)), images=images,
                     groups=groups, excused="skipped: more stripes than rows" if max(parts) > size else "")
@@ -137,7 +138,7 @@ def dihydrogen_pooling():
         yield _cube("DiHydrogen pooling", "max", len(parts), 32, 3, 1, 1, dict(enumerate(parts)), images=8, groups=groups)
 
 
-# NVIDIA/physicsnemo tests its ShardTensor on four ranks: on a mesh of 4 or of 2 x 2.
+# NVIDIA/physicsnemo tests its ShardTensor on four ranks: on a mesh of 4 or 2 x 2.
 
 
 def _expected_to_fail(kind, k, stride, pad, is_backward, is_mesh):
@@ -159,7 +160,7 @@ def physicsnemo():
     for (kind, dims, mesh), heights in sizes.items():
         for size, k, pad, stride, backward in itertools.product(
                 heights, (2, 3), (0, 1) if kind == "conv" else (0,), (1, 2), (False, True)):
-            # Images of transposed convolutions in 2-D are twice as high, and on the 2 x 2 mesh also twice as wide.
+            # Images of 2-D transposed convolutions are twice as high, and on the 2 x 2 mesh also twice as wide.
             shape = ((2 * size, size * mesh) if (kind, dims) == ("transposed", 2) else (size,) * dims)
             yield _cube("physicsnemo", kind, dims, shape, k, stride, pad, {0: 4} if mesh == 1 else {0: 2, 1: 2},
                         images=2, backward=backward, excused=_expected_to_fail(kind, k, stride, pad, backward, mesh == 2))
@@ -176,7 +177,7 @@ def physicsnemo_pooling():
 
 
 def physicsnemo_norms():
-    """Yields each norm twice, since the tests run in fp32 and in mixed precision."""
+    """Yields each norm twice, because the tests run in fp32 and in mixed precision."""
     for affine, _ in itertools.product((True, False), ("fp32", "mixed")):
         yield _cube("physicsnemo norms", "layer norm", 1, 128, 1, 1, 0, {0: 4}, images=2, backward=False, affine=affine,
                     excused="xfail: affine" if affine else "")
@@ -198,7 +199,7 @@ LISTS = {
 }
 
 
-# The functions below decide whether ucudnn.spatial supports a case.
+# Functions that decide whether ucudnn.spatial supports a case.
 
 
 def _cut(case):
@@ -208,8 +209,8 @@ def _cut(case):
 
 
 def _refusal(decide):
-    """Wraps decide(library, case) so that it returns the message of a refusal in place of raising it, and "" if there is
-    none."""
+    """Decorator: makes decide(library, case) return the message of a refusal instead of raising it, and "" without a
+    refusal."""
     def reason(library, case):
         try:
             return decide(library, case) or ""
@@ -222,7 +223,8 @@ OF_OTHER_GROUPS = "statistics of other groups' images"
 
 
 def _norm(case):
-    """Decides for norms: each rank needs at least one row, and a batch norm must not count images of other groups."""
+    """Returns "" if ucudnn.spatial supports the norm, otherwise why not: each rank needs at least one row, and a batch
+    norm must not count images of other groups."""
     for i, parts in _cut(case):
         stripes(1, case.size[i], parts)
     return OF_OTHER_GROUPS if case.kind == "batch norm" and case.groups > 1 else ""
@@ -230,7 +232,7 @@ def _norm(case):
 
 @_refusal
 def converted(library, case):
-    """Returns why a program that uses convert cannot run the case, or ""."""
+    """Returns why a program that uses convert cannot run the case, or "" if it can."""
     if case.kind.endswith("norm"):
         return _norm(case)
     for i, parts in _cut(case):
@@ -243,9 +245,9 @@ def converted(library, case):
 
 @_refusal
 def unchanged(library, case):
-    """Returns why a program that calls cuDNN on its stripes, without knowing of ucudnn, cannot run the case, or "". Its
-    framework implements circular padding itself, before a convolution without padding, and norms that cuDNN's legacy API
-    lacks."""
+    """Returns why a program that calls cuDNN on its stripes, without knowing of ucudnn, cannot run the case, or "" if
+    it can. The program's framework itself implements circular padding, before a convolution without padding, and norms
+    that cuDNN's legacy API lacks."""
     if case.kind.endswith("norm"):
         return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"
     for i, parts in _cut(case):

@@ -1,5 +1,5 @@
-"""Runs a sample of the published lists on four or eight ranks and compares with the whole image, forward and backward. A case
-is exact or refused, as published.py decides by the geometry. published_test.py runs this file."""
+"""Runs a sample of the published lists on four or eight ranks and compares with the whole image, forward and backward.
+Each case must be exact or refused, as published.py decides by the geometry. published_test.py runs this file."""
 import itertools
 import math
 import os
@@ -18,7 +18,7 @@ from ucudnn import spatial
 from ucudnn.spatial.grid import divided
 
 RANKS = int(os.environ["WORLD_SIZE"])
-EACH = {4: 15, 8: 4}[RANKS]  # about so many cases of each list are run
+EACH = {4: 15, 8: 4}[RANKS]  # approximate number of cases to run from each list
 
 
 def smaller(case):
@@ -27,8 +27,8 @@ def smaller(case):
 
 
 def sample(cases):
-    """Returns a sample of the cases that need RANKS ranks, without cases whose statistics count other groups' images, which
-    ucudnn has no setting for."""
+    """Returns a sample of the cases that need RANKS ranks. Leaves out cases whose statistics count other groups'
+    images, because ucudnn has no setting for this."""
     distinct = list({(case.key, case.images, case.norm_groups, case.affine): case for case in map(smaller, cases)
                      if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS
                      and published.converted(PlainGeometry(), case) != published.OF_OTHER_GROUPS}.values())
@@ -36,7 +36,7 @@ def sample(cases):
 
 
 def layer(case):
-    """Returns the layer of a case, with 4 channels for a group norm and 2 for others."""
+    """Returns the layer of a case, with 4 channels for a group norm and 2 for other layers."""
     dims, mode = len(case.size), "circular" if case.circular else "zeros"
     if case.kind == "batch norm":
         return getattr(nn, f"BatchNorm{dims}d")(2)
@@ -55,10 +55,10 @@ def layer(case):
 
 
 def failure(case):
-    """Runs a case. Returns how it differs from what published.py decides, or None."""
+    """Runs a case. Returns how it differs from the decision of published.py, or None."""
     torch.manual_seed(3)
     group = spatial.ranks().group
-    images = divided(case.images, case.groups)[group]  # may be 0, if there are fewer images than groups
+    images = divided(case.images, case.groups)[group]  # may be 0 if there are fewer images than groups
     x = torch.randn(images, 4 if case.kind == "group norm" else 2, *case.size, generator=torch.Generator().manual_seed(group))
     cuts = [stride for stride, parts in zip(case.stride, case.grid) if parts > 1]
     multiple = 1 if case.kind == "transposed" or not cuts else max(cuts)

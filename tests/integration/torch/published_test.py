@@ -1,4 +1,5 @@
-"""Tests a sample of each published list on four and on eight ranks: each case is exact or refused, as published.py decides."""
+"""Tests a sample of each published list on four and on eight ranks: each case is exact or refused, as published.py
+decides."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""Makes random small networks as ucudnn-net files, with residual sums, concatenations, tensors with two readers, odd sizes and
-groups, and computes them with plain torch."""
+"""Makes random small networks as ucudnn-net files, and computes them with plain torch. They have residual sums,
+concatenations, tensors with two readers, odd sizes and groups."""
 import json
 
 import torch
@@ -126,7 +126,7 @@ class Maker:
 
     def text(self):
         nodes, read = [], {self.nodes[-1]["name"]}
-        for node in reversed(self.nodes):  # keeps only nodes that the last one depends on
+        for node in reversed(self.nodes):  # keep only nodes on which the last node depends
             if node["name"] in read:
                 nodes.insert(0, node)
                 read.update(node.get("inputs", ()))
@@ -141,8 +141,8 @@ def _product(values):
 
 
 def plain(model, text, x, most=None):
-    """Returns the network's output, computed by torch's functions. Appends the largest number of each tensor to `most`, if it
-    is given."""
+    """Returns the network's output, computed by torch's functions. If `most` is given, appends the largest number of
+    each tensor to it."""
     values = {}
     for node in json.loads(text)["nodes"]:
         a = [values[i] for i in node.get("inputs", ())]
@@ -167,7 +167,7 @@ def plain(model, text, x, most=None):
         elif op == "batch_normalization":
             y = F.batch_norm(a[0], None, None, weight, bias, True)
         elif op == "group_normalization":
-            at = a[0].movedim(1, -1).flatten(0, -2) if node["by_position"] else a[0]  # makes each position an image
+            at = a[0].movedim(1, -1).flatten(0, -2) if node["by_position"] else a[0]  # make each position an image
             y = F.group_norm(at, node["groups"], weight, bias)
             y = y.view(a[0].movedim(1, -1).shape).movedim(-1, 1) if node["by_position"] else y
         elif op == "scale":

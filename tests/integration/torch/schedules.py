@@ -1,5 +1,5 @@
 """Writes schedules of random configurations by planner/schedule/FORMAT.md. This code is independent of `ucudnn plan
---schedule`, so that tests can compare both."""
+--schedule`, so that tests can compare the two."""
 import itertools
 import json
 import math
@@ -11,8 +11,8 @@ BUNDLE = 25 * (1 << 20) // 4
 
 
 def machine(*counts):
-    """Returns a ucudnn-machine file of P100s. `counts` has the number of members on each level of links, the innermost
-    first."""
+    """Returns a ucudnn-machine file of P100s. `counts`: the number of members on each level of links, the innermost
+    level first."""
     device = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732}
     return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{'x'.join(map(str, counts))}", "device": device,
                        "levels": [{"name": f"level{place}", "count": count, "gb_per_s": 80 >> place, "latency_us": 10}
@@ -20,7 +20,7 @@ def machine(*counts):
 
 
 def degrees_of(rng, network, node, devices, allowed="nchwr"):
-    """Returns random degrees of a layer along the axes `allowed`, with at most `devices` parts, and the first device."""
+    """Returns (random degrees of a layer along the axes `allowed`, with at most `devices` parts; the first device)."""
     shape, op = node.shape, node.op
     extents = {"n": 1 << 30, "c": shape[0], "h": shape[-2], "w": shape[-1], "r": 1}
     if op in ("convolution", "fully_connected", "linear") and node.members.get("groups", 1) == 1:
@@ -42,8 +42,8 @@ def degrees_of(rng, network, node, devices, allowed="nchwr"):
 
 class Writer:
     def __init__(self, network, batch, devices, choose, update="owner", levels=None, passes=None):
-        """`choose(node)` returns (degrees, first device) of a layer. `passes` is (scheme, images of each pass,
-        update_every)."""
+        """`choose(node)` returns (degrees, first device) of a layer. `passes`: (scheme, images of each pass,
+        update_every), or None."""
         self.passes = passes
         self.network, self.batch, self.devices, self.update = network, batch, devices, update
         self.levels = levels or [devices]
@@ -62,7 +62,7 @@ class Writer:
                     self.configs[node.name] = ({**self.configs[node.name][0], "n": 1}, self.configs[node.name][1])
 
     def parts(self, name):
-        """Returns, by device, (the box that it keeps, the box that it computes, the input channels that it sums over)."""
+        """Returns {device: (the box that it keeps, the box that it computes, the input channels that it sums over)}."""
         node, (degrees, first) = self.network.by_name[name], self.configs[name]
         whole, found = b.whole(node.shape, self.batch), {}
         inputs = self.network.by_name[self.network.by_name[self.layers[name]].inputs[0]].shape[0]
@@ -196,7 +196,7 @@ class Writer:
                                                for one in statistics for group in one["groups"])}} | passes
 
     def connected(self):
-        """Returns the names of the fully connected layers and of all nodes that depend on them."""
+        """Returns the names of the fully connected layers, and of all nodes that depend on such a layer."""
         found = []
         for node in self.network.nodes:
             if node.op == "fully_connected" or any(source in found for source in node.inputs):
@@ -291,8 +291,8 @@ class Writer:
                 return found[-1]["id"]
 
         def add_groups(node):
-            """Adds groups of devices that share means of a normalization, directly or through other devices, and the number of
-            their means."""
+            """Adds the groups of devices that share means of a normalization, directly or through other devices, with
+            the number of their means."""
             width, joined = node["shape"][1] // node["groups"], []
             for one in node["boxes"]:
                 _, *axes = _of(one, node)

@@ -1,5 +1,5 @@
-"""Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, routes of convolutions by backend, and
-refusals. Also tests libucudnn's answers, if UCUDNN_TEST_LIBRARY names it."""
+"""Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, routes of convolutions by backend,
+and refusals. Also tests libucudnn's answers, if UCUDNN_TEST_LIBRARY names it."""
 import contextlib
 import io
 import os
@@ -115,7 +115,8 @@ class Sizes(unittest.TestCase):
     """If a stride is refused, the message names sizes that work."""
 
     def after(self, *totals, parts=2):
-        """Returns Extents of an image that had the heights `totals` on its way through a network, in equal stripes."""
+        """Returns the Extents of an image that had the heights `totals` on its way through a network, in equal
+        stripes."""
         rows = [tuple(total // parts for _ in range(parts)) for total in totals]
         extents = Extents(rows[0], rows[0])
         for each in rows[1:]:
@@ -164,7 +165,7 @@ class Windows(unittest.TestCase):
             self.assertEqual(((2, 2), ((-1, 4), (3, 8))), (read.outputs, read.reads))
 
     def test_padding_behind_alone_is_seen_in_a_mirror(self):
-        """Geometry for F.pad(0, 1) and then a filter of 3 with stride 2 and no padding."""
+        """The geometry of F.pad(0, 1) followed by a filter of 3 with stride 2 and without padding."""
         for each in geometries():
             read = geometry.windows(each, 1, geometry.Window(3, 2), (4, 4), 0, 1)
             self.assertEqual(((2, 2), ((0, 5), (4, 9))), (read.outputs, read.reads))
@@ -203,7 +204,7 @@ class Windows(unittest.TestCase):
         for each in geometries():
             with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
                 geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 1, 1)
-            # The message names the stride, although the padding is wrong, too.
+            # The message names the stride, although the padding is wrong as well.
             with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
                 geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 0, 0)
 
@@ -240,7 +241,8 @@ class Windows(unittest.TestCase):
 
 
 class Bindings(unittest.TestCase):
-    """Tests calls of libucudnn's functions, in a process of their own, and the errors that the module raises if they fail."""
+    """Tests calls of libucudnn's functions, in a separate process, and the errors that the module raises if they
+    fail."""
 
     PROGRAM = """
 from ucudnn.spatial.geometry import Library, Window
@@ -358,7 +360,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Store(dict):
-    """Has the functions of torch.distributed's stores that Waiting calls."""
+    """The functions of torch.distributed's stores that Waiting calls."""
     set = dict.__setitem__
 
     def check(self, keys):

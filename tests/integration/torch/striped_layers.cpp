@@ -1,6 +1,6 @@
-// This ordinary cuDNN program knows nothing of ucudnn. It runs the layers of a file on its stripe
-// of each image, forward and backward, in fp64. exchanges_test.py compares its results with those
-// of a converted PyTorch model with the same layers.
+// An ordinary cuDNN program that knows nothing of ucudnn. It runs the layers in a file on its
+// stripe of each image, forward and backward, in fp64. exchanges_test.py compares its results with
+// those of a converted PyTorch model with the same layers.
 //
 //   striped_layers FOLDER
 //
@@ -73,8 +73,8 @@ struct ConvolutionShape {
   int filters = 0, size = 0, stride = 0, pad = 0, dilation = 0, groups = 0;
 };
 
-// One layer: a ReLU if `shape` has no filters, else a convolution with bias. REQUIRES: `x` outlives
-// the layer.
+// One layer: a ReLU if `shape` has no filters, otherwise a convolution with bias. REQUIRES: `x`
+// outlives the layer.
 class Layer {
  public:
   Layer(const Tensor& x, const ConvolutionShape& shape) : x_(x) {
@@ -91,7 +91,7 @@ class Layer {
 
   Tensor& y() { return *y_; }
   Tensor& dy() { return *dy_; }
-  // filters() and bias() return null for a ReLU. REQUIRES of the gradients: the layer is a
+  // filters() and bias() return null for a ReLU. FilterGradient and BiasGradient REQUIRE a
   // convolution.
   Tensor* filters() { return filters_.get(); }
   Tensor* bias() { return bias_.get(); }
@@ -216,13 +216,13 @@ Numbers RowsOf(const Numbers& whole, int whole_rows, const Extents& own, int fir
   return rows;
 }
 
-// The first row of a rank's output in the whole output, and the number of rows of the whole output.
+// The first row of a rank's output in the whole output, and the number of rows in the whole output.
 struct OutputRows {
   int first, rows;
 };
 
-// Returns where this rank's output is in the whole output. `own` rows of the image give `outputs`
-// rows of the output, and other stripes give rows in the same proportion.
+// Returns the place of this rank's output in the whole output. `own` rows of the image give
+// `outputs` rows of the output; other stripes give rows in the same proportion.
 OutputRows PlaceOfOutput(const Network& network, int rank, int own, int outputs) {
   OutputRows place{0, 0};
   for (size_t i = 0; i < network.stripes.size(); ++i) {

@@ -1,5 +1,5 @@
-"""Compares gradients of training steps on stripes with those of one process. training_test.py runs this file with a case's
-name."""
+"""Compares gradients of training steps on stripes with those of one process. training_test.py runs this file; the
+argument names a case."""
 import copy
 import functools
 import gc
@@ -57,7 +57,7 @@ def group():
 
 
 def ddp(model, **options):
-    """Returns DistributedDataParallel over the ranks that have the same part of their group's images, so that it averages
+    """Returns DistributedDataParallel over the ranks that have the same part of their group's images, so it averages
     between spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
@@ -72,8 +72,8 @@ def averaged(whole, seeds):
 
 
 def step_of(wrapped, whole, step):
-    """Computes the gradients of a step: of `wrapped` with this group's batch, and of `whole` with the batches of all groups,
-    one at a time, since a batch norm counts only its group's images, as usual under DistributedDataParallel."""
+    """Computes a step's gradients: of `wrapped` with this group's batch, and of `whole` with the batches of all groups,
+    one at a time, because a batch norm counts only its group's images, as usual under DistributedDataParallel."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())
@@ -89,8 +89,8 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """Makes `steps` steps under no_sync, in which gradients are those of the group's own images, and one more, which averages
-    the accumulated gradients."""
+    """Makes `steps` steps under no_sync, in which gradients are those of the group's own images, and then a step that
+    averages the accumulated gradients."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups
     with wrapped.no_sync():
@@ -146,7 +146,7 @@ def written_over():
 
 
 def unused(is_wrapped):
-    """A layer that no rank uses has no gradient, as in one process; other layers have theirs."""
+    """A layer that no rank uses has no gradient, as in one process; other layers have gradients."""
     whole, model = net(), net()
     for each in (whole, model):
         each.idle = nn.Conv2d(3, 3, 3)
@@ -215,8 +215,8 @@ def losing_stripes_is_refused():
 
 
 class Noted:
-    """A context that records the calls of communicating methods of cells.Ranks by name, and "end" when a sum that was begun is
-    waited for."""
+    """A context that records the names of called communication methods of cells.Ranks, and "end" when the program waits
+    for a begun sum."""
     methods = "begin_sum", "all_reduce", "all_gather", "swap"
 
     def __enter__(self):
@@ -236,8 +236,9 @@ class Noted:
 
 
 def deep(count=30):
-    """Returns a 1 x 1 convolution and `count` further ones, of 3 x 3. The last two are the same object; its bias is frozen.
-    With 30, the filters of the 29 different ones of 3 x 3 have 29 * 36 * 36 * 9 * 8 bytes = 2.7 MB in fp64."""
+    """Returns a 1 x 1 convolution followed by `count` 3 x 3 convolutions. The last two are the same object, with a
+    frozen bias. With count = 30, the filters of the 29 different 3 x 3 convolutions have 29 * 36 * 36 * 9 * 8 bytes =
+    2.7 MB in fp64."""
     torch.manual_seed(7)
     layers = [nn.Conv2d(36, 36, 3, 1, 1) for _ in range(count)]
     layers[-2].bias.requires_grad_(False)
@@ -260,7 +261,7 @@ def in_few_sums():
             del loss
         sums_begun = noted.calls.count("begin_sum")
         assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
-        # Sums are begun while rows of other layers are still exchanged, and are waited for only after the last exchange.
+        # Sums begin while rows of other layers are still exchanged, and are waited for only after the last exchange.
         begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
         assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
@@ -270,8 +271,8 @@ def in_few_sums():
 
 
 def one_exchange_a_norm():
-    """Each norm gathers its statistics once in forward, and sums once in backward. Gradients of all parameters have a sum of
-    their own."""
+    """Each norm gathers its statistics once in forward, and sums once in backward. The gradients of all parameters have
+    one separate sum."""
     torch.manual_seed(7)
     model = spatial.convert(nn.Sequential(nn.BatchNorm2d(3), nn.Tanh(), nn.GroupNorm(3, 3), nn.Tanh(), nn.InstanceNorm2d(3)))
     model(spatial.shard(batch(0)[0]))  # ranks compare their copies of the model only in the first pass
@@ -293,7 +294,8 @@ def with_weight_decay_in_the_loss():
 
 
 def with_hooks_of_parameters():
-    """Hooks of parameters are called once, with the gradient of the whole; what a hook returns replaces it."""
+    """Hooks of parameters are called once, with the gradient of the whole image. What a hook returns replaces the
+    gradient."""
     whole, model, seen = deep(3), spatial.convert(deep(3)), {}
     images = batch(0)[0]
     for each, x in ((whole, images), (model, spatial.shard(images))):
@@ -391,8 +393,8 @@ def penalty(loss, model):
 
 
 def nested_checkpoints():
-    """Compares nested checkpoints, with the gradient of a leaf from which shard makes stripes. torch has no second derivatives
-    of reentrant checkpoints, so only the other kind is compared in second order."""
+    """Compares nested checkpoints, with the gradient of a leaf from which shard makes stripes. torch has no second
+    derivatives of reentrant checkpoints, so second order is compared only without them."""
     for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
         torch.manual_seed(7)
         whole, found = Nested(outer, inner), []

@@ -1,5 +1,5 @@
-"""Runs layers on stripes with unequal numbers of rows, down to one row: each layer is exact, or refused on every rank.
-uneven_test.py runs this file."""
+"""Runs layers on stripes with unequal numbers of rows, as few as one row. Each layer must be exact, or refused on every
+rank. uneven_test.py runs this file."""
 import sys
 import traceback
 
@@ -40,8 +40,8 @@ def exact(rows):
 
 
 def refused(least):
-    """Yields layers that the rows of one rank do not allow, although those of others would. `least` is the smallest number of
-    rows."""
+    """Yields layers that are impossible with the rows of one rank, although possible with those of others. `least` is
+    the smallest number of rows."""
     yield "half of the rows", lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5))
     yield "unshuffled", lambda: nn.PixelUnshuffle(2)
     yield "reflection of all rows", lambda: nn.ReflectionPad2d((0, 0, 7, 0))

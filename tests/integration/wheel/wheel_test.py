@@ -1,5 +1,5 @@
-"""Tests the wheel of tools/wheel as a user gets it: its files fit its platform tag, pip installs it into a clean virtual
-environment, and the command there starts a program with the drop-in of that environment in front of cuDNN."""
+"""Tests the wheel of tools/wheel as a user gets it. Its files fit its platform tag, pip installs it into a clean
+virtual environment, and the command there starts a program with that environment's drop-in in front of cuDNN."""
 
 import os
 import pathlib
@@ -31,8 +31,8 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.wheel = cls.make("first")
         cls.environment = cls.folder / "environment"
-        # The pip of this interpreter installs the wheel, since unpacking a pip inside the environment takes minutes on a busy
-        # machine.
+        # This interpreter's pip installs the wheel, because installing a pip into the environment takes minutes on a
+        # busy machine.
         for words in ([sys.executable, "-m", "venv", "--without-pip", cls.environment],
                       [sys.executable, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
                        "--no-deps", cls.wheel]):

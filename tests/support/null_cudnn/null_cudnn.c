@@ -1,6 +1,7 @@
-/* A cuDNN 9 whose descriptors are real and whose convolutions return at once, so that benchmarks
- * time only the path to the library. Unit tests link it, too, and replace single functions. Every
- * algorithm below kAlgorithms serves everything, without workspace; algorithm 0 is ranked first. */
+/* A cuDNN 9 whose descriptors work and whose convolutions return at once without computing, so
+ * that benchmarks time only the path to the library. Unit tests also link it and replace single
+ * functions. Every algorithm below kAlgorithms serves every problem without workspace; algorithm
+ * 0 is ranked first. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,8 +260,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   return Count();
 }
 
-/* Defines the queries of one operation. A, B and D are the types of its descriptors before and
- * after the convolution descriptor, in cuDNN's order. */
+/* Defines the queries of one operation. A and B are the types of the descriptors before the
+ * convolution descriptor, and D the type of the one behind it, in cuDNN's order. */
 #define QUERIES(Operation, Kind, A, B, D)                                                          \
   cudnnStatus_t cudnnGetConvolution##Operation##WorkspaceSize(                                     \
       cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t c, const D d, \

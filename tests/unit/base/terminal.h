@@ -1,4 +1,4 @@
-// A pseudo-terminal for a test, which can read what programs wrote to it.
+// A pseudo-terminal, from which a test reads what programs wrote to it.
 #pragma once
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// Tests two answers about a cut axis. The first, whether a program that knows nothing of the cut
-// computes the same as without the cut, is compared with windows that are looked at one by one. The
-// second, what a part reads from other parts, is compared with pairs of windows and taps.
+// Tests two answers about a cut axis. Does a program that knows nothing of the cut compute the same
+// as without it? This answer is compared with windows that are looked at one by one. What does a
+// part read from other parts? This answer is compared with pairs of windows and taps.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -221,7 +221,7 @@ struct CutPart {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
 
-  // `Owned` are the exchanged positions that a part owns, `Result` the positions of this part's
+  // Owned() returns the exchanged positions that a part owns, Result() the positions of this part's
   // result.
   Interval Owned(int owner) const { return OwnedOf(exchanged == Exchanged::kElements, owner); }
   Interval Result() const { return OwnedOf(exchanged != Exchanged::kElements, part); }
@@ -231,7 +231,7 @@ struct CutPart {
   Interval OwnedOf(bool elements, int owner) const {
     return elements ? cut.elements[owner] : cut.windows[owner];
   }
-  // Returns all pairs of the whole axis that join an own position of the result to one of
+  // Returns all pairs of the whole axis that join a position of Result() to one of
   // `exchanged_positions`.
   Pairs With(const Interval& exchanged_positions) const {
     return exchanged == Exchanged::kElements ? PairsOf(cut.window, Result(), exchanged_positions)
@@ -291,7 +291,7 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // A part reads all of its own positions or none.
+        // The sources list all of a part's own positions or none.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }

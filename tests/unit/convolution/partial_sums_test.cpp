@@ -52,7 +52,7 @@ TEST(PartialSums, PiecesCostTheirEngineAndTheSum) {
   const MicroConfiguration piece = AsPartial(FilterGradient(), measured, 0.25);
   EXPECT_EQ(piece, (MicroConfiguration{"legacy:1", 4, 2.75, 4072, true}));
   EXPECT_EQ(EngineBytes(FilterGradient(), piece), 1000u);
-  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // its workspace is smaller than the sum
+  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // the workspace is smaller than the sum
   const MicroConfiguration whole = {"legacy:1", 8, 2.5, 1000, true};
   EXPECT_EQ(EngineBytes(FilterGradient(), whole), 1000u);
   EXPECT_EQ(EngineBytes(FilterGradient(DataType::kFloat), measured), 1000u);

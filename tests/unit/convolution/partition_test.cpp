@@ -142,7 +142,7 @@ TEST(Windows, OverElementsAreThoseThatCoverOne) {
           const Interval found = WindowsOver(window, {begin, end}, windows);
           EXPECT_EQ(found, Hull(over))
               << Text(window) << ", elements " << begin << " to " << end << ", of " << windows;
-          EXPECT_EQ(In(found), over);  // without gaps
+          EXPECT_EQ(In(found), over);  // `over` has no gaps
         }
       }
     }

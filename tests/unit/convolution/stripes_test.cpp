@@ -44,7 +44,8 @@ SpatialBox OwnedOf(const CutConvolution& cut, int cell) {
   return IsForward(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
 
-// The whole operands of a convolution: random numbers, except in the tensor that it computes.
+// The whole operands of a convolution: random numbers, except in the tensor that the operation
+// computes.
 struct Operands {
   Image x, w, y;
 

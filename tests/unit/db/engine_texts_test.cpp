@@ -16,7 +16,7 @@ class EngineTextsTest : public StoreTest {
     sql << std::ifstream(SCHEMA_FOLDER "/strings_for_engines.sql").rdbuf();
     RunSql(Path(), sql.str().c_str());
   }
-  // Returns one of the two kernels in the store.
+  // Returns the problem of one of the two kernels in the store.
   static ConvolutionProblem Forward(Layout layout, int n) {
     if (layout == Layout::kNhwc) {
       return test::ProblemWith(

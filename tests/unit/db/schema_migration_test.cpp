@@ -241,7 +241,7 @@ TEST_F(ThirdSchemaTest, ItsPadsAreEvenAndItIsReadAsItIs) {
   EXPECT_EQ(Bytes(Path()), before);
 }
 
-// A program of the third version looks at the version when it opens the file, and not again.
+// A program of schema version 3 checks the file's version only when it opens the file.
 TEST_F(ThirdSchemaTest, AProgramOfItsVersionThatHasItOpenCannotWriteToTheNewOne) {
   sqlite3* old = nullptr;
   ASSERT_EQ(sqlite3_open(Path().c_str(), &old), SQLITE_OK);

@@ -170,7 +170,8 @@ TEST_F(StoreDiskTest, AFileSystemWithoutLocksIsNamedAndNotWaitedFor) {
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 
-// SQLite cuts the file to undo a transaction that made it longer, and to give space back.
+// SQLite truncates the file to undo a transaction that made the file longer, and to give space
+// back.
 TEST_F(StoreDiskTest, AFileThatCannotBeCutLosesNothing) {
   ASSERT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", 400)).ok());
   DieWhileWriting();

@@ -475,8 +475,8 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A fused operand may have wider elements than the tensors and strides of its own, and may be read
-// at another place for every image.
+// A fused operand may have wider elements than the tensors and strides of its own, and its place
+// may depend on the image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);

@@ -12,7 +12,7 @@
 
 namespace ucudnn::interposer {
 
-// Checks that a test's arena gives back whatever it takes.
+// Checks that each test's arena returns all device memory that it took.
 class ArenaTest : public test::DeviceTest {
  protected:
   ~ArenaTest() override { EXPECT_EQ(test::FreeBytes(), before); }

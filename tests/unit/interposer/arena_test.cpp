@@ -150,8 +150,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   const Arena::Need beside[] = {{Owner(0, 2), 400}};
   EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
   EXPECT_EQ(arena.bytes(), 1000u);
-  // The owner's next GiveBack records an event again. That event also shows when the earlier work
-  // has ended.
+  // Lending the same segment again records an event at GiveBack, this time without the fault. The
+  // event also shows when the stream's earlier work has ended.
   ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
   arena.GiveBack(lent, stream.get());
   EXPECT_EQ(arena.lost_bytes(), 0u);
@@ -211,8 +211,8 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two threads destroy their handles. The wait for the device that frees the memory of the first
-// handle began before the second handle left the arena.
+// Two handles left the arena. Waited(first) stands for a wait for the device that began between the
+// two, so the second handle's work may still run.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();

@@ -65,8 +65,8 @@ TEST_F(ArenaTest, StreamsDoNotWaitForEachOthersAssuredWork) {
   arena.GiveBack(segment, first.get());
   arena.GiveBack(other, second);
   EXPECT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
-  // The first stream's work still runs. Its next call follows that work, so it gets the same
-  // segment, whereas other streams take what is free.
+  // The first stream's work still runs. The stream's next call runs after it, so it gets the same
+  // segment; other streams get a free segment.
   for (int call = 0; call < 3; ++call) {
     EXPECT_EQ(arena.BorrowAssured(Owner(0, 1), 1000, first.get()).data, segment.data);
     arena.GiveBack(segment, first.get());

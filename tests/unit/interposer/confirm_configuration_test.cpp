@@ -73,7 +73,8 @@ TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("no grid's"));
 }
 
-// The legacy API serves the two tiles only without padding, because it cannot pad one side alone.
+// The grid has two kinds of tile, at the upper and at the lower edge. With padding they would be
+// padded on one side only, which the legacy API cannot do.
 TEST(ConfirmConfiguration, EveryKindOfTileIsAsked) {
   for (const int pad : {0, 1}) {
     const ConvolutionProblem problem = test::ProblemWith({.n = 1, .pad = {0, pad, pad}});

@@ -129,7 +129,8 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     ASSERT_TRUE(program.plain_part.Plan(engine));
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    // In bf16 the rounding of a transform would hide wrong results, so no such plan is trusted.
+    // Engines that transform their data round in bf16, which would hide wrong results. ucudnn
+    // trusts no pieces of these engines.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }

@@ -140,7 +140,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
   while (executions < 50) std::this_thread::yield();
   Measure(setting);
   for (std::thread& thread : threads) thread.join();
-  // After 1200 calls of the threads, the plan is decided anew at the latest after 1200 more.
+  // A plan is decided anew at the latest when its calls have doubled. The threads made 1200 calls.
   for (int call = 0; call < 1200; ++call) PiecesOf(setting, plan);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
 }

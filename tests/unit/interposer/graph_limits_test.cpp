@@ -51,7 +51,7 @@ TEST(GraphLimits, ASingleImageThatNothingBringsUnderTheLimitSaysSo) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(512, strict), kOneUnmeasured);
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-    const auto plan = setting.Plan(&finalized);  // not the first of a list
+    const auto plan = setting.Plan(&finalized);  // not from a heuristics list
     EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
     EXPECT_THAT(setting.ReportText(), HasSubstr("cannot be brought under the workspace limit"));
     if (!strict) {
@@ -75,8 +75,8 @@ TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
   EXPECT_EQ(EngineRun(setting, plan), 0);
 }
 
-// The next process builds the engine with its knobs although it makes the plan without a heuristics
-// list.
+// The next process makes the plan without a heuristics list, and still builds the promised engine
+// with its knobs.
 TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
   MemoryStore store;
   {

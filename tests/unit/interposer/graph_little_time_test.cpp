@@ -1,7 +1,6 @@
-// Tests which sizes of an execution plan are measured or compared first. If there is time to
-// measure only one size, it is, of the sizes that bring the plan under the user's limit, the one
-// that needs the least workspace. Sizes that an earlier process measured are compared before others
-// are measured.
+// Tests which micro-batch sizes of an execution plan are measured or compared first. If there is
+// time for one size only, ucudnn measures the one with the least workspace, provided it fits the
+// user's limit. Sizes that an earlier process measured are compared before others are measured.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -14,8 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Seconds for measuring. Even a loaded machine begins to measure one size, whose two executions of
-// 600 ms use the time up.
+// Seconds for measuring. Even on a loaded machine this is enough to begin one size, and the two
+// executions of that size (600 ms each) use it up.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -24,8 +23,8 @@ cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// Returns the workspace that four images need; one and two images fit it as well. The first call
-// makes a program of its own, so no other program may exist at that time.
+// Returns the workspace that four images need; one and two images fit it as well. REQUIRES at the
+// first call: no other Program exists, because the call makes one.
 size_t HurriedLimit() {
   static const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), 4));
   return limit;
@@ -55,8 +54,8 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   const auto stored = program.store.Read(plan->convolution.problem, PlatformOf(program.real));
   ASSERT_TRUE(stored.ok());
-  // The store also has rows of engines that may replace the plan, because measuring these has its
-  // own time.
+  // The store also has rows of engines that may replace the plan, because measuring these has a
+  // time limit of its own.
   std::vector<int> sizes;
   for (const planning::Measurement& row : stored->rows) {
     if (row.micro.engine == plan->convolution.engine) sizes.push_back(row.micro.micro_batch);

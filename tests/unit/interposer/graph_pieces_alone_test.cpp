@@ -52,7 +52,8 @@ cudnnStatus_t FailNativePieces(cudnnHandle_t handle, cudnnBackendDescriptor_t pl
 }
 
 size_t BytesOf(int images) { return NeedOf(WithBatch(Problem(Operation::kForward), images)); }
-// The first call for each size makes a program of its own, so no other program may exist then.
+// REQUIRES at the first call of PartBytes() and of NeedBytes(): no other Program exists, because
+// BytesOf makes one.
 size_t PartBytes() {
   static const size_t bytes = BytesOf(kPart);
   return bytes;
@@ -63,7 +64,7 @@ size_t NeedBytes() {
 }
 
 Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
-// Returns LimitedToParts() for a program that measures plans before it is told their workspace.
+// Returns LimitedToParts() with measuring on: plans are measured before their workspace is told.
 Options MeasuringParts() {
   Options options = LimitedToParts();
   options.tuning.on = true;

@@ -171,7 +171,7 @@ class Operands {
           CUDA_SUCCESS);
     }
   }
-  // From now on a tensor of the output's size lies in the output's memory.
+  // Places the tensor `uid`, which has the output's size, in the output's memory from now on.
   void PutIntoOutput(int64_t uid) {
     const auto i = static_cast<size_t>(std::find(uids_.begin(), uids_.end(), uid) - uids_.begin());
     EXPECT_EQ(elements_.at(i), elements_[out_]);
@@ -390,7 +390,7 @@ class OnePlan {
   }
 
  protected:
-  // REQUIRES: the store has its rows.
+  // REQUIRES: the test's measurements are in the store.
   void MakePlans() {
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
@@ -430,7 +430,8 @@ class CaptureSetting {
   CaptureSetting(const CaptureSetting&) = delete;
   CaptureSetting& operator=(const CaptureSetting&) = delete;
 
-  // Captures a call in pieces and replays it while calls run: each computes its own results.
+  // Captures a call in pieces and replays it while other calls run. Expects the right results of
+  // the replays and of the calls.
   void ExpectReplaysBesideCalls() {
     const auto captured = subject_.Memory(), beside = subject_.Memory();
     CUgraphExec exec = nullptr;

@@ -1,5 +1,5 @@
-// Tests threads that each have a handle and a plan, equal to the others', on the stand-in's real
-// arithmetic. cuDNN does not promise that one plan may run on two threads at once.
+// Tests threads that run equal plans, each with its own handle, on the stand-in's real arithmetic.
+// cuDNN does not promise that one plan may run on two threads at once.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -44,9 +44,9 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return status;
 }
 
-// A second thread has its own handle and its own, equal plan, as in PyTorch, or shares the plan.
-// Expects that what ucudnn built for both threads runs on one of them at a time, and computes the
-// right results.
+// Executes `subject`'s plan on two threads with a handle each. The second thread has an equal plan
+// of its own, as in PyTorch, or, if `shares_plan`, the same plan. Expects that what ucudnn built
+// for both runs on one thread at a time, and computes the right results.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
                         bool shares_plan = false) {
   Program& program = subject.program();

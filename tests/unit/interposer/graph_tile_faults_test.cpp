@@ -121,7 +121,7 @@ TEST(GraphTileFaults, AreReturnedOnceTheResidualIsOverwritten) {
   }
 }
 
-// The tile is not written, although the library says so.
+// The library reports success for a tile that it does not write.
 TEST(GraphTileFaults, OfCheckedCallsAreFoundAndTheWholeRuns) {
   const ConvolutionProblem problem = Image(Operation::kBackwardData);
   Options options = Measuring(NeedOf(problem) / 3);

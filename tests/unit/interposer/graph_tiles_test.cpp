@@ -143,8 +143,8 @@ TEST(GraphTiles, BecomeNativeGraphs) {
   }
 }
 
-// If a tile cannot become a graph, the whole becomes one. An update that fails half-way returns its
-// error.
+// If a tile cannot become a native graph, the undivided plan becomes one. An update that fails
+// half-way returns its error.
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   static int left = 0;  // the call that counts this down to 0 fails
   const ConvolutionProblem problem = Image(Operation::kForward);
@@ -253,7 +253,7 @@ TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
     options.policy = BatchSizePolicy::kUndivided;  // only the file cuts the image
     for (const bool in_budget : {false, true}) {
       const nlohmann::json file = WorkspacePlanOf(reported);
-      // With a total in the file, ucudnn brings the workspace.
+      // With a total in the file, ucudnn provides the workspace.
       options.workspace_plan = test::Written(in_budget ? test::Totalled(file, limit) : file);
       TiledPlan plan(problem, {}, options);
       plan.ExpectRight();

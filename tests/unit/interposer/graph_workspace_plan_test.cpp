@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, GraphWorkspacePlan,
 
 constexpr PlanCase kForward = {"forward", Operation::kForward};
 
-// The first plan of a list stands for the best engine; the others are the program's choices.
+// The first plan of a heuristics list may change its engine; the others were chosen by the program.
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   const std::vector<std::string> list = [] {
     Program program{Options()};

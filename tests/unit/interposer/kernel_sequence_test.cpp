@@ -168,8 +168,8 @@ TEST(KernelSequence, WhatRanOnceBeforeTheLoopIsForgottenAfterLong) {
   EXPECT_EQ(sequence.Uses().size(), 3u);
 }
 
-// A program of several problems. Each has several plans, and the program keeps one of them.
-// `timing` says when it times the plans. The loop begins with a kernel that comes once, like a
+// A program that runs several problems, with several plans for each, and keeps one plan of each.
+// `timing` says when it times the plans. The first problem runs once per iteration, like a
 // network's first layer.
 struct RandomProgram {
   enum Timing { kNone, kBefore, kAmidst };
@@ -177,8 +177,8 @@ struct RandomProgram {
     const auto any = [&](int from, int to) {
       return std::uniform_int_distribution<int>(from, to)(random);
     };
-    // Plans that were timed just once before the loop, in its order, would count as an iteration of
-    // it.
+    // If a program timed each plan just once before the loop, its timing could look like an
+    // iteration.
     const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
     std::vector<std::vector<KernelRun>> plans(problems);
     std::vector<KernelRun> kept;

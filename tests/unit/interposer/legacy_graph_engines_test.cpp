@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 constexpr char kEngine[] = "graph:1[k25=2]";
 int executions = 0;
 bool idle = false;  // graph engines report success but compute nothing
-int idle_at = 0;    // the number of one execution that computes nothing
+int idle_at = 0;    // the execution (from 1) that computes nothing; 0: none
 bool failing = false;
 
 cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -201,7 +201,7 @@ TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     GraphProgram program(operation, false);
-    const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // beta 0 and 1
+    const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // with beta 0 and 1
     EXPECT_EQ(program.Executions(), compared + 1) << "compared, then used";
     EXPECT_EQ(program.Executions(), 1);
     for (const planning::Measurement& row : program.Stored()) {
@@ -264,8 +264,8 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   EXPECT_EQ(program.Captured(stream, adding), 1);
 }
 
-// The first call has alpha = 2, which graph engines do not serve, so it measures the legacy ones
-// alone. The next call has plain scales and measures the others.
+// The first call has alpha = 2, which graph engines do not serve, so it measures legacy engines
+// alone. The next call has alpha = 1 and beta = 0, and measures the graph engines.
 TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   const float two = 2;
   Options options = Planned();

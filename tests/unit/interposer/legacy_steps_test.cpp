@@ -1,4 +1,4 @@
-// Tests how the steps of a legacy kernel answer Build.
+// Tests how LegacySteps answers planning::Build where an engine is unknown.
 #include "interposer/legacy/legacy_kernel.h"
 
 #include "legacy_program.h"

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
-// Every promise comes too late: another process has always stored one that this process cannot
-// keep, so the decision never ends asking.
+// Keep always answers with a promise that another process stored first. It exceeds kPlanLimit, so
+// the decision cannot keep it, and asking would never end.
 class OutbidSteps : public Steps {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }

@@ -1,7 +1,7 @@
-// Tests what is measured or compared first. If there is time to measure one engine only, it is one
-// that brings the kernel under the user's limit. What an earlier process measured is compared
-// before more is measured. Also tests what is said and done if there is no time, and at later
-// calls.
+// Tests what is measured or compared first. If there is time for one engine only, ucudnn measures
+// one that brings the kernel under the user's limit. Measurements of an earlier process are
+// compared before more is measured. Also tests what is reported and run if there is no time, and
+// what later calls do.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -16,12 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// Seconds for measuring. Even a loaded machine begins to measure one engine, whose two calls of
-// kSlow use the time up.
+// Seconds for measuring. Even on a loaded machine this is enough to begin one engine, and that
+// engine's two calls of kSlow use it up.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// The named algorithm. Only algorithm 1 serves identity activations, so any algorithm that is as
-// exact may replace kNamed.
+// The algorithm that the program names. Any algorithm that is as exact may replace it, which does
+// not hold of algorithm 1: no other serves identity activations.
 constexpr int kNamed = 2;
 
 // Returns a sixth of the named algorithm's need.

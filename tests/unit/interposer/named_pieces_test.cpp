@@ -132,8 +132,9 @@ TEST(NamedPieces, ServeScaledCalls) {
   program.ExpectPairs();
 }
 
-// Makes the named algorithm accept misaligned pairs of images: the stand-in takes misaligned
-// pointers only with an algorithm that needs no workspace.
+// The stand-in takes misaligned pointers only with an algorithm that needs no workspace.
+// ConvolveMisalignedPairs copies misaligned pairs of images to aligned memory, so that the named
+// algorithm accepts them.
 constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
 cudnnStatus_t ConvolveMisalignedPairs(cudnnHandle_t handle, const void* alpha,
                                       cudnnTensorDescriptor_t x_descriptor, const void* x,

@@ -271,7 +271,7 @@ TEST_F(ReportFile, ReadersSeeAWholeReportAtAnyTime) {
   reader.join();
 }
 
-// No file of the process may become longer than `bytes`, as if the disk were full.
+// While this object lives, no file can grow beyond `bytes`: writes fail as on a full disk.
 class NoRoomBeyond {
  public:
   explicit NoRoomBeyond(size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {

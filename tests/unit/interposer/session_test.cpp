@@ -21,13 +21,13 @@ cudnnHandle_t Handle(uintptr_t number) { return reinterpret_cast<cudnnHandle_t>(
 
 CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
 
-// Opens a session whose stream has the number of the session's handle.
+// Opens the session of Handle(number), on Stream(number).
 Session* Open(SessionTable& table, uintptr_t number) {
   return table.FindOrOpen(Handle(number),
                           [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });
 }
 
-// Returns a decision that no promise will overtake.
+// Returns a decision that stays valid, because its page in the PromiseBook never gets a promise.
 std::unique_ptr<CallState> AsAsked() {
   static PromiseBook book;
   auto decision = std::make_unique<CallState>();

@@ -1,5 +1,5 @@
-// Tests WorkspaceBudget by itself, on the stand-in's driver: which owner has which segment, and
-// that no segment is lost when its owner leaves.
+// Tests WorkspaceBudget alone, on the stand-in's driver: which owner has which segment, and that no
+// segment is lost when its owner leaves.
 #include "interposer/budget/workspace_budget.h"
 
 #include <gmock/gmock.h>
@@ -136,7 +136,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
 struct Taken {
   WorkspaceBudget::Segment segment;
   std::pair<int, int> lane;  // a declared group, or a handle and a stream
-  int kernel = 0;            // its number in the division; -1 if it came later
+  int kernel = 0;            // the kernel's number in the division; -1 if it came later
 
   bool Shares(const Taken& other) const {
     const auto* const begin = static_cast<const char*>(segment.memory.data);
@@ -198,7 +198,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
       }
       EXPECT_LE(budget->bytes(), budget_bytes);
     };
-    // While the network is learned, all calls of one iteration hold segments at once.
+    // While the network is learned, all calls of one iteration hold their segments at the same
+    // time.
     std::vector<Taken> lent;
     for (const Call& call : calls) lent.push_back(taken_by(call));
     check(lent);
@@ -304,8 +305,8 @@ TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
     Destroy(1);
     budget->Open(&handles[1]);
     const int stream = time % kStreams;
-    // The smaller kernel runs first, and its lane at once gets a segment that is large enough for
-    // the larger kernel.
+    // The smaller kernel runs first. Its segment is already large enough for the lane's larger
+    // kernel.
     const WorkspaceBudget::Segment small = Take({1, stream, 0}, 500),
                                    large = Take({1, stream, 1}, 1000);
     ASSERT_NE(small.memory.data, nullptr) << time;

@@ -89,7 +89,7 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       const Told told = ask(program, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
       // Algorithm 1 of the filter gradient needs no more for all images than for pairs. So a
-      // program that asks only for its size may run it undivided.
+      // program that asks only for the workspace size may run algorithm 1 undivided.
       const bool whole = told.bytes == program.Need(1, kImages);
       if (whole && std::string(name) == "GetWorkspaceSize") continue;
       for (int i = 0; i < 2; ++i) {

@@ -156,8 +156,8 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   }
 }
 
-// The header says that an exception ends the program, so even a program that catches everything
-// must not catch it.
+// The header says that an exception ends the program, so not even a catch-all handler of the
+// program may catch it.
 TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   Chain chain(Short());
   Solver solver(chain, ThreeLevels(1));

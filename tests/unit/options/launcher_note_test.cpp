@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// A launcher's socket.
+// Listens as a launcher does, on a socket in the abstract namespace of Unix sockets.
 class Listener {
  public:
   explicit Listener(const std::string& name) {

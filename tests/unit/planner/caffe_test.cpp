@@ -168,8 +168,8 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
             "net.prototxt: it has no data layer whose images could be given");
 }
 
-// Returns the nodes other than inputs and the number of trained parameters, or the error without
-// "net.prototxt: ".
+// Returns a listing of the nodes other than inputs, followed by the number of trained parameters.
+// If the import fails, returns its error without "net.prototxt: ".
 std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);
   if (!graph.ok()) return graph.message().substr(std::string("net.prototxt: ").size());
@@ -182,7 +182,7 @@ std::string WhatIsReadOf(const std::string& layers) {
 
 struct Reading {
   std::string layers;
-  std::string expected;  // what WhatIsReadOf must return or, after "...", contain
+  std::string expected;  // what WhatIsReadOf must return, or "..." and then what it must contain
 };
 
 void ExpectReadings(const std::vector<Reading>& readings) {
@@ -250,7 +250,7 @@ TEST(CaffeLayers, PoolingRoundsAsCaffeDoes) {
       {OnePooling("kernel_size: 2 stride: 2 round_mode: FLOOR"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 2 round_mode: FLOOR ceil_mode: true"),
        "...round_mode and ceil_mode"},
-      // Without a pad, a last window that begins outside the image is kept, as Caffe does.
+      // Without a pad, a last window that begins outside the image is kept, as in Caffe.
       {OnePooling("kernel_size: 1 stride: 3 pad: 0"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 2 stride: 3 pad: 1"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 10 stride: 2"), "y: pooling 2x4x1x1(data); 0"},

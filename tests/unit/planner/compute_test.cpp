@@ -77,9 +77,9 @@ TEST(ComputeTable, FaultsAreNamed) {
   EXPECT_EQ(fault(",1,2\n"), "t.csv:2: expected a layer and its time_ms");
 }
 
-// Knows two engines of every problem: "fast" takes a fixed time and a time by size, and 1 MiB for
-// each image; "slow" takes twice the time and no workspace. It lacks all measurements of the
-// operation `missing`.
+// A store that has measurements of two engines for every problem. "fast" takes a fixed time and a
+// time proportional to the size, and needs 1 MiB for each image. "slow" takes twice the time and
+// needs no workspace. Measurements of the operation `missing` are left out.
 class KnownStore : public planning::MeasurementStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

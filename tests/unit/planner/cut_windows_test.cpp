@@ -92,8 +92,8 @@ TEST(CutWindows, AreThoseOfTheWhole) {
           needed = {std::min(needed.begin, row), std::max(needed.end, row + 1)};
         }
       }
-      // CutWindowsOf counts all rows from a window's first tap to its last, those between taps
-      // included.
+      // CutWindowsOf counts all rows from a window's first tap to its last, including rows between
+      // taps.
       EXPECT_LE(cut->needed[part].begin, needed.begin);
       EXPECT_GE(cut->needed[part].end, needed.end);
       EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation + window.stride);

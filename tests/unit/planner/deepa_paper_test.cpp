@@ -1,5 +1,5 @@
-// Compares every value of DeePa's Tables 2 and 3 to its printed digit, and ratios that no fitted
-// bandwidth can change.
+// Compares the paper's model with every value of DeePa's Tables 2 and 3, to the printed digits, and
+// with ratios that do not depend on the fitted bandwidth.
 #include "planner/cost/deepa_paper.h"
 
 #include <gtest/gtest.h>
@@ -93,8 +93,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The best degrees come from the text of section 7.1.2 and from the least printed total; the table
-// marks the row above the right one.
+// The best degrees are those of the text of section 7.1.2 and of the least printed total. The
+// paper's table marks the row above it.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {

@@ -1,5 +1,5 @@
-// Compares plans with those that were last reviewed, so that a change of costs or of the search
-// that changes a plan is noticed. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
+// Compares plans with golden files of plans that were reviewed, so that a change of costs or of the
+// search that changes a plan is noticed. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct Case {
   const char* network;
   const char* machine;
   int batch;
-  bool paper;  // whether costs are the paper's; otherwise those of a roofline and an all-reduce by
-               // levels
+  bool paper;  // true: DeePaPaperModel; false: MachineCostModel with a roofline and
+               // UpdateModel::kHierarchical
 };
 
 const Case kCases[] = {

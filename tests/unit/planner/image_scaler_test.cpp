@@ -44,8 +44,8 @@ TEST(ImageScaler, HalfThePixelsAreMeansOfPairs) {
   EXPECT_THAT(Scaled({1, 4}, {1, 2}, 1, {0, 1, 1, 0}), ElementsAre(0.5, 0.5));
 }
 
-// The expected pixels come from hat functions: the weight of a pixel is one minus its distance,
-// where that is positive.
+// The expected pixels come from hat functions: the weight of a pixel is one minus its distance, or
+// 0 if the distance exceeds one.
 TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   const ImageSize from = {5, 7};
   std::vector<uint8_t> image;

@@ -98,7 +98,8 @@ TEST(IdxFile, ACompressedSizeThatCannotBeIsRefused) {
 
 TEST(IdxFile, CompressedDataThatIsDamagedIsRefused) {
   std::string bytes = test::GzipOf(SmallImages());
-  // The data ends before the checksum, before the length, and within the length.
+  // The file ends before the checksum of the gzip trailer, before the trailer's length field, and
+  // within this field.
   for (const size_t missing : {8, 4, 1}) {
     EXPECT_EQ(ImageError(bytes.substr(0, bytes.size() - missing)),
               "images: its compressed data is truncated");

@@ -1,5 +1,5 @@
-// Tests that in drawings of graphs edges lead downwards, nodes do not overlap and edges pass beside
-// nodes, and that pages and DOT files show every layer by its name.
+// Tests drawings of graphs: edges lead downwards, nodes do not overlap, and edges pass around
+// nodes. Pages and DOT files show every layer by its name.
 #include "planner/report/layered_drawing.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(LayeredDrawing, RandomGraphsAreDrawnSoundly) {
     const LayeredDrawing drawing = Arrange(nodes, edges);
     ExpectSound(drawing, nodes, edges);
     ExpectWaysAroundNodes(drawing);
-    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // no edge may have bends
+    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // 0 bends: straight edges
   }
   EXPECT_EQ(Arrange(0, {}).rows, 0);
 }

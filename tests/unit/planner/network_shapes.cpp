@@ -31,7 +31,7 @@ NetworkShape InceptionV3Shape() {
   NetworkShape net{"inception-v3"};
   int last = net.AddChain(net.Add({}), 6);
   // A module has branches of convolutions, and one branch with a pooling. A convolution follows the
-  // pooling unless the module reduces.
+  // pooling unless the module reduces its input.
   const auto module = [&](const std::vector<int>& branches, bool reduces) {
     std::vector<int> ends;
     for (const int length : branches) ends.push_back(net.AddChain(last, length));

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"video-vae", 146'136'067}, Published{"kirby-3m", 3'248'534},
                       Published{"kirby-3m-nobias", 3'248'524}, Published{"kirby-2b", 2'071'328'150},
                       // Keras also trains biases of the stem, of the projections and of each
-                      // block's last convolution, which are subtracted here.
+                      // block's last convolution. They are subtracted here.
                       Published{"resnet50-v2", 25'568'360 - 19'008},
                       Published{"resnet101-v2", 44'577'896 - 36'416},
                       Published{"resnet152-v2", 60'236'904 - 51'776},
@@ -173,8 +173,8 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// The convolutions are those of the network with activations behind sums; only the normalisations
-// differ.
+// A pre-activation network has the convolutions of the network whose activations follow the sums;
+// only the normalisations differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);

@@ -1,6 +1,6 @@
-// Counts what moves between layers, and partial sums within a layer, element by element: which
-// output elements a worker computes, which input elements those read, and who holds them. Pure
-// functions.
+// Counts element by element what moves between layers, and the partial sums that move within a
+// layer. The counts follow from which output elements a worker computes, which input elements these
+// read, and who holds them. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Counted {
   std::vector<int64_t> busiest;
 };
 
-// Counts the elements of input `input` of `layer` that move from the workers that have them by
-// `from` to the workers that need them by `to`.
+// Counts the elements of input `input` of `layer` that move from the workers that hold them under
+// `from` to the workers that need them under `to`.
 Counted CountOneByOne(const Machine& machine, const PlannedLayer& layer, int input,
                       const ParallelConfiguration& from, const ParallelConfiguration& to);
 

@@ -1,5 +1,5 @@
 // Tests how the ONNX reader follows tokens: through views, attentions, and fused linear layers that
-// compute queries, keys and values at once.
+// compute queries, keys and values together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST(OnnxView, IndicesThatCountAllNumbersMoveNone) {
   EXPECT_THAT(Refusal(Strided(5)), HasSubstr("unsupported operators: 'Gather' (node 'same'"));
 }
 
-// A model makes channels of patches of 2 x 2 positions, and a linear layer reads them along the
+// The model turns patches of 2 x 2 positions into channels, and a linear layer reads them along the
 // last axis.
 TEST(OnnxView, PatchesBecomeChannels) {
   OnnxModel model({12, 8, 8});

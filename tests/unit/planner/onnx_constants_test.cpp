@@ -67,7 +67,8 @@ struct Case {
   std::vector<OnnxConstant> inputs;
   std::vector<Attribute> attributes;
   Dims dims;
-  int64_t numbers;             // elements of the file that the values come from, at most
+  int64_t numbers;             // upper bound on the number of the file's elements that the values
+                               // come from
   std::vector<double> values;  // empty if they are not computed
   const char* equation = "";
 };

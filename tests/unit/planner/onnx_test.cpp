@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// tf2onnx has folded normalisations into filters, and writes biases that are equal only once. So
-// the expected numbers are those of the file, not of the network.
+// tf2onnx has folded normalisations into filters, and writes equal biases only once. So the
+// expected numbers are those of the file, not of the network.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;

@@ -1,5 +1,5 @@
-// Draws small networks. The last layer is a convolution, a pooling, a concatenation or of another
-// kind, which is drawn, too.
+// Draws small networks, and the kind of their last layer: a convolution, a pooling, a concatenation
+// or another kind.
 #pragma once
 
 #include <random>

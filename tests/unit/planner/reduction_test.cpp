@@ -183,8 +183,7 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Computes equation 1 by the cost model alone. If a layer's gradient is not computed, it does not
-// move.
+// Computes equation 1 from the cost model alone. A gradient that is not computed is not moved.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -235,8 +234,8 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(reducing, 10);
 }
 
-// If a layer has many inputs and few outputs, as a bottleneck's first layer, its partial sums have
-// less data than the inputs that every device would be sent without reduction.
+// If a layer has many inputs and few outputs, like a bottleneck's first layer, its partial sums
+// have fewer elements than the inputs that every device would receive without reduction.
 TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   GraphBuilder builder("narrow");
   const NodeId data = builder.Add("data", Input{2048, {1, 1, 1}}, {});

@@ -293,7 +293,7 @@ TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
   });
 }
 
-// The bounds must hold after any number of passes, whether costs are cut at `2 * least` or not.
+// The bounds must hold after any number of passes, whether or not costs are cut off at `2 * least`.
 TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
     SearchOptions options;
@@ -314,8 +314,8 @@ TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   });
 }
 
-// On trees the relaxation is tight: the bound is the least total, and the decoded assignment has
-// it.
+// On trees the relaxation is tight: the bound is the least total, and the decoded assignment
+// attains it.
 TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   RandomProblems random(3);
   for (int tree = 0; tree < 200; ++tree) {

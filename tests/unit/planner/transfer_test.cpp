@@ -1,4 +1,4 @@
-// Compares volumes of transfers with counts element by element.
+// Compares the volumes of transfers with element-by-element counts.
 #include "planner/cost/transfer.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ constexpr int64_t kBytes = 12'345'678;
 const Machine kFlat = MadeMachine({{"bus", 16, 8, 10}});
 constexpr double kFlatRate = 8e6;
 constexpr double kFlatLatency = 0.01;
-// Has four nodes of four devices.
+// Four nodes of four devices each.
 const Machine kNodes = MadeMachine({{"inner", 4, 80, 5}, {"outer", 4, 10, 20}});
 
 double Ms(const Machine& machine, UpdateModel model, const Degrees& degrees) {

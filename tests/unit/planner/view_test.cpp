@@ -174,7 +174,8 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   }
 }
 
-// Two positions meet if they differ only in digits of `mixed`.
+// Two positions meet if they differ only in digits of `mixed`. Compares SeparationOf with a search
+// for the most parts of each axis such that positions of different parts never meet.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;
@@ -191,7 +192,7 @@ TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
       const Digits mixed = {one, other};
       const bool are_apart = one.axis != other.axis || other.stride % (one.stride * one.size) == 0;
       if (!are_apart) continue;
-      // Groups positions that meet, under the least of them.
+      // Groups positions that meet, by the least position of the group.
       std::map<Place, std::set<Place>> met;
       for (const Place& place : PlacesOf(AllOf(PlainView(extents, 4)))) {
         Place least = place;

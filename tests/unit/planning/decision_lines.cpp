@@ -119,7 +119,8 @@ std::string RunsOf(const World& world, const Decision& decision) {
   return whole == plan ? plan : plan + " else " + whole;
 }
 
-// Returns the engine in "IMPLICIT_PRECOMP_GEMM (legacy:1)" or in a text without a name.
+// Reads the engine from its name in a report, "IMPLICIT_PRECOMP_GEMM (legacy:1)" or just
+// "legacy:1".
 EngineId NamedEngine(const std::string& name) {
   const size_t open = name.find(" (");
   return open == std::string::npos ? name : name.substr(open + 2, name.size() - open - 3);

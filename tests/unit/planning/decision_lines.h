@@ -13,11 +13,11 @@ namespace ucudnn::planning {
 // that cannot be read.
 World ReadWorld(std::string_view line);
 
-// Returns "RUNS; BYTES; WHY". A promise, when to look again and fallbacks stand behind WHY if there
-// are any.
+// Returns "RUNS; BYTES; WHY", followed by the promise, the call at which the kernel is decided
+// anew, and the fallbacks, each only if there is one.
 std::string Describe(const World& world, const Decision& decision);
 
-// Returns the name of an enumerator, without its k.
+// Returns the name of an enumerator, without its leading k.
 const char* Name(Because because);
 const char* Name(Cause cause);
 

@@ -20,8 +20,8 @@ namespace {
 constexpr int kMostBytes = 9;
 constexpr int kImageBytes = 64;
 
-// Draws worlds that the interposer may meet. Programs were told only what ucudnn may have answered.
-// A store may hold any promise.
+// Draws worlds that can occur. Programs were told only answers that ucudnn may give; a store may
+// hold any promise.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}

@@ -59,8 +59,9 @@ class Reader {
     Expect("@");
     return {engine, Int()};
   }
-  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. The part
-  // behind the + is optional: with it, two of the tiles are edges, and it says what an edge takes.
+  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. With the
+  // optional part behind the +, two of the tiles are edges, and this part has the engine, time and
+  // workspace of an edge.
   Tiling Tiles(int n) {
     Tiling tiling;
     Candidate tile = Engine();
@@ -77,8 +78,8 @@ class Reader {
     }
     return tiling;
   }
-  // Reads "ENGINE@IMAGES:MS/BYTES", with a d behind it if the engine is deterministic, and with "?"
-  // for a time that nobody measured.
+  // Reads "ENGINE@IMAGES:MS/BYTES". A trailing d marks a deterministic engine, and "?" stands for a
+  // time that nobody measured.
   Candidate Row() {
     Candidate row = Engine();
     Expect("@");
@@ -123,7 +124,7 @@ class Reader {
   }
 
  private:
-  // Reads ":MS/BYTES" of one tile, with a d behind it if the engine is deterministic.
+  // Reads ":MS/BYTES" of one tile. A trailing d marks a deterministic engine.
   void TileRow(Candidate& tile) {
     Expect(":");
     tile.micro.micro_batch = 1;
@@ -187,8 +188,8 @@ class WorldReader {
  private:
   bool graph() const { return call_ == nullptr; }
 
-  // Adds the engines of `tiling` to the known tiling of the same grid, or else adds `tiling` as a
-  // new one. All rows of a grid list its kinds of tiles in the same order.
+  // Adds the engines of `tiling` to the known tiling with the same grid; if there is none, adds
+  // `tiling`. All rows of a grid list its kinds of tiles in the same order.
   void AddTiles(Tiling tiling) {
     for (Tiling& known : world_.tilings.measured) {
       if (known.grid != tiling.grid || known.kinds.size() != tiling.kinds.size()) continue;

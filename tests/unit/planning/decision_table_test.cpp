@@ -1,80 +1,88 @@
 // Tests what Decide decides, row by row. A row describes a kernel, its measurements and its
-// surroundings; behind the arrow it says how the kernel runs, in how much workspace, and why:
+// surroundings. Behind the arrow stand how the kernel runs, in how much workspace, and why:
 //
 //   KERNEL | ROWS | ELSE -> RUNS; BYTES; WHY
 //
-// An engine is a number. It sums directly, unless an f or a w behind the number says that it rounds
-// as FFT or Winograd do. In calls of the legacy API, an engine that only the graph API has begins
-// with a g. Times are in milliseconds (?: nobody measured the time), workspace is in bytes. PLAN
-// lists pieces as ROWS does, with an x and their number behind equal pieces and a + between unlike
-// ones; WHOLE is one piece that is the whole mini-batch.
-//
-// Below, where several words stand on one line, their meanings follow in the same order, with
-// semicolons between them.
+// E is the number of an engine: of legacy:E in a call of the legacy API, of graph:E in a plan. In a
+// call, gE is graph:E. An f or a w behind the number says that the engine rounds as FFT or Winograd
+// do; other engines sum directly. B are bytes of workspace, I are images. MS is a time in
+// milliseconds, or ? if nobody measured it. PLAN lists pieces as ROWS does; x3 behind a piece makes
+// it three equal pieces, and unlike pieces have a + between them. WHOLE is one piece of the whole
+// mini-batch.
 //
 // KERNEL begins with a kind of call of the legacy API (kKinds in decision_reader.cpp), with `plan`,
 // an execution plan of the graph API, or with `first`, the first plan of a heuristics list. Then:
 //   asks=E        the engine that the program names; 1 if absent
 //   need=B        the workspace that this engine needs
 //   refuses       the library refuses this engine for the call
-//   passes=B      the workspace that a call passes; what its engine needs if absent
+//   passes=B      the workspace that a call passes; if absent, need=B
 //   limit=B       the user's limit
-//   tiles=fit, tiles=gain  tiles may be used to fit the limit; to fit the limit or to gain time
+//   tiles=fit     tiles may be used to fit the limit
+//   tiles=gain    tiles may be used to fit the limit or to gain time
+//   tiles-need=B  no tiles fit: the least that any tiles need
+//   no-tiles=WHY  no tiles fit: what prevents them
 //   vast          the tiles of this plan may run other engines
 //   random        the engines of this plan are not deterministic
-//   tiles-need=B, no-tiles=WHY  if no tiles fit: the least that any tiles need; what prevents tiles
-//   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
+//   n=I           the mini-batch; 8 if absent
+//   step=I        pieces begin at multiples of I
 //   math=M        the math type of the descriptor and of all rows (a cudnnMathType_t)
 //   with-graph    engines of the graph API may serve the call
-//   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE (if absent,
-//                 PLAN's first piece) may replace it
-//   room=B, provisional, from-file  the told promise has B bytes, more than it needs; it was given
-//                 before everything was measured; it is from a workspace plan
-//   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
-//   pieces-alone  nothing replaces the told pieces: they ran here and were compared with WHOLE
-//   alone=PLAN~WHOLE  what was told for calls that only the named algorithm serves: PLAN, which was
-//                 compared with WHOLE
-//   was-told      the program was told a promise that needs more workspace than it passes
-//   told=B/E      B bytes were promised for a plan. If B is less than its need, engine E keeps the
-//                 promise in one piece (with E*, E may also run in place of pieces), and without E
-//                 only pieces of the plan's own engine keep it. If B is more, E is the plan's own
-//                 engine
-//   stored=B/E, rival=B/E  an earlier process promised B bytes; another process promises B bytes
-//                 before this one does
-//   others=E/B    engines that may replace a plan, the best guess first
-//   file=PLAN     what the workspace plan says; for calls ~WHOLE,WHOLE are the undivided engines
-//   file=own:PLAN, file=whole:PLAN, file=not:WHY  for plans: PLAN runs the plan's own engine; PLAN
-//                 is undivided, since dividing gains nothing; the workspace plan does not hold
-//   file-waits, file-later  what the file says is known only when the plan runs; only at a later
-//                 call
+//   file=PLAN     the workspace plan runs PLAN; for calls, ~WHOLE,WHOLE lists undivided engines
+//   file=own:PLAN    for plans: PLAN runs the plan's own engine
+//   file=whole:PLAN  for plans: PLAN is undivided, since dividing gains nothing
+//   file=not:WHY     for plans: the workspace plan does not hold
+//   file-waits    what the file says is known only when the plan runs
+//   file-later    what the file says is known only at a later call
 //   share=B/B     the bytes of a budget for this kernel, and the most for any kernel
 //   assured=B     what ucudnn sets aside for any call; told pieces that nothing replaces use it
-//   divided, ran, lost  pieces run until now; no pieces do; the budget took the kernel's share away
-// ROWS are measurements, ENGINE@IMAGES:MS/BYTES, with a d behind deterministic ones, and
-// ENGINE#TILES:MS/BYTES for each of the tiles that an image is cut into; behind a + comes what each
-// of two edges takes instead.
+//   divided       pieces run until now
+//   ran           no pieces run until now
+//   lost          the budget took the kernel's share away
+// What a call of the legacy API was told:
+//   told=PLAN~WHOLE  PLAN runs, and WHOLE (if absent, PLAN's first piece) may replace it
+//   room=B        the told promise has B bytes, more than it needs
+//   provisional   the told promise was given before everything was measured
+//   from-file     the told promise is from a workspace plan
+//   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
+//   pieces-alone  nothing replaces the told pieces: they ran here and were compared with WHOLE
+//   alone=PLAN~WHOLE  for calls that only the named algorithm serves: PLAN, compared with WHOLE
+//   was-told      the program was told a promise that needs more workspace than it passes
+// What was promised for a plan of the graph API:
+//   told=B/E      B bytes. If this is less than the plan's need, engine E keeps the promise in one
+//                 piece (E*: E may also run in place of pieces); without E only pieces of the
+//                 plan's own engine keep it. If it is more, E is the plan's own engine
+//   stored=B/E    the same, promised by an earlier process
+//   rival=B/E     the same, promised by another process just before this one promises
+//   others=E/B    engines that may replace the plan, the best guess first
+// ROWS are measurements: E@I:MS/B for a piece of I images, and E#I:MS/B for each of the I tiles
+// that an image is cut into. In E#I:MS/B+E:MS/B the part behind the + is for each of two edge
+// tiles. A trailing d marks a deterministic engine.
 // ELSE describes the surroundings:
-//   observes, deterministic, strict  the user demands each of these modes
-//   untuned, unsettled, store  nothing is measured here; more will be known; other processes may
-//                 measure
+//   observes, deterministic, strict  the user demands this mode
+//   untuned       nothing is measured here
+//   unsettled     more will be known
+//   store         other processes may measure
 //   late          there was no time to measure more
-//   capturing, more-outside  a stream is captured; the capture hides facts
+//   capturing     a stream is captured
+//   more-outside  the capture hides facts
 //   failed        a piece failed before
-//   tiles-unsettled, tiles-late  more will be known about tiles; there was no time to measure more
-//   wrong=E@I, uncompared=E@I  these pieces (E#I: these tiles) are found wrong; cannot be compared
-//                 now
+//   tiles-unsettled  more will be known about tiles
+//   tiles-late    there was no time to measure more tiles
+//   wrong=E@I     these pieces (E#I: these tiles) are found wrong
+//   uncompared=E@I  these pieces (E#I: these tiles) cannot be compared now
 //   slower=E#I    in place these tiles are slower than the whole
 //   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
-//   no-pieces, no-whole  pieces cannot be built; nothing undivided can be built
+//   no-pieces     pieces cannot be built
+//   no-whole      nothing undivided can be built
 //
-// RUNS is `asked` (the program's own call), `refused`, or a plan. `else` introduces what runs if
-// the plan cannot run, and `or fails` says that nothing does. E#I are I tiles of one kind. `stands`
-// keeps what runs until now, and has neither BYTES nor WHY.
+// RUNS is `asked` (the program's own call), `refused`, or a plan. Behind `else` stands what runs if
+// the plan cannot run; `or fails` says that nothing does. E#I are I tiles of one kind. `stands`
+// says that the kernel keeps what runs until now; BYTES and WHY are then absent.
 // BYTES are promised of the caller's workspace; the bytes behind a + are ucudnn's own.
-// WHY is the reason, with what belongs to it: InTiles, the number of pieces, bytes, a limit behind
-// <=, an engine, and in parentheses what prevents tiles. Behind it may stand the promise that a
-// plan gives, keeps or replaces; `next` or `later`, the call at which the kernel is decided anew;
-// and each entry of the report's fallbacks, behind a !.
+// WHY is the reason, with its details: InTiles, the number of pieces, bytes, a limit behind <=, an
+// engine, and in parentheses what prevents tiles. Then may follow the promise that a plan gives,
+// keeps or replaces; `next` or `later`, the call at which the kernel is decided anew; and, each
+// behind a !, the entries of the report's fallbacks.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -31,7 +31,8 @@ inline int Draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
-// Whole milliseconds add without rounding, so equal times are ties. Three times in 36 are invalid.
+// Draws a time in whole milliseconds, so that sums are exact and equal times are ties. 3 of 36
+// draws are invalid times.
 inline double RandomTime(std::mt19937& random) {
   switch (Draw(random, 0, 35)) {
     case 0:

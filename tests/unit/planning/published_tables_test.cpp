@@ -379,7 +379,7 @@ TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
     const auto exact = KnapsackSolver().Solve(kernels, least + room);
     ASSERT_TRUE(other.ok() && exact.ok()) << other.message() << exact.message();
     EXPECT_TRUE(other->optimal && exact->optimal);
-    // GLPK takes two totals for equal if they differ by less than 1e-7 of the total.
+    // GLPK treats two totals as equal if they differ by less than 1e-7 of the total.
     EXPECT_NEAR(total_ms(*other), total_ms(*exact), 1e-7 * total_ms(*exact)) << room;
   }
 }

@@ -210,7 +210,7 @@ TEST(Ones, AreCopiesOnlyWhereAllRanksHaveOneAndTheGridCuts) {
   EXPECT_EQ(*CopiedAxes(p, grid, uneven, SpatialOnes::kReplicated), (Axes{}));
 }
 
-// ---- records
+// ---- Records
 
 CallRecord RecordOf(uint64_t sequence, const Spatial& extents = {1, 8, 6}) {
   CallRecord record;

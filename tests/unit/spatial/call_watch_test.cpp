@@ -17,7 +17,7 @@ class CallWatchTest : public ::testing::Test {
     EXPECT_FALSE(watch.records().Add(record, nullptr));
     watch.set_waiting(call);
   }
-  // Hears the record of the other rank's call number `call`.
+  // Adds the record of the other rank's call number `call`, as if it had arrived.
   void HearOther(uint64_t call) {
     record.sequence = call;
     EXPECT_FALSE(watch.records().AddOf(1, {reinterpret_cast<const char*>(&record), sizeof record}));

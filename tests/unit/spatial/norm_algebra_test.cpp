@@ -149,8 +149,8 @@ TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   });
 }
 
-// Each channel has sixteen elements, and each slice a power of two of them, so all results are
-// whole multiples of fractions that fp32 holds.
+// Each channel has sixteen elements, and each slice a power of two of them, so every result is a
+// multiple of a fraction that fp32 holds exactly.
 TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   std::mt19937 random(3);
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {

@@ -55,8 +55,8 @@ struct NormBounds {
         of.factor * unbiased * variance +
         6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
 
-    // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`,
-    // so the dscale of a channel of c elements is at most c slope normal, and its dbias at most c
+    // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`.
+    // So in a channel of c elements dscale is at most c * slope * normal, and dbias at most c *
     // slope.
     const double slope = Largest(of.dy), normal = 2 * x * i;
     const double summing = (slices + 3 + 2 * n) * u;

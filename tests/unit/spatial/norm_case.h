@@ -45,8 +45,9 @@ struct NormCase {
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Fills tensors with multiples of 1/16, which every type holds; x has them around a whole number
-  // for each channel. Cuts slices along h, with `heights` rows each; a test may set others later.
+  // Fills tensors with multiples of 1/16, which every type holds. Each channel of x has its numbers
+  // around a random whole number. Cuts slices along h, with `heights` rows each; a test may set
+  // other slices later.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
            const std::vector<int64_t>& heights, std::mt19937& random)
       : type(of_type),
@@ -196,7 +197,7 @@ class NormTensors {
   cudnnTensorDescriptor_t x_layout_ = nullptr, y_layout_ = nullptr, dy_layout_ = nullptr,
                           dx_layout_ = nullptr, parameters_ = nullptr;
   std::shared_ptr<DeviceTensor> x_, y_, dy_, dx_;
-  // By element: scale, bias, mean, variance, saved mean, saved inverse, dscale, dbias.
+  // The elements are scale, bias, mean, variance, saved mean, saved inverse, dscale, dbias.
   std::vector<std::shared_ptr<DeviceTensor>> numbers_;
   std::array<double, 4> wide_ = {};
   std::array<float, 4> narrow_ = {};

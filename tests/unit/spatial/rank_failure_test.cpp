@@ -1,4 +1,5 @@
-// Tests that a failure aborts the rank's channel, whether the channel is published before or after.
+// Tests that a failure aborts the rank's channel, whether the channel is published before the
+// failure or after it.
 #include "spatial/rank_failure.h"
 
 #include <gtest/gtest.h>

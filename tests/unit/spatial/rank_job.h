@@ -43,7 +43,7 @@ struct RankState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
-  std::unique_ptr<spatial::GradientSums> sums;  // for this rank only, as in a process
+  std::unique_ptr<spatial::GradientSums> sums;  // this rank's own, as in a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;  // owned by `calls`
   spatial::Declared declared;         // what the next calls declare

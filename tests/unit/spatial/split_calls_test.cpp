@@ -78,7 +78,7 @@ bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
     one.n = 1;
     const size_t tensors =
         cudnn::ImageBytes(one) + cudnn::OutputBytes(one) + cudnn::FilterBytes(one);
-    // A result that is kept has all images, even if they are exchanged one at a time.
+    // A kept result has all images, even if images are exchanged one at a time.
     const size_t kept = cudnn::OutputBytes(stripe.problem) + cudnn::ImageBytes(stripe.problem);
     if (3 * tensors + kept + 3000 > bytes) return false;
   }

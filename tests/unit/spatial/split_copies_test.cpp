@@ -1,6 +1,6 @@
-// Tests tensors of which each rank may have a copy. If each rank has one element along an axis, the
-// elements may be copies or stripes: where that makes a difference, the user says which they are.
-// And a program may declare tensors to be replicated.
+// Tests tensors of which each rank may have a copy. If each rank has one element along an axis, its
+// tensor may be a copy or a stripe; where the results differ, the user says which
+// (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be replicated.
 #include <gtest/gtest.h>
 
 #include "tests/unit/spatial/split_layer.h"
@@ -99,7 +99,7 @@ TEST(SplitOnes, StripWithoutAFilterAlongItRunsEitherWay) {
   }
 }
 
-// Returns a call that every rank makes on a whole image.
+// Returns the problem of a call that every rank makes on a whole image.
 ConvolutionProblem WholeOnEachRank(Operation operation) { return Layer(operation, 5); }
 
 TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {

@@ -1,8 +1,8 @@
-// Tests jobs of three ranks, which are processes, of which one dies at some stage of a split call:
-// before the call, in its own convolution, before or after it enqueues the exchange of rows or the
-// sum, after the call, or in a launch of a CUDA graph with the call. What the other ranks compute
-// must be right or NaN, element by element. In time all of them must get an error, and no meeting
-// file may be left behind. This program itself never touches CUDA: the ranks are its children.
+// Tests jobs of three ranks, each a process. One rank dies at some stage of a split call: before
+// the call, in its own convolution, before or after it enqueues the exchange of rows or the sum,
+// after the call, or in a launch of a CUDA graph with the call. What the other ranks compute must
+// be right or NaN, element by element. In time all of them must get an error, and no meeting file
+// may be left behind. This program itself never touches CUDA: the ranks are its children.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -86,8 +86,8 @@ struct Scenario {
   int victim;
 };
 
-// Repeats the call on a surviving rank until it returns an error. Even the first call may, since
-// the victim may be dead by then.
+// Repeats the call on a surviving rank until it returns an error. Even the first call may return
+// one, since the victim may be dead by then.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Over, SplitDeaths, testing::Values(Transport::kLoopback
                            return info.param == Transport::kNccl ? "Nccl" : "Loopback";
                          });
 
-// Rows and sums travel, so every stage exists; each rank dies in each of them.
+// A filter gradient exchanges rows and sums, so it has every stage. Each rank dies in each stage.
 TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
   for (const Stage stage : kStages) {
     ExpectErrorsFollowEach(GetParam(), Operation::kBackwardFilter, stage);

@@ -222,7 +222,7 @@ TEST(SplitAgreementEach, ManySizesAreExact) {
   }
 }
 
-// The call in which ranks differ is an error on all of them.
+// If the ranks' calls differ, already the first call that differs is an error on all ranks.
 TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
   RankJob job({.waits_for_records = true});
   const SplitLayer a(Operation::kForward, 4, 4, 1), b(Operation::kBackwardData, 4, 4, 1);
@@ -473,7 +473,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
-// Behaves like an exchange that was aborted: the stream runs on, and nothing has come.
+// Behaves like an exchange that was aborted: the stream continues, although nothing was received.
 class LosingChannel : public CountingChannel {
  public:
   LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,

@@ -180,7 +180,7 @@ TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
         rank, false, true, [&](void*) { EXPECT_TRUE(between.IsExactOn(rank)); }, statuses);
   });
   EXPECT_EQ(traffic.exchanges, before + 3 * 2);
-  // Two calls of `pair.data` are no pair.
+  // Two calls of the same kernel, `pair.data`, are no pair.
   before = traffic.exchanges;
   Declare(job, {.pair = spatial::Declared::Pair::kFirst});
   ExpectExactOnAll(job, pair.data);

@@ -27,7 +27,7 @@ using TestClock = std::chrono::steady_clock;
 constexpr cudnnStatus_t kFine = CUDNN_STATUS_SUCCESS;
 constexpr cudnnStatus_t kRefused = CUDNN_STATUS_NOT_SUPPORTED;
 constexpr cudnnStatus_t kBroken = CUDNN_STATUS_EXECUTION_FAILED;
-// Is much less than a job's default timeout (20 s), which ends calls that hang.
+// Much less than a job's default timeout (20 s), which ends calls that hang.
 constexpr milliseconds kSoon{8000};
 
 inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3) {

@@ -15,10 +15,10 @@
 namespace ucudnn::test {
 namespace {
 
-// The bound counts the rows that a rank receives, or those that it sends if they are more, from
-// both sides together: 2.5 times these rows if halos are added, and 6 times if results are
-// recomputed. A row is as wide as the wider of what is exchanged and what is computed. A copy of
-// the filter, the sum of a filter gradient and what alignment takes come on top.
+// Bounds the buffer by the rows that a rank exchanges with both neighbours, received or sent,
+// whichever are more: by 2.5 times their bytes if halos are added, and by 6 times if results are
+// recomputed. A row counts as wide as the wider of x's and y's rows. The buffer may also hold a
+// copy of the filter, the sum of a filter gradient and what alignment takes.
 class SplitMemory : public DeviceTest {
  protected:
   SplitMemory() { EXPECT_EQ(cudnnCreate(&handle_), kFine); }

@@ -4,8 +4,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Is a rank's own call. Its trial does nothing, so the trial changes no statistics or gradients of
-// the program.
+// A rank's own call. Try does nothing, so it changes no statistics or gradients of the program.
 class OwnNormCall : public spatial::LocalCall {
  public:
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
@@ -275,7 +274,7 @@ TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
       ExpectTrained(whole, RunSlices(job, whole, Step::kTraining));
       whole = Saved(whole);
       ExpectDifferentiated(whole, RunSlices(job, whole, Step::kGradient));
-      std::swap(images, channels);  // four images of one channel, one of four
+      std::swap(images, channels);  // first one image of four channels, then four of one
     }
   }
 }
@@ -410,7 +409,7 @@ TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
   }
 }
 
-// Statistics that never came are NaN, and so is what they normalise.
+// Statistics that never came are NaN, and so are the results normalised with them.
 TEST(SplitNormFault, IsNanWhereNothingCame) {
   Traffic traffic;
   RankJob job(Counted<SilentChannel>({.grid = "h2"}, traffic));

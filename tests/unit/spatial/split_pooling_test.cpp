@@ -104,8 +104,8 @@ TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// Every rank has the same whole tensor and declares so. Then each rank pools its tensor by itself,
-// also with a window over all positions.
+// Every rank has the same whole tensor and declares so. Then each rank pools its tensor alone, also
+// with a window over all positions.
 TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
@@ -437,8 +437,8 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
-      // If only rows are cut, the first maximum of the first rank that has one is the first of the
-      // image.
+      // If only rows are cut, the first maximum of the first rank that has one is the first maximum
+      // of the image.
       if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
@@ -604,8 +604,8 @@ TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   EXPECT_NE(FailureOf(job), "");
 }
 
-// Each row next to a cut travels once: a row of x forward and a row of dy backward, but in the
-// gradient of a maximum rows of both.
+// Each row next to a cut travels once: a row of x forward, and a row of dy backward. The gradient
+// of a maximum also needs rows of x.
 TEST(SplitPoolingTraffic, IsTheLeast) {
   struct Row {
     PoolingKind kind;

@@ -1,5 +1,5 @@
-// Compares stripes that are extended by the rows next to them, which other ranks have, with the
-// whole image.
+// Compares stripes, extended by the adjacent rows of other ranks, with the same rows of the whole
+// image.
 #include "cuda/box_copy.h"
 
 #include "tests/unit/spatial/split_layer.h"
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, RowsBeside,
                          testing::Values("h2", "h4", "w3", "h2w2", "d2h2", "d2h2w2"),
                          [](const auto& grid) { return grid.param; });
 
-// Expects that once the job has failed all of y is NaN.
+// Once the job has failed, all of y must be NaN.
 TEST(RowsBesideFault, LeavesNothingThatLooksLikeRows) {
   RankJob job;
   job.OnAll([&](RankState& rank) {

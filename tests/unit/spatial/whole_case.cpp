@@ -216,7 +216,7 @@ WholeCase WholeCase::Random(const ConvolutionProblem& problem, std::mt19937& ran
   whole.x = RandomTensor(ImageExtents(problem), 1, random);
   whole.w = RandomTensor(FilterExtents(problem), 1, random);
   whole.y = RandomTensor(OutputTensorExtents(problem), 1, random);
-  // Even, so that results are whole with a beta of 0.5, too.
+  // The output's numbers are even, so that results are whole numbers with a beta of 0.5, too.
   for (double& value : whole.Output().values) value *= 2;
   whole.fused.z = RandomTensor(OutputTensorExtents(problem), 1, random);
   whole.fused.bias = RandomTensor({1, problem.k, 1, 1, 1}, 3, random);

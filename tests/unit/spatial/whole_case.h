@@ -18,7 +18,7 @@ namespace ucudnn::test {
 using Extents5 = std::array<int64_t, 5>;
 using Box3 = std::array<Interval, 3>;
 
-// Is a tensor on the host with axes n, c, d, h, w (a filter: k, c, d, h, w), packed in this order.
+// A tensor on the host with axes n, c, d, h, w (a filter: k, c, d, h, w), packed in this order.
 struct HostTensor {
   Extents5 extents = {};
   std::vector<double> values;
@@ -90,7 +90,7 @@ struct WholeCase {
   const HostTensor& Output() const { return const_cast<WholeCase*>(this)->Output(); }
 };
 
-// Is a rank's stripe: its part of the image and of the output.
+// A rank's stripe: its part of the image and of the output.
 struct Stripe {
   ConvolutionProblem problem;  // the rank's own, with its strides
   Box3 elements, windows;

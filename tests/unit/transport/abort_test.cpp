@@ -50,7 +50,7 @@ TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
     const CUdeviceptr data = self.device.Allocate(128);
     self.device.Fill(data, 0xff, 128);
     const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
-    // Rounds that succeed leave numbers in whatever the channel keeps.
+    // Rounds that succeed leave numbers in the memory that the channel keeps.
     for (int round = 0; round < 5; ++round) {
       self.device.Upload(data, Content(round, self.rank, 1 - self.rank, 64));
       ASSERT_TRUE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());

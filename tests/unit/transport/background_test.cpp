@@ -1,4 +1,5 @@
-// Tests work in the background that is waited for within bounds.
+// Tests work that runs on a thread of its own, and that RunBounded waits for no longer than its
+// bound.
 #include "transport/background.h"
 
 #include <gtest/gtest.h>

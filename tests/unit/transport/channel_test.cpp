@@ -1,6 +1,6 @@
 // Tests what peer and loopback channels have in common, with all ranks in one process: messages
 // arrive whole and in the order of the streams, sums have the same bits on all ranks, and misuse
-// and a lack of memory are errors. Also tests that OpenChannel opens a peer channel there.
+// and a lack of memory are errors. Also tests that OpenChannel opens a peer channel for such ranks.
 #include "transport/channel.h"
 
 #include <cmath>
@@ -165,7 +165,7 @@ TEST_P(Channels, RoomGrowsWithLargerMessages) {
   });
 }
 
-// Whole numbers have sums without rounding.
+// Sums whole numbers, which add without rounding, and expects the exact sums.
 template <class Value>
 void ExpectExactSum(RankThread& self, Channel& channel, Element element, size_t count) {
   std::vector<Value> mine(count), sum(count);

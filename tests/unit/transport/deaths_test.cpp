@@ -1,5 +1,5 @@
-// Tests that when a rank, which is a process, dies or stops at any stage, the others learn of it
-// within 15 s. Heartbeats and all other times are short here.
+// Tests ranks that are processes: when one of them dies or stops at any stage, the others learn of
+// it within 15 s. Heartbeats and all other times are short here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

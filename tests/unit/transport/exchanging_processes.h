@@ -42,7 +42,7 @@ inline bool ReceiveText(int socket, std::string* text) {
   return ReceiveAll(socket, text->data(), bytes);
 }
 
-// Is a rank's gatherer. Its thread aborts the channel when the parent says that a rank is gone.
+// A rank's gatherer. Its thread aborts the channel when the parent says that a rank is gone.
 class ProcessGatherer : public Gatherer {
  public:
   ProcessGatherer(int texts, int alarm, int size) : texts_(texts), alarm_(alarm), size_(size) {

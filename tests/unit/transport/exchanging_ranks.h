@@ -118,8 +118,8 @@ void Add(void* to, const void* from, size_t count) {
   }
 }
 
-// Is ChannelSetup::add for the stand-in: adds on the host when the stream reaches the addition. The
-// addition may be captured like a kernel.
+// Serves as ChannelSetup::add on the stand-in: adds on the host when the stream reaches the
+// addition. The addition may be captured like a kernel.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
   void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
@@ -326,8 +326,8 @@ inline void Await(RankThread& self) {
   ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), self.size, "", "").ok());
 }
 
-// Runs `body` while all ranks are in this function, which each of them must call. The process's
-// next allocation fails meanwhile, whichever rank makes it.
+// Runs `body` on every rank while the next allocation of the process is set to fail, whichever rank
+// makes it. REQUIRES: all ranks call this.
 inline void WithoutNextAllocation(RankThread& self, const std::function<void()>& body) {
   if (self.rank == 0) hostgpuInjectFault("alloc", 1);
   Await(self);

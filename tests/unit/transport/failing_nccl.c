@@ -8,17 +8,17 @@
 
 typedef int Result;
 typedef struct Communicator {
-  atomic_bool ended;  // memory of an ended one is kept, to count its later uses
+  atomic_bool ended;  // an ended communicator keeps its memory, so that later uses can be counted
   struct Communicator* before;
 } Communicator;
 typedef struct {
   char bytes[128];
 } UniqueId;
 
-static char failing[64];  // set before ranks begin
+static char failing[64];  // the function that fails; set before ranks begin
 static atomic_int groups_open, communicators_alive, uses_after_end, waiting_calls;
 static _Atomic(Communicator*) last_made;
-static atomic_bool waits_for_abort;          // ncclGroupEnd and ncclAllReduce wait
+static atomic_bool waits_for_abort;          // makes ncclGroupEnd and ncclAllReduce wait
 static _Thread_local Communicator* grouped;  // the communicator of the open group
 
 void failing_nccl_fail(const char* function) { strncpy(failing, function, sizeof failing - 1); }

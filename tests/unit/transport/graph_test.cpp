@@ -25,7 +25,7 @@ Result<std::unique_ptr<Channel>> OpenNccl(const ChannelSetup& setup) {
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
-// Is a graph of what `body` enqueues on `stream`. The calling thread captures the stream.
+// A graph of what `body` enqueues on `stream`. The calling thread captures the stream.
 class Graph {
  public:
   Graph(CUstream stream, const std::function<void()>& body,
@@ -126,7 +126,7 @@ class Traffic {
   }
 
  private:
-  // Whole numbers have sums without rounding.
+  // Returns a whole number, so that sums do not round.
   static float Summand(int rank, int round) { return static_cast<float>(10 * rank + round + 1); }
   float SumOf(int round) const {
     float sum = 0;
@@ -301,7 +301,8 @@ TEST_P(GraphsOfChannels, ManyMessagesOfOneGraphArriveWhole) {
           }
         }
       }
-      // A rank that receives nothing has not waited for any of its launches yet.
+      // A rank that receives nothing has not waited for any of its launches so far, so all ranks
+      // wait here.
       ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
     });
   }

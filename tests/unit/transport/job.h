@@ -121,7 +121,7 @@ inline std::string FailureOf(const Ranks& ranks, Milliseconds most = Millisecond
   return ranks.Failure().value_or("none");
 }
 
-// Is a forked process that runs `body` and tells lines to this process. REQUIRES: this process has
+// A forked process that runs `body` and tells lines to this process. REQUIRES: this process has
 // started no thread before.
 class Child {
  public:

@@ -220,7 +220,7 @@ TEST(Join, WithoutATokenRanksOfThisHostMeetOnTheLoopbackInterface) {
 }
 
 TEST(Join, AHostMayBeNamedInAnyWay) {
-  // All are names of this host. HostName() may lead to 127.0.1.1, where nobody listens.
+  // All are names of this host. HostName() may resolve to 127.0.1.1, where nobody listens.
   for (const std::string& host : {std::string("localhost"), HostName(), std::string("127.0.1.1")}) {
     for (const char* const token : {"", "secret"}) {
       Job job(2);

@@ -167,7 +167,7 @@ TEST_F(NcclChannels, Threads_RanksThatShareADeviceAreRefusedBeforeNcclIs) {
   });
 }
 
-// One rank never comes to NCCL's own meeting.
+// Rank 1 never joins NCCL's communicator.
 TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
   RunRanks(2, 2, [&](RankThread& self) {
     struct Missing : Gatherer {  // gathers for both ranks, since rank 1 does nothing

@@ -28,7 +28,8 @@ namespace {
 
 using namespace test;  // NOLINT
 
-// What a rank does, or what another rank hears of it: "p12" is a post, "g3" its third gather.
+// Lists what a rank did, or what another rank heard of it: "p12" is a post, "g3" the rank's third
+// gather.
 using Deeds = std::vector<std::string>;
 
 TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {

@@ -1,5 +1,5 @@
-// Tests loopback between processes, all on one device of the stand-in, which loopback is for. This
-// program never touches CUDA; the ranks are its children.
+// Tests loopback between processes that share one device of the stand-in, the case that loopback is
+// for. This program never touches CUDA; the ranks are its children.
 #include <dirent.h>
 
 #include <cmath>

@@ -23,8 +23,8 @@ Tuning Bounds(double kernel_seconds, double process_seconds) {
   return bounds;
 }
 
-// Returns whether the deadline has passed. Reads the clock after it was set, so that a deadline of
-// now counts as passed.
+// Returns whether the deadline has passed. Reads the clock after Deadline() has, so that a deadline
+// of now counts as passed.
 bool IsOver(const Budget& budget, Clock::duration spent) {
   const auto deadline = budget.Deadline(kComparing, spent);
   return deadline <= Clock::now();

@@ -169,8 +169,8 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
   }
 }
 
-// For each output element, the magnitudes of its terms add up to a number that the narrowest type
-// holds exactly. The test counts the terms of every set of operands that one output element
+// For each output element, the magnitudes of its terms add up to a number that `type` and `compute`
+// both hold exactly. The test counts the terms of every set of operands that one output element
 // reduces.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   test::SeededRandom random;
@@ -201,7 +201,7 @@ TEST(TestOperands, SumsOfMagnitudesAreExact) {
       const int64_t first = index / inner / sparse.extents[1];
       const int64_t second = index / inner % sparse.extents[1];
       ++index;
-      int64_t set = first;  // forward, the numbers of a filter are one set
+      int64_t set = first;  // forward: all numbers of one filter are one set
       if (gradient) set = second;
       if (problem.operation == Operation::kBackwardData) {
         set = first / (problem.k / problem.groups) * sparse.extents[1] + second;

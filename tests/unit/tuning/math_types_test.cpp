@@ -31,8 +31,8 @@ cudnn::Functions Noting() {
 }
 
 // Returns Noting's functions, except that a descriptor with the default math type lists every
-// engine with CUDNN_FMA_MATH. So an engine that other descriptors list with the default math type
-// is not listed with it by the descriptor that has it.
+// engine with CUDNN_FMA_MATH. So it never lists an engine with its own math type, although other
+// descriptors list engines with the default math type.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

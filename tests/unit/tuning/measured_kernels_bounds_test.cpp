@@ -259,7 +259,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   EXPECT_EQ(kernels.measured(), measured);
 }
 
-// `until` is the end of a call's turn, although the process has more time.
+// `until` ends a call's turn before the time of the process is used up.
 TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
   MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
   Question question = Asking(Problem(), true);
@@ -361,7 +361,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
   device_.functions = &functions_;
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   long rows = 0;
-  // Most micro-batches of 24 images are measured with those of 16.
+  // Most micro-batch sizes of 24 images are also sizes of 16 images, so they are measured by then.
   for (const int n : {16, 24, 16, 24}) {
     const Question question = Asking(Problem(n), true, BatchSizePolicy::kAuto);
     const MeasuredRows answer = kernels.Get(device_, question);

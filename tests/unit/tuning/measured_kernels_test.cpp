@@ -312,8 +312,7 @@ std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const Convolution
   return sums;
 }
 
-// A row of fewer images than the mini-batch has the sum's workspace and time added to those
-// measured.
+// Rows of fewer images than the mini-batch include the workspace and the time of summing partials.
 TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = FilterGradient(type);

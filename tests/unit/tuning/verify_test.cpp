@@ -219,8 +219,8 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   }
 }
 
-// Wrong results are distinguished from Winograd's rounding, also in fp16, in which transformed
-// tiles are stored.
+// Verify tells wrong results from Winograd's rounding, also in fp16, where the transformed tiles
+// are stored in fp16.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);

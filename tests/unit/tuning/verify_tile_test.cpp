@@ -73,7 +73,7 @@ class FaultyEngines : public cudnn::GraphEngines {
   const Fault fault_;
 };
 
-// Adds 0 times the element behind the last row to the output, as an engine that reads one row too
+// Adds 0 times the element behind the last row to the output, like an engine that reads one row too
 // many. The output changes only if this element is NaN.
 void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
@@ -229,8 +229,8 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
 using Reads = test::FusedStep::Reads;
 using Steps = std::vector<test::FusedStep>;
 
-// Returns options that fuse a residual and operands that differ by channel and by column. Backward,
-// they fuse the gradient of a ReLU, which reads the ReLU's image.
+// Returns options that fuse a residual and operands that differ by channel and by column. For
+// backward_data, returns options that fuse the gradient of a ReLU, which reads the ReLU's image.
 test::GraphOptions Fused(Operation operation) {
   test::GraphOptions options;
   options.steps = operation == Operation::kBackwardData
@@ -316,7 +316,7 @@ TEST_F(VerifyTileTest, AnEngineThatWritesOneChannelOffIsRejected) {
         const Division division = Divide(whole, grid, plan);
         const Verification more =
             VerifyKinds(whole, division, FaultyScope(plan, WriteOneChannelMore));
-        // With channels last, the next channel is the first channel of the next place.
+        // In NHWC the element behind the last channel is the first channel of the next pixel.
         EXPECT_TRUE(more.verdict == Verdict::kTrespassed || more.verdict == Verdict::kDifferent)
             << more.message;
         if (operation == Operation::kBackwardFilter) continue;

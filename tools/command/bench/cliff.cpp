@@ -16,7 +16,8 @@ namespace {
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
 // Sets cliff.real to the fastest undivided engine within the limit of `request`, and cliff.ucudnn
-// to the choice of a run with these options within that limit. Leaves out what does not exist.
+// to the choice of a run with these options within that limit. Leaves a member unset if nothing
+// fits.
 Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
                     const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
   const tuning::LegacyRows measured = legacy.Get(kernel, request);

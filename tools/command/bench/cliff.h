@@ -26,7 +26,7 @@ struct Contender {
 struct Cliff {
   Layer layer;
   Contender best;          // the fastest undivided engine, with any workspace
-  size_t limit_bytes = 0;  // The user's limit or, without one, one byte less than `best` needs.
+  size_t limit_bytes = 0;  // the user's limit; without one, one byte less than `best` needs
   // The contenders within the limit; none if nothing fits, or if `best` itself fits. `real` is the
   // fastest undivided engine that fits, as the real library would find it.
   std::optional<Contender> real;

@@ -210,8 +210,8 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
-    // If this host has a store of its own, that is the written one. The store before it, which the
-    // user named, may not exist yet.
+    // If this host has a store of its own, choice.written is that store. The store before it, which
+    // the user named, may not exist yet.
     std::error_code error;
     const bool missing = i < choice.written && !std::filesystem::exists(path, error);
     std::string state = missing ? "not there yet" : StoreState(path, written, diagnosis);
@@ -263,7 +263,7 @@ void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis
   const auto number = static_cast<int64_t>(missing.size());
   const std::string what = "the drop-in lacks " + Counted(number, "function") + " of " + real +
                            ": " + Join(missing, ", ");
-  // The program's library may be the one for which the check of the machine added the same warning.
+  // The check of the machine may have added the same warning for the same library.
   for (const Finding& finding : diagnosis.findings) {
     if (finding.what == what) return;
   }

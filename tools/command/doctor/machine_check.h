@@ -24,7 +24,7 @@ VariableMap OwnVariables();
 // each variable that is unknown, ignored, outdated or left over.
 Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis);
 
-// Adds each store of `options` and the store's faults.
+// Adds each store of `options`, and the store's faults, to `diagnosis`.
 void CheckStores(const Options& options, Diagnosis& diagnosis);
 
 // Describes the driver and its first device; `cuda_driver` receives cuDriverGetVersion. If no

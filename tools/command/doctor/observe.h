@@ -19,7 +19,7 @@ struct ObservedProcess {
 struct Observation {
   // The program itself first, and then the processes that it started.
   std::vector<ObservedProcess> processes;
-  std::string ending;  // "ended with exit code 3"; empty if it succeeded
+  std::string ending;  // such as "ended with exit code 3"; empty on success
   bool logged = true;  // whether the program's loader wrote a log
 };
 

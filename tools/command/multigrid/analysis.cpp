@@ -81,7 +81,8 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
   if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps.front()};
-  // One core runs one block after the other, and launches no kernels.
+  // A core runs blocks one after the other and launches nothing, so the devices' `common` does not
+  // apply.
   if (is_measured) choices.common = {};
   choices.common.start = network.forward.start;
   choices.common.measures_residuals = network.forward.tolerance.has_value();
@@ -350,8 +351,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   }
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
-  // If the user gave no tolerance, it is a residual of the reference setting on the stand-in. The
-  // network itself need not reach it, so the cycles of the stand-in stay.
+  // If the user gave no tolerance, the tolerance is a residual of the reference setting on the
+  // stand-in. The network itself need not reach it, so the stand-in's number of cycles stays.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

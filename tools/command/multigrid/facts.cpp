@@ -55,7 +55,7 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   ProblemFacts facts = {.network = problem.chain.graph.name,
                         .layers = LayersOf(problem.chain),
                         .has_drawn_weights = problem.has_drawn_weights};
-  // Counts by the graph, because the problem of several ranks has no parameters of its own.
+  // Counts from the graph, because `problem` holds no parameters if there are several ranks.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
   for (const Stage* stage : problem.chain.Stages()) {

@@ -9,7 +9,7 @@
 namespace ucudnn::command {
 
 // Returns the free bytes of the machine, or of this process's control group if it has fewer left. A
-// number that the system does not tell is no limit.
+// number that the system does not report counts as no limit.
 int64_t FreeMemoryBytes();
 
 // Fails if `bytes` exceeds FreeMemoryBytes(). The error is "WHAT take 3 GiB HOW, and 2 GiB of

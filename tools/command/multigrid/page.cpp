@@ -46,14 +46,13 @@ struct SolveRow {
   std::string name;
 };
 
-// The training of one report, which is rows of the table and two curves.
+// The training of one report, which gives rows of the table and two curves.
 struct TrainingRow {
   const MultigridReport* report;
   const ReportedTraining* training;
   std::string name;
 };
 
-// One epoch of a training.
 struct EpochRow {
   const TrainingRow& training;
   int64_t number = 1;
@@ -214,7 +213,7 @@ std::optional<double> LastResidual(const ReportedStage& stage) {
 std::optional<double> RelativeResidual(const SolveRow& row) {
   const std::optional<double> residual = LastResidual(*row.stage);
   const std::optional<double>& largest = row.stage->largest_state;
-  // The serial solve has replaced the states.
+  // The residual belongs to states that the serial solve has replaced.
   if (row.stage->status == "serial") return std::nullopt;
   if (!residual || IsRelative(*row.report)) return residual;
   return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
@@ -382,8 +381,8 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
   return chart;
 }
 
-// Draws, for each epoch, the mean of the residuals with which solves ended that ran cycles. Returns
-// none if there was no such solve.
+// Draws, for each epoch, the mean of the last residuals of its solves. Solves that ran no cycles do
+// not count. Returns none if no solve ran cycles.
 std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
   planner::LineChart chart = EpochChart(
       "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");

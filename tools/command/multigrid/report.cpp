@@ -84,7 +84,7 @@ void ReportedStage::Members(json::Object& member) {
 }
 
 void ReportedSolve::SolveMembers(json::Object& member) {
-  // The document also has the members of the longest stage, for readers that want only one stage.
+  // The document repeats members of the longest stage, for readers that want only one stage.
   ReportedStage longest = stages.empty() ? ReportedStage() : LongestOf(stages);
   member("residuals", longest.residuals, json::kUnread);
   member("cycles", longest.cycles, json::kUnread);

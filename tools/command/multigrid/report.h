@@ -83,7 +83,7 @@ struct ReportedEpoch {
   int64_t serial_solves = 0;
   std::string fallback;
   int64_t far_solves = 0;  // number of solves that stopped early, far from serial propagation
-  // The mean residuals with which solves ended that ran cycles. None if there was no such solve, or
+  // The mean of the last residuals of solves that ran cycles. None if there was no such solve, or
   // if an older ucudnn wrote the file.
   std::optional<double> residual;
   std::optional<double> backward_residual;

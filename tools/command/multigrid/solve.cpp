@@ -69,7 +69,8 @@ Status CheckRankMemory(const Problem& problem, const multigrid::Placement& place
   // States are on devices, whose allocations report missing memory.
   if (settings.device) return Status::Ok();
   const MultigridRanks& ranks = *settings.ranks;
-  // One replica's ranks take over the parameters of this process; several replicas need copies.
+  // The ranks of a single replica take over this process's parameters; several replicas need
+  // copies.
   const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
   int64_t all = 0;
   int64_t most = 0;

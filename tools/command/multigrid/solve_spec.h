@@ -1,6 +1,6 @@
 // The request to `ucudnn multigrid`: a struct of the options' values, and a table of the options.
-// From this table options are read, get their defaults, appear in help and documents, and are
-// compared between ranks. Used from main's thread only.
+// The table serves to read options, set defaults, write help and documents, and compare the options
+// of ranks. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -32,8 +32,8 @@ struct SolveSpec {
   bool frozen_norms = false;
   std::optional<double> time, step;
 
-  // The members below say how it is solved: solves, and training with its seed. Members that depend
-  // on the problem are set when the problem is known (settings.h).
+  // The members below say how the problem is solved, and how a network is trained by such solves.
+  // Members that depend on the problem are set when the problem is known (settings.h).
   multigrid::TrainingSettings training;
   multigrid::NetworkSettings& network() { return training.network; }
   const multigrid::NetworkSettings& network() const { return training.network; }

@@ -21,7 +21,7 @@ namespace {
 constexpr pid_t kDismissed = 0;
 
 // Closes the descriptors from `first` to `last`. Makes the system call directly, because older C
-// libraries lack its function. Older kernels lack the call, too.
+// libraries have no function for it. Where the kernel lacks the call, closes each descriptor.
 void CloseRange(unsigned first, unsigned last) {
   constexpr unsigned kMost = 65536;
   if (syscall(SYS_close_range, first, last, 0) == 0) return;
@@ -30,8 +30,8 @@ void CloseRange(unsigned first, unsigned last) {
   }
 }
 
-// Closes everything but the pipe, because other processes may wait for the end of this process's
-// output.
+// Closes all descriptors except `pipe`, because other processes may wait for the end of this
+// process's output.
 void KeepOnly(int pipe) {
   const int nowhere = open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) {

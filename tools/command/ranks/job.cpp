@@ -18,12 +18,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // between a request to end and the kill
-// Time that processes which ranks left behind have before they are asked to end.
+constexpr seconds kForLastWords{5};  // from the request to end to the kill
+// When all ranks have ended, processes that they left behind have this time until they are asked to
+// end.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
-// Positions of the polled descriptors; those of the relays follow.
+// Indices in the array of polled descriptors. The descriptors of the relays begin at kRelays.
 enum Place : size_t { kSignals, kNotes, kTyped, kInput, kOutput, kErrors, kRelays };
 
 bool IsOneFile(int first, int second) {
@@ -123,7 +124,8 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Ends are handled before notes, because the other ranks also report the death of a rank.
+  // Sees ends before notes: other ranks also send notes about the death of a rank, and its end
+  // should be told first.
   TakeSignals();
   SeeEnds();
   TakeNotes();
@@ -162,7 +164,7 @@ void RankJob::SeeEnds() {
 void RankJob::Fail(size_t rank) {
   failed_ = rank;
   const Time now = Clock::now();
-  // If the ranks were asked to end by a signal, they first get time to do so.
+  // If a signal has asked the ranks to end, they first get time to do so.
   const Time ask = passed_on_ != 0 ? now + kForLastWords : now;
   EndBy(ask, ask + kForLastWords);
   const bool by_reader = ranks_[rank].signal == SIGPIPE && !output_.has_reader();
@@ -228,7 +230,7 @@ void RankJob::HeedTimes() {
 }
 
 void RankJob::Drain() {
-  // 32 reads are as much as a pipe holds. A process that still writes is not of this job and might
+  // 32 reads empty a full pipe. A process that writes even then is not part of this job, and might
   // never stop.
   constexpr int kMostReads = 32;
   for (LineRelay& relay : relays_) {

@@ -72,7 +72,7 @@ class RankJob {
   LineOutput output_, errors_;
   std::vector<LineRelay> relays_;
 
-  std::optional<size_t> failed_;      // the first rank that failed by itself
+  std::optional<size_t> failed_;      // first rank that failed before all were asked to end
   std::optional<ReceivedNote> note_;  // the first note, or a later one about a failure
   int passed_on_ = 0;       // the last signal asking to end that was passed on; 0 if there was none
   bool asked_ = false;      // whether this process has asked all ranks to end

@@ -28,7 +28,8 @@ void LineOutput::Write() {
   for (int piece = 0; piece < kMostPieces && waiting() > 0; ++piece) {
     pollfd can{descriptor_, POLLOUT, 0};
     if (piece > 0 && (poll(&can, 1, 0) <= 0 || (can.revents & POLLOUT) == 0)) return;
-    // A pipe takes PIPE_BUF bytes in one piece, so that other writers' lines cannot interrupt them.
+    // A pipe takes up to PIPE_BUF bytes as one piece, so other writers' lines cannot interrupt
+    // them.
     std::string_view text = std::string_view(text_).substr(written_, PIPE_BUF);
     if (const size_t end = text.rfind('\n'); end != std::string_view::npos) {
       text = text.substr(0, end + 1);

@@ -25,7 +25,7 @@ class LineOutput {
   int descriptor() const { return descriptor_; }
   bool is_terminal() const { return is_terminal_; }
   size_t waiting() const { return text_.size() - written_; }  // bytes
-  // Returns whether so much text is waiting that sources should not be read.
+  // Returns true if more than kMuch bytes are waiting; then sources should not be read.
   bool full() const { return waiting() > kMuch; }
   // Writes some of the waiting text. REQUIRES: poll() said that the file is writable.
   void Write();

@@ -37,8 +37,8 @@ class Colours {
   std::vector<std::string> names_;
 };
 
-// Returns those kMostDrawn kernels of `chosen` that have the largest weights, in the report's
-// order. Adds a text about those that are left out.
+// Returns the kMostDrawn kernels of `chosen` with the largest weights, in the report's order. If
+// this leaves out kernels, adds a text to `section` that says so.
 template <typename Weight>
 std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
                              Element& section) {
@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Counts each segment of the division `disjoint` once. There, layers of one shape are one kernel in
-// a run and share its segment.
+// IsNew returns false if the division is `disjoint` and the kernel's segment was counted before: in
+// a run, layers of one shape are one kernel then, and share its segment.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)

@@ -41,8 +41,8 @@ std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
   return pieces;
 }
 
-// The properties by which halos of kernels differ. The number of positions that a rank owns is no
-// such property.
+// The properties by which kernels' halos are grouped. The number of positions that a rank owns does
+// not count.
 struct HaloShape {
   bool is_gradient = false;  // whether rows of dy are exchanged instead of rows of x
   std::array<AxisPieces, 3> axes;
@@ -77,7 +77,7 @@ constexpr double kCellGap = 12;
 
 // The positions at which the pieces of each part are drawn along one axis.
 struct DrawnAxis {
-  std::vector<double> begins;  // by part: the begin of its own piece
+  std::vector<double> begins;  // by part: where its own piece begins
   double end = 0;
 };
 

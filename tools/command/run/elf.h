@@ -20,7 +20,7 @@ struct ElfFile {
   bool registers_kernels = false;  // whether it has GPU kernels that the shared runtime launches
   bool has_static_cudart = false;  // whether the CUDA runtime is linked in
   bool defines_cudnn = false;  // whether cuDNN is linked in, so that it defines cuDNN's functions
-  // Whether its texts contain "libcudnn.so", as those of files that open it do.
+  // Whether its texts contain "libcudnn.so": then the file may open cuDNN at run time.
   bool names_cudnn = false;
   bool names_cudnn_path = false;  // whether its texts contain a path to cuDNN: "/libcudnn.so"
   cudnn::DynamicSection dynamic;

@@ -45,8 +45,8 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Returns the text in a script which shows that it may open cuDNN by its path. The script may build
-// that path from parts. Empty if there is no such text.
+// Returns the part of a script that suggests that the script opens cuDNN by its path; empty if
+// there is none. Looks for file names only, because the script may build the path from parts.
 std::string_view OpensCudnn(std::string_view text) {
   if (Contains(text, kCudnn)) return kCudnn;
   return Contains(text, kXlaPath) ? kXlaPath : std::string_view();

@@ -70,7 +70,7 @@ Status CheckOptions(const RunOptions& options) {
   return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
-// Prints lines about requests that have no effect for this program.
+// Prints lines about options that have no effect for this program.
 void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   if (options.launch.off) {
     const std::vector<std::string> flags = options.variables.GivenFlags();
@@ -113,7 +113,8 @@ Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWor
   if (!found.can_run.ok()) {
     return Refuse(app, found.can_run.message(), program.empty() ? kNotFound : kCannotRun);
   }
-  // Without the drop-in the system decides, because it may have an emulator for other programs.
+  // With --off the system decides whether it can run the file, because it may have an emulator for
+  // other architectures.
   if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
     return Refuse(app, image.message(), kCannotRun);
   }

@@ -1,5 +1,5 @@
-// The beginning of a script file, and the words of a shell's text. Files may be of any kind: one
-// that is not regular is closed at once, and only the beginning of a long one is read.
+// The beginning of a script file, and the words of a shell's text. Files may be of any kind: a file
+// that is not regular is closed unread, and of a long file only the beginning is read.
 #pragma once
 
 #include <optional>

@@ -33,8 +33,9 @@ std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& setti
   return environment;
 }
 
-// Returns whether the program may start other processes or set its rank itself: a script or its
-// interpreter may, and any program with another program among its words, such as mpirun and env.
+// Returns whether the program may start other processes or set its rank itself. True for scripts,
+// for interpreters, and for programs with another program among their words, such as mpirun and
+// env.
 bool MayHaveRanks(const SplitSettings& settings) {
   const auto start = ReadStart(settings.program);
   if (!start || !start->starts_with("\177ELF") || ReadsScripts(settings.program)) return true;

@@ -16,9 +16,9 @@ namespace ucudnn::command {
 struct WorkspaceTable {
   OfflineKernels network;      // the desirable sets are within the limit
   std::vector<size_t> chosen;  // by kernel: position in its desirable set
-  // By kernel of `network`, which is one layer: the number that the kernel has when the program
-  // runs, counted from 0. Layers with the same convolution and API cannot be told apart then, so
-  // they have the same number.
+  // For each kernel of `network` (one per layer), the number of the kernel when the program runs,
+  // counted from 0. A run cannot distinguish layers with the same convolution and API, so these
+  // have the same number.
   std::vector<size_t> numbers;
   // With one budget: the segment of each kernel, and the number of copies of that segment. Kernels
   // with the same segment share its memory; each lane of the segment has a copy.

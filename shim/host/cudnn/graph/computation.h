@@ -1,9 +1,11 @@
-// The computation of a finalized operation graph, in the terms of the engines. It is at most one
-// convolution and then pointwise operations on its result; or only pointwise operations; or one
-// operation's sums over channels. A graph is none of these if operations precede its convolution,
-// or if it has a concatenation, or sums besides other operations. Then it becomes several such
-// computations, called stages, which run one after the other: one for each operation, or for each
-// input that a concatenation copies. All virtual tensors of such a graph are in the workspace.
+// The computation of a finalized operation graph, in the terms of the engines. A computation is one
+// of: a convolution, possibly with pointwise operations on its result; only pointwise operations;
+// or one operation's sums over channels.
+//
+// Other graphs become several such computations, called stages, which run one after the other. They
+// are graphs with operations before the convolution, with a concatenation, or with sums besides
+// other operations. There is one stage for each operation, or for each input that a concatenation
+// copies. All virtual tensors of such a graph are in the workspace.
 #pragma once
 
 #include <optional>
@@ -51,8 +53,8 @@ struct Computation {
   PointwiseProgram program;  // has no steps if there is only the convolution or only the sums
   std::optional<ChannelSums> sums;
   std::vector<GraphOperand> operands;
-  // If not empty, the computation consists of these stages, which run one after the other. Of the
-  // members above only `operands` is used then.
+  // If not empty, the computation consists of these stages, which run one after the other. Then
+  // only `operands` of the members above is used.
   std::vector<Computation> stages;
   std::vector<StagedTensor> staged;
   size_t staged_bytes = 0;

@@ -36,7 +36,8 @@ class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGIN
   const EngineSetup& setup() const { return setup_; }
 
   Engine engine;
-  // In the order in which they were set. -1 stands for the engine's own choice.
+  // The choices in the order in which the application set them. The value -1 lets the engine
+  // choose.
   std::vector<KnobChoice> choices;
 
  private:

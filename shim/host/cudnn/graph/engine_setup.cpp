@@ -7,8 +7,8 @@ constexpr int64_t kMaxWorkspaceKnob = 2;
 constexpr size_t kGuardBytes = 256;
 constexpr size_t kAlign = 256;
 constexpr int64_t kVectorBytes = 16;
-// The engine without workspace processes as many images at once as give a virtual result of at most
-// this size, but at least one image.
+// Engine 0 computes a virtual result in parts of the batch: as many images at once as fit in this
+// many bytes, but at least one.
 constexpr size_t kOwnResultBytes = size_t{1} << 20;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -29,8 +29,8 @@ bool IsWinograd(const Computation& computation, int64_t index) {
 bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
   const ConvolutionShape& shape = convolution.problem.shape;
   if (algorithm == 0 || shape.type == DataType::kInt8) return false;
-  // The filter gradient sums over the batch; sums over parts would be rounded to the result's type
-  // in between.
+  // The filter gradient sums over the batch. If the batch ran in parts, a 16-bit result would be
+  // rounded after each part.
   return shape.operation != Operation::kBackwardFilter || shape.type == DataType::kFloat;
 }
 

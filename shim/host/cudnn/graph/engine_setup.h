@@ -7,7 +7,7 @@
 //                   the workspace
 //   1               oneDNN's blocked layouts; the workspace grows with the batch
 //   forward 2       oneDNN on the caller's layout
-//   forward 3, gradients 2  Winograd (of oneDNN 2)
+//   forward 3, gradients 2  Winograd (only oneDNN 2 has it)
 //   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
 // For int8, and for engines other than implicit GEMM, the declared alignment of a convolution's
 // tensors must be a multiple of 16 bytes. Engines other than implicit GEMM have the knob
@@ -43,8 +43,7 @@ std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t i
 
 std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index);
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index);
-// Returns true if plans of the engine can be executed in CUDA graphs. That holds for all engines
-// but Winograd.
+// Returns true if plans of the engine can be executed in CUDA graphs: all engines except Winograd.
 bool SupportsNativeGraphs(const Computation& computation, int64_t index);
 
 // The host addresses of the computation's operands.

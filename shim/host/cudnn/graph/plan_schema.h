@@ -1,5 +1,5 @@
-// Names in a plan's JSON that PlanToJson and PlanFromJson share. Those of a TensorOperation are in
-// TensorOperations().
+// Names in a plan's JSON that PlanToJson and PlanFromJson share. TensorOperations() has the names
+// for a TensorOperation.
 #pragma once
 
 #include <cstdint>

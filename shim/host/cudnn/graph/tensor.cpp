@@ -7,8 +7,8 @@
 namespace hostgpu {
 namespace {
 
-// Returns true if the tensor's type allows its vector_count. 8-bit integers have vectors of 4 and
-// of 32; other types allow every number.
+// Returns true if the tensor's type allows its vector_count: 1, 4 or 32 for 8-bit integers, the
+// type's own count for vector types, and any number for other types.
 bool HasType(const GraphTensor& tensor) {
   switch (tensor.type) {
     case CUDNN_DATA_INT8:

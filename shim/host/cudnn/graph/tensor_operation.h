@@ -39,7 +39,8 @@ class TensorOperation final : public GraphDescriptor {
   const TensorOperationSchema& schema() const;
   bool concatenates() const { return kind() == CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR; }
 
-  // In the schema's order. A concatenation has any number of inputs.
+  // The tensors, in the order of the operation's entry in TensorOperations(). A concatenation has
+  // any number of inputs.
   std::vector<GraphTensor> inputs, outputs;
   int math_precision = CUDNN_DATA_FLOAT;
   int64_t axis = -1;            // the axis of concatenation

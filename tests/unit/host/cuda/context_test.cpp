@@ -47,7 +47,7 @@ TEST_F(Contexts, RuntimeCallBindsThePrimaryContextOfTheDefaultDevice) {
   });
 }
 
-// The last release destroys the released context, and leaves alone a context that another thread
+// The last release destroys the context that was released, never a context that another thread
 // makes meanwhile.
 TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   constexpr CUdevice kDevice = 1;

@@ -13,8 +13,8 @@ namespace {
 
 using Graphs = Capturing;
 
-// Writes its name to the journal each time it runs. An entry of Journal::Launch would be deleted
-// after its first run.
+// Writes its name to the journal each time it runs. Graphs use this in place of Journal::Launch,
+// whose entries delete themselves after one run.
 struct Line {
   Journal* journal;
   int name;

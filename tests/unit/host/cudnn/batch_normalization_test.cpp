@@ -53,7 +53,7 @@ Values Normalized(const Values& x, Statistics statistics, Values scale, Values b
 
 class BatchNormalizationTest : public LayerTest {
  protected:
-  // Scale, bias or statistics: fp64 if the data are fp64, else fp32.
+  // A scale, bias or statistic. Its type is fp64 if the data are fp64, and fp32 otherwise.
   struct Parameter : DeviceTensor {
     Parameter(cudnnBatchNormMode_t mode, DataType type)
         : DeviceTensor(mode == CUDNN_BATCHNORM_PER_ACTIVATION

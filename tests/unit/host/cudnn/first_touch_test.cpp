@@ -1,5 +1,5 @@
-// Tests FirstTouch, the artificial cost of a run on another image than the run before, over
-// sequences of runs.
+// Tests FirstTouch, the artificial cost of a run whose image is not the image of the algorithm's
+// last run.
 #include "shim/host/cudnn/first_touch.h"
 
 #include <gtest/gtest.h>

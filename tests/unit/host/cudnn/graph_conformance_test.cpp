@@ -183,8 +183,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const Values values = Words(name, type);
-  // If an attribute cannot be set, the real library refuses it before it checks the pointer, so
-  // null would not be compared.
+  // The real library refuses attributes that cannot be set before it checks the pointer, so null is
+  // passed only for attributes that can be set.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words);
@@ -255,8 +255,8 @@ GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& 
   return twin;
 }
 
-// Builds a convolution whose operands fit each other, or do not fit in one point, since random
-// operands rarely fit.
+// Builds a convolution whose operands fit each other, or fit in all but one respect. Random
+// operands would rarely fit.
 void GraphConformance::BuildConvolution() {
   const int spatial = Between(1, 3);
   const int64_t groups = Chance(70) ? 1 : Between(2, 3);

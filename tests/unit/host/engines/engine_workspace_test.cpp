@@ -155,9 +155,9 @@ TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   }
 }
 
-// A single image has too few tiles for two threads, so its tiles get fewer channels. The parts of
-// its sums must still be those of a batch. Their matrix products have another size, for which only
-// AVX2's kernels were seen to sum in the same order.
+// A batch of one image has too few tiles for two threads, so its tiles have fewer channels than
+// those of a larger batch. Every sum must still consist of the same parts. oneDNN's kernels without
+// AVX-512 sum these parts in the same order; with AVX-512 RoundingBound() is allowed.
 TEST(EngineBatch, TilesWithFewerChannelsHaveTheSamePartsOfSums) {
   const ScopedThreadCount threads(2);
   const auto whole = MakeShape(Square(4, 512, 64, 8, 3), Operation::kBackwardData);

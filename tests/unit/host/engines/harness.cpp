@@ -110,7 +110,7 @@ std::string Compare(const Tensor& tensor, const std::vector<double>& expected, d
     if (!(std::abs(is - ought) <= tolerance) && wrong++ == 0) {
       problem << "element " << index << " is " << is << ", ought to be " << ought;
     }
-    to[offset] = old[offset];  // the comparison below finds only bytes that must not change
+    to[offset] = old[offset];  // leaves only wrong writes for the comparison below
   });
   if (wrong > 0) problem << " (" << wrong << " of " << expected.size() << " wrong)";
   if (!(got == before)) problem << " gaps of the output were written";

@@ -1,5 +1,5 @@
-// Includes NCCL's own header where it is installed, so that the tests check the stand-in's ABI,
-// else the stand-in's header.
+// Includes NCCL's own header where it is installed, so that the tests check the stand-in's ABI, and
+// the stand-in's header elsewhere.
 #pragma once
 
 #include <cuda_runtime_api.h>

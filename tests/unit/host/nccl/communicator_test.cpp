@@ -231,8 +231,8 @@ TEST(Communicator, IsNotThatOfAForkedChild) {
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
-// After its magic number an id holds the process (byte 8), the number of the board's file in it
-// (byte 12), and an inode (byte 16).
+// An id holds, after its magic number, the board's process (byte 8), the board's file descriptor in
+// that process (byte 12), and the file's inode (byte 16).
 TEST(Communicator, AnIdOfNoOpenBoardIsRefused) {
   const ncclUniqueId id = NewId();
   EXPECT_CUDA(cudaSetDevice(0));

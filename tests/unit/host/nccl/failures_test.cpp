@@ -1,5 +1,5 @@
 // Tests failures between ranks: each becomes an error of the communicator within about a second,
-// nothing hangs, and memory that was to receive stays as it was.
+// nothing hangs, and memory that nothing was received into is unchanged.
 #include <signal.h>
 
 #include <chrono>
@@ -186,8 +186,8 @@ TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
   Rank rank{0, 3, nullptr, nullptr};
   EXPECT_CUDA(cudaSetDevice(0));
   EXPECT_EQ(ncclCommInitRankConfig(&rank.comm, 3, id, 0, &config), ncclInProgress);
-  // A process that dies before it has joined the communicator is not noticed, so further processes
-  // follow until one is.
+  // The death of a process that has not yet joined the communicator is not noticed, so the test
+  // starts further victims until one death is noticed.
   for (int victim = 0; victim < 20 && rank.AsyncError() == ncclInProgress; ++victim) {
     Process({"die while it is made", 1, 3}, id).Wait();
     for (int look = 0; look < 10 && rank.AsyncError() == ncclInProgress; ++look) {

@@ -62,7 +62,7 @@ def write_onnx():
             output = helper.make_tensor_value_info(self.last, TensorProto.FLOAT, None)
             graph = helper.make_graph(self.nodes, "main_graph", [self.input], [output], self.weights)
             model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
-            # The output's shape is what ONNX itself makes of the model.
+            # The output gets the shape that ONNX's own shape inference finds.
             inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
             model.graph.output[0].CopyFrom(inferred.graph.output[0])
             with open(os.path.join(HERE, self.name + ".onnx"), "wb") as file:

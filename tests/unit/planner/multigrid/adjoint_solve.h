@@ -8,7 +8,8 @@
 namespace ucudnn::multigrid {
 
 // Solves for lambda_0..lambda_N at the states of `forward`, which must not change while this object
-// is used. The object must not be moved. REQUIRES: each of its parts can be made.
+// is used. The object must not be moved. REQUIRES: `setting` is valid for the chain of `forward`,
+// since the results of making the solver's parts are not checked.
 class AdjointSolve {
  public:
   // `setting` is the one that `forward` was made with, except that its storage may differ. `last`

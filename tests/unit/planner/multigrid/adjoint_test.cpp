@@ -84,7 +84,7 @@ TEST(Adjoint, OfEveryKindOfStepIsTheTransposedJacobian) {
   }
 }
 
-// A solve on one level is compared with the stage, called for one layer after the other.
+// The expected results come from calling the stage directly, one layer after the other.
 TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
   std::mt19937_64 random(22);
   for (const NetShape& shape : Shapes(9, planner::ActivationKind::kRelu)) {
@@ -201,7 +201,7 @@ double LossOf(const WeightedChain& chain, double h, const Vector& last) {
   return Dot(last, solve.Serial().back());
 }
 
-// Returns the central difference over `distance` of the loss by one number of the chain.
+// Returns the central difference of the loss with respect to `number`, with the step `distance`.
 double Slope(WeightedChain& chain, double& number, double h, const Vector& last, double distance) {
   const double before = number;
   number = before + distance;

@@ -77,8 +77,8 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
 constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
 constexpr int kImages = 4;
 constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
-// A state may take 100 bytes in addition to its numbers: up to 24 because the allocator rounds, the
-// rest for pointers to the state in the levels and in a list that doubles as it grows.
+// A state may take 100 bytes in addition to its numbers: up to 24 because the allocator rounds, and
+// the rest for pointers to the state, in the levels and in a list that doubles as it grows.
 constexpr int64_t kBesideState = 100;
 constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
 

@@ -1,5 +1,5 @@
-// Holds one stage of a chain on one rank, in the form in which a network's solver receives it. Must
-// not be moved.
+// Holds one stage of a chain on one rank, and provides the StageToSolve that a network gives to its
+// solvers. Must not be moved.
 #pragma once
 
 #include "planner/multigrid/distributed/stage_solver.h"

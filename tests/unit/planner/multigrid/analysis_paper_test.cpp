@@ -19,7 +19,7 @@ class PapersMachine {
         times_(machine_.device, layers_.kinds),
         model_(layers_, times_, machine_) {}
 
-  // Returns the fastest run over the places of coarse levels. A run has two cycles with
+  // Returns the fastest run over all values of CoarsePlace. A run has two cycles with
   // FCF-relaxation and injection, a stream for each block, and a launch for each kernel.
   ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
     MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};

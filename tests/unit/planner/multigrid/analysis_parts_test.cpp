@@ -141,7 +141,7 @@ class RooflineOfOneKernel : public ::testing::Test {
 };
 
 TEST_F(RooflineOfOneKernel, ThreadsThatDoNotFillTheDeviceRunAsSlowlyAsTheyAre) {
-  // 1e6 operations take a full device 1 us, and 100 of its 1,000 threads 10 us. The kernel itself
+  // 1e6 operations take 1 us on the full device, and 10 us on 100 of its 1,000 threads. Each kernel
   // adds 1 us.
   const RunCost cost = Cost({.operations = 1e6, .threads = 100});
   EXPECT_DOUBLE_EQ(cost.ms, 0.011);
@@ -197,7 +197,7 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
 }
 
-// Returns the number of layers that are asked for as the time.
+// Returns as the time of a batch its number of layers, in ms.
 class CountingTimes : public LayerTimes {
  public:
   RunCost Cost(LayerPass, const LayerBatch& batch) const override {
@@ -234,7 +234,7 @@ TEST(LevelCosts, AdjointStepsBeginWithTheLastLayer) {
 }
 
 TEST(BalancedBlocks, DearLayersWeighMore) {
-  // One layer of 32 takes as long as all others.
+  // The first of 32 layers takes as long as all others together.
   const MeasuredTimes times({{{1, 1, 1, 1}, 0}, {{31, 1, 1, 1}, 0}});
   std::vector<int> kinds(32, 0);
   kinds[0] = 1;

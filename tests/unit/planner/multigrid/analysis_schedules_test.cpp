@@ -1,4 +1,6 @@
 // Compares modelled solves on devices with schedules worked out by hand, and with general bounds.
+// In comments, F is F-relaxation, and Advance is LayerSystem::Advance, which takes one step into
+// each C-point.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,7 +13,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr double kTiny = 1e-6;  // ms that sending tiny states takes
+constexpr double kTiny = 1e-6;  // the ms that sending a tiny state takes
 
 struct Made {
   NetworkLayers layers;
@@ -70,8 +72,8 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
   EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
 }
 
-// Where all blocks of a device run at once, the same phases on device 0 and device 1 take
-//   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
+// The phases of the test above take less time if all blocks of a device run at the same time. On
+// device 0 and device 1 they take 0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
@@ -102,23 +104,23 @@ TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
 TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.place = CoarsePlace::kCoarsestOnOne;
-  // The first phases end at 6 and 6.25. Two right sides reach device 0 at 6.5, 4 coarse steps end
-  // at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
+  // The first phases end at 6 and 6.25. Two right-hand sides reach device 0 at 6.5, 4 coarse steps
+  // end at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 12.75, kTiny);
 }
 
-// Three levels of 8, 4 and 2 layers on one device, one at a time, FCF, one cycle:
-//   level 0: F, A of 4 blocks 8; the same with a coarse step 12
-//   level 1: F, A of 2 blocks 4; with a coarse step 6
-//   level 2: 2
+// One cycle of FCF on one device that runs one block at a time. The levels have 8, 4 and 2 layers,
+// and take, in ms:
+//   level 0: F and Advance of 4 blocks 8, and again with a coarse step 12
+//   level 1: F and Advance of 2 blocks 4, and again with a coarse step 6
+//   level 2: the solve 2
 //   F of level 1: 2, of level 0: 4
 TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4,
               kTiny);
 }
 
-// A second cycle begins with level 0 relaxed: F of its first phase is the F that ended the first
-// cycle.
+// The F that ends the first cycle is also the first F of the second cycle.
 TEST(AnalysisSchedules, CyclesShareARelaxation) {
   const Made made(8, 0.25, 2, true);
   const double one = Modelled(made, Setting(2, 2, 0, 1), 1).ms;

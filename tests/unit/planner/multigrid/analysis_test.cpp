@@ -131,7 +131,7 @@ TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
   MultigridSetting setting = {.c_sweeps = 1};
   // In a cycle the 64 layers of level 0 are applied three times, the 16 of level 1 four times, and
-  // the 4 of level 2 twice: once for right sides and once for the solve.
+  // the 4 of level 2 twice: once for right-hand sides and once for the solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
   setting.coarse = CoarseOperator::kSum;
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 64 + 2 * 64));
@@ -156,7 +156,7 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
       solve.Solve({.tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20}));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
-  // The probe starts from another state, and estimates the rate from a single cycle.
+  // The probe starts from another state than the solve, and estimates the rate from a single cycle.
   EXPECT_NEAR(*cycles, solution.cycles, 2);
 }
 
@@ -200,7 +200,7 @@ TEST(MeasuredLayers, EveryKindTakesTime) {
 }
 
 // kirby-2b has 15 fully connected layers of 11520 x 11521 parameters, 1 GB each in double
-// precision, so only some of their outputs are timed.
+// precision. So MeasureLayers times only some outputs of such a layer.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
   const auto chain =
       MakeResidualChain(test::Must(planner::LoadNetwork("kirby-2b")), BatchNorms::kRefused);

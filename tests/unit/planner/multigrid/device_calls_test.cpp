@@ -35,8 +35,8 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(made->LoadWeights().ok());
     return made;
   }
-  // REQUIRES: relaxation alone is not exact after `cycles`, so that a solve need not measure its
-  // residual.
+  // REQUIRES: `cycles` are too few for relaxation alone to be exact, since the solve would then
+  // measure its residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }

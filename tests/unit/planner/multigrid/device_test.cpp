@@ -147,7 +147,7 @@ void ExpectSame(const BothWays& found, const BothWays& expected) {
   EXPECT_EQ(found.residuals, expected.residuals);
 }
 
-// Expects that forward and backward solves on the device, in every way, come to the host's results.
+// Expects that forward and backward solves on the device, in every way, give the host's results.
 // RecordedCyclesChangeNoBit tests recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
                     const SolveSetting& setting, const std::vector<double>& last, int cycles) {
@@ -250,8 +250,8 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
       if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
       DeviceWay one(target, chain, setting, way, Launch::kEach);
       DeviceWay other(target, chain, setting, way, Launch::kGraph);
-      // The first solve records cycles and the others replay them, from the second on with the
-      // adjoint's memory.
+      // The first solve records cycles, and the others replay them. From the second solve on, the
+      // solver also has the adjoint's memory.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         ExpectSame(other.Solve(chain, last, {.cycles = 4}), one.Solve(chain, last, {.cycles = 4}));
@@ -309,7 +309,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
   for (const char* name : {"fp32", "tf32", "fp16", "bf16"}) {
     DeviceTarget narrow = target;
     narrow.precision = *ParsePrecision(name);
-    // Each of 32 steps rounds the state and what is added to it.
+    // Each of 32 steps rounds F(u) and the new state.
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
     for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
@@ -362,7 +362,8 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
 }
 
-// The second solve begins with the states of the first one, and with another first state.
+// The second solve begins with the states of the first one, except that its first state is another
+// one.
 TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   std::mt19937_64 random(33);
   const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
@@ -397,8 +398,9 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   }
 }
 
-// The host descends along the gradients that the device has computed. So weights differ only
-// because the device descends in single precision, whatever the precision of the weights.
+// The host descends along the gradients that the device has computed. So the device's weights may
+// differ from the host's only because the device descends in single precision, whatever the
+// precision of the weights.
 TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const auto [chain, by_last] = DrawCase(34, {.steps = 43, .extent = 4}, 2);
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
@@ -446,9 +448,9 @@ CUresult CountedDownload(void* to, CUdeviceptr from, size_t bytes, CUstream stre
   return real_download(to, from, bytes, stream);
 }
 
-// Solves that measure no residual send the first state to the device, bring back the last one and,
-// at the start and at the end, the states whose norms they tell, and nothing else, also in training
-// steps.
+// A solve that measures no residual uploads only the first state. It downloads the last state and,
+// at the start and at the end, the states whose norms it reports. Training steps move no other
+// data.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
@@ -459,7 +461,7 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const DeviceTarget counted = {&driver, &functions, context};
   const SolveOptions options = {.cycles = 1, .measures_cycles = false};
   const size_t state_bytes = chain.first.size() * sizeof(float);
-  constexpr int kPoints = 16 / 4 + 1;  // the ends of blocks, of whose states norms are told
+  constexpr int kPoints = 16 / 4 + 1;  // the ends of blocks, for which norms of states are reported
   const size_t returned_bytes = (1 + 2 * kPoints) * state_bytes;
   std::vector<double> last(chain.first.size());
   for (const Way way : kWays) {
@@ -536,7 +538,7 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   EXPECT_EQ(refused.message(),
             "--storage c-points: --way grouped keeps all states, side by side; streams is "
             "expected");
-  // Streams is the only way left if none is named.
+  // If no way is named, kStreams is the only one that this stage allows.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
   EXPECT_EQ(solvers.chosen().measured.size(), 1U);

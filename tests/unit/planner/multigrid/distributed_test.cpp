@@ -135,13 +135,13 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   EXPECT_EQ(counting[1]->onwards, kOfCycles);
   EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
   // Rank 0 has two layers of the gathered level, and ranks 1 and 2 have one each. In every cycle
-  // ranks 1 and 2 send their layer's right side to rank 0, and once for each adjoint solve they
+  // ranks 1 and 2 send their layer's right-hand side to rank 0. Once for each adjoint solve they
   // also send the state at which their layer is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right side in
-  // one message of two states, which is not counted, and rank 0 answers with one state. All other
-  // answers of rank 0 have two states and are not counted either.
+  // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right-hand side
+  // in one message of two states, which is not counted, and rank 0 answers with one state. All
+  // other answers of rank 0 have two states and are not counted either.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);

@@ -10,12 +10,12 @@ namespace ucudnn::multigrid {
 
 enum class StepKind {
   kConvolution,      // a 3 x 3 convolution and an activation
-  kTwoConvolutions,  // a 3 x 3 convolution to more channels, an activation, and a 1 x 1 one back
+  kTwoConvolutions,  // a 3 x 3 convolution to more channels, an activation, a 1 x 1 convolution
   kGroups,           // a 3 x 3 convolution dilated by 2 in two groups, and an activation
   kPreActivation,    // a scale, an activation, a 1 x 3 and a 3 x 1 convolution
   kPooled,           // a 3 x 3 average pooling, a 3 x 3 convolution and an activation
   kFullyConnected,   // a fully connected layer and an activation
-  kBottleneck,       // a fully connected layer to fewer numbers, an activation, and one back
+  kBottleneck,       // fully connected to fewer numbers, an activation, fully connected back
 };
 constexpr int kStepKinds = 7;
 

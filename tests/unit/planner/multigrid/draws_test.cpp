@@ -34,7 +34,7 @@ Draw DrawOne(std::mt19937_64& random) {
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
   constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // The time T = h * steps is at most 3, but at most 48 in one of eight draws. Some solves of such
+  // The time T = h * steps is at most 3, or up to 48 in one of eight draws. Some solves of such
   // long times are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.setting = {.coarsening = draw.solve.coarsening,
@@ -83,7 +83,7 @@ double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& s
 }
 
 // Returns the largest difference between a state and the one that dense matrices compute from the
-// state before. Neither the solver's code nor the host's layers are involved.
+// previous state. It uses neither the solver's code nor the host's layers.
 double DenseResidual(const DenseChain& dense, const std::vector<Vector>& states, int batch) {
   double largest = 0;
   for (int step = 0; step < dense.steps(); ++step) {

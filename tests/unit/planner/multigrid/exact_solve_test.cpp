@@ -1,5 +1,6 @@
-// Tests the solver on chains in which nothing is rounded (ring_chain.h): what a cycle does not
-// change, what relaxation makes exact and when, and how often each layer is stepped through.
+// Tests the solver on chains without rounding (ring_chain.h): the solution is a fixed point of
+// cycles, relaxation makes blocks exact after a known number of cycles, and each layer is stepped
+// through a known number of times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,7 +78,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
   }
 }
 
-// Draws any options, with several levels, cycles and starts.
+// The options are random, with several numbers of levels and cycles, and both starts.
 TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
   std::mt19937_64 random(2);
   for (uint64_t draw = 0; draw < 200; ++draw) {
@@ -98,9 +99,9 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
       ASSERT_LE(cycles, blocks);
       if (is_exact) ++exact_before;
     }
-    // If the first cycle skips its relaxation, it is not counted among the cycles after which the
-    // solve is direct. It makes a block exact nevertheless if F-points are computed from their
-    // C-points, so that a solve may be exact one cycle before it says so.
+    // A first cycle that skips its relaxation does not count among the cycles after which a solve
+    // is reported as direct. Nevertheless it makes a block exact if F-points are computed from
+    // their C-points. So a solve may be exact one cycle before its outcome is kDirect.
     const bool follows =
         drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
@@ -144,7 +145,7 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   }
 }
 
-// Predicts how often cycles step through the layers of each level, if they do nothing twice.
+// Predicts how many steps cycles take on each level if no step is repeated needlessly.
 class PredictedSteps {
  public:
   explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
@@ -167,7 +168,7 @@ class PredictedSteps {
     const int64_t f_points = level.steps - level.blocks();
     if (!is_relaxed) steps_[number] += f_points;
     steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
-    steps_[number + 1] += level.blocks();  // the steps that compute right sides
+    steps_[number + 1] += level.blocks();  // the steps that compute right-hand sides
     Cycle(number + 1, false);
     steps_[number] += f_points;
   }

@@ -1,6 +1,5 @@
-// Tests what a solve reports: that it converged, to a tolerance or to rounding, that it ended early
-// or was direct, or that it was given up and ended serially. A solve must never return a wrong
-// answer.
+// Tests the outcome that a solve reports: converged to a tolerance or to rounding, ended early,
+// direct, or given up and ended serially. A solve must never return a wrong answer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -279,8 +278,8 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
   }
 }
 
-// The states of a start say nothing about the solution: a coarse operator that diverges may have
-// computed them, or an earlier solve of another system.
+// The states at the start say nothing about the solution: they may come from a coarse operator that
+// diverges, or from an earlier solve of another system.
 TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);

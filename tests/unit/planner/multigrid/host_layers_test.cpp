@@ -176,7 +176,7 @@ std::vector<Shaped<Pooling>> Poolings() {
   return all;
 }
 
-// Sums are exact, and both sides divide only once.
+// Sums are exact, and the layer and the definition each divide only once.
 TEST(HostLayers, PoolingIsItsDefinition) {
   std::mt19937_64 random(2);
   for (const auto& [op, input] : Poolings()) {
@@ -292,7 +292,8 @@ TEST(HostLayers, GradientsAreThoseOfForward) {
       const Vector lambda = Integers(random, made.out(), 7);
       const double change =
           Dot(lambda, Difference(made.Forward(moved, made.x), made.Forward(made.weights, made.x)));
-      // AddGradient adds to what is there already, and its factor applies to what is added.
+      // AddGradient adds to the numbers that `gradient` already has, and multiplies only what it
+      // adds by its factor.
       NodeWeights gradient = {Vector(weights, 100), Vector(bias, 100)};
       Vector scratch;
       AddGradient(made.Call(made.weights, scratch), made.x.data(), lambda.data(), 0.5, gradient);

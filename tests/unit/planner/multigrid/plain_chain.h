@@ -44,7 +44,7 @@ struct WeightedChain {
 
   const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
   NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
-  // Divides these numbers into equal parts, one for the first node of each step, in order.
+  // Divides `weights` and `bias` into equal parts, one for the first node of each step, in order.
   void SetSteps(const std::vector<double>& weights, const std::vector<double>& bias);
 };
 

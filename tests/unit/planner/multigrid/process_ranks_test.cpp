@@ -1,5 +1,5 @@
-// Tests that ranks which are processes compute the same bits as one process, and that all other
-// ranks name a rank that is killed or late. Heartbeats and all other times are short.
+// Tests that ranks in processes of their own compute the same bits as one process, and that all
+// other ranks name a rank that is killed or late. Heartbeats and all other times are short.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

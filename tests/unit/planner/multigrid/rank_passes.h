@@ -11,8 +11,8 @@
 
 namespace ucudnn::multigrid {
 
-// Holds the results of the two passes that RunOn makes: the output of the second pass, the gradient
-// of both, and what rank 0 says of all solves.
+// Holds the results of the two passes that RunOn makes: the output of the second pass, the sum of
+// both gradients, and the residuals and outcomes of all solves on rank 0.
 struct PassResults {
   std::vector<double> output;
   std::vector<double> gradient;   // of all layers

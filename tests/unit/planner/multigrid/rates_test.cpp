@@ -46,7 +46,7 @@ double BoundOf(const Mode& mode, const Setting& setting) {
          std::pow(block, setting.c_sweeps);
 }
 
-// Solves all `modes` at once from a broadcast. Returns the residuals that exceed the rounding
+// Solves all `modes` together from a broadcast. Returns the residuals that exceed the rounding
 // error.
 std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& setting) {
   std::vector<double> first;
@@ -93,7 +93,8 @@ Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }
 
-// Bounds what rounding adds to a ratio of residuals: each has an error of 1e-15 and exceeds 1e-10.
+// Bounds the rounding error of a ratio of residuals: each residual has an error of 1e-15 and
+// exceeds 1e-10.
 constexpr double kRounding = 2e-5;
 
 TEST(Rates, OfEachModeAreBounded) {
@@ -111,8 +112,8 @@ TEST(Rates, OfEachModeAreBounded) {
   }
 }
 
-// With many blocks, the residual of a mode that decays is nearly the same in each block, and the
-// sum over mu^k is complete in all but the first blocks. So the rate comes close to the bound.
+// With many blocks, the residual of a decaying mode is nearly the same in each block, and the sum
+// over mu^k is complete in all but the first blocks. So the rate comes close to the bound.
 TEST(Rates, ReachTheirBound) {
   for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
     const Mode mode = Injected(eigenvalue, 0.05, 4);

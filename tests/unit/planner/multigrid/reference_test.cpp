@@ -168,8 +168,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // Each run of tools/check solves only one deeper chain with drawn weights and one with smooth
-    // ones.
+    // Of the deeper chains, each run of tools/check solves only one with drawn weights and one with
+    // smooth weights.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
     const WeightedChain drawn = DrawnChain({.steps = layers}, random);
@@ -192,7 +192,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
-// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) are tested at 1024 layers. The
+// Counts the cycles of the adjoint to 1e-9 (two levels, c = 4, FCF, T = 2) at 1024 layers. The
 // fixtures have no weights for this depth, so the number of cycles may differ by one.
 TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   constexpr int kLayers = 1024;

@@ -468,7 +468,7 @@ class RandomChains {
     Serial(Join(inputs));
   }
 
-  // Adds the nodes of one F and returns their names.
+  // Adds the nodes of one step's transformation F, and returns their names.
   std::vector<std::string> AddTransformation() {
     std::vector<std::string> nodes;
     for (int layer = Draw(1, 2); layer > 0; --layer) {

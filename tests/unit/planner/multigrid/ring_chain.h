@@ -1,5 +1,5 @@
-// Makes chains over the integers modulo a prime. A solve only steps, and adds states times
-// multiples of 1/4, which can all be done there without rounding: states are equal or they are not.
+// Makes chains over the integers modulo a prime. A solve only takes steps and adds states times
+// multiples of 1/4, and modulo a prime both are exact. So states can be compared for equality.
 // Steps are nonlinear, and the steps of coarse levels are unrelated to the layers that they
 // approximate.
 #pragma once

@@ -22,7 +22,7 @@ struct TimedSolve {
     system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
   }
 
-  // Solves and records the timeline. `options.watch` ends each cycle of the timeline, as it does in
+  // Solves and records the timeline. `options.watch` ends the timeline of each cycle, as it does in
   // solves on the host.
   void Solve(int cycles) {
     SolveOptions options = {.cycles = cycles};
@@ -105,7 +105,7 @@ TEST(Timeline, TheCoarsestLevelIsSolvedInOneSpan) {
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 2) coarsest.emplace_back(span.first, span.steps);
   }
-  // One span computes the right sides, the other solves the level.
+  // One span computes the right-hand sides, the other solves the level.
   EXPECT_EQ(coarsest, (std::vector<std::pair<int, int>>{{0, 2}, {0, 2}}));
 }
 

@@ -1,5 +1,5 @@
 // Tests training on the host: the results of its solves, the states from which they start, and that
-// solves which are given up train like serial propagation.
+// solves that are given up train like serial propagation.
 #include "planner/multigrid/host/training.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Makes chains whose steps are functions on vectors of `Number`, float or double. They implement
-// Propagator for numbers that are not those of a network, as another program may.
+// Makes chains whose steps are functions on vectors of `Number`, float or double. VectorChain
+// implements Propagator for states that do not belong to a network, as a caller of the library may.
 #pragma once
 
 #include <algorithm>

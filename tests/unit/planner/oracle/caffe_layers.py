@@ -167,7 +167,7 @@ def activation(net, rng):
 
 
 def _is_made(net, blob):
-    """Returns whether a layer with bottoms makes the blob, so that another may work in its place."""
+    """Returns whether a layer with bottoms makes the blob, so that another layer may work on it in place."""
     return any(blob in layer.tops and layer.bottoms for layer in net.layers)
 
 
@@ -330,7 +330,7 @@ def scale_or_bias(net, rng):
 
 
 def _of_two_bottoms(net, rng, kind, x, bias):
-    """Adds a layer whose second bottom has the factors. Only the bias of a Scale may be the layer's own."""
+    """Adds a layer whose second bottom has the factors. Raises Unfit if no blob fits, or if `bias` asks for a bias."""
     extents = net.blobs[x]
     fits = []
     for name in net.order:
@@ -339,14 +339,14 @@ def _of_two_bottoms(net, rng, kind, x, bias):
                  if name != x and extents[axis:axis + len(other)] == other and axis == 0]
     need(fits)
     name, axis = rng.choice(fits)
-    need(not bias)  # a bias of its own would be as large as the batch
+    need(not bias)  # the layer's own bias would be as large as the batch
     net.features.add(kind + ".of_two")
     net.layer(kind, [x, name], [extents], [(kind.lower() + "_param", [("axis", axis)])])
 
 
 @step(2)
 def gate(net, rng):
-    """Adds squeeze and excite as Caffe nets have it: a Scale whose second bottom is [n, c]."""
+    """Adds squeeze and excite as Caffe nets write it: a Scale whose second bottom is [n, c]."""
     x = net.pick(is_image)
     n, c, h, w = net.blobs[x]
     (mean,) = net.layer("Pooling", [x], [[n, c, 1, 1]], [("pooling_param", [("pool", Word("AVE")), ("global_pooling", True)])])

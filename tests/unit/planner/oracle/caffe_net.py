@@ -105,7 +105,7 @@ class Net:
         return params
 
     def _rules(self):
-        """Returns rules by which the network of the training phase has a layer."""
+        """Returns rules that include a layer in the network of the training phase."""
         stage = [value for name, value in self.state if name == "stage"]
         level = next((value for name, value in self.state if name == "level"), 0)
         good = [[("include", [("phase", Word("TRAIN"))])], [("exclude", [("phase", Word("TEST"))])],
@@ -116,7 +116,7 @@ class Net:
         return self.rng.choice(good) if self.rng.random() < 0.08 else []
 
     def decoy(self, layer):
-        """Adds a copy of the layer, with a rule by which the network of the training phase lacks it."""
+        """Adds a copy of the layer, with a rule that excludes it from the network of the training phase."""
         stage = [value for name, value in self.state if name == "stage"]
         bad = [[("include", [("phase", Word("TEST"))])], [("exclude", [("phase", Word("TRAIN"))])],
                [("include", [("stage", "absent")])], [("include", [("phase", Word("TRAIN")), ("max_level", -1)])],

@@ -1,6 +1,6 @@
-"""Makes random valid small Caffe nets as prototxt, with the shape of every blob but labels, losses and masks, and the number of
-trained parameters of the network of the training phase. The rules come from Caffe's schema and from the layers' LayerSetUp and
-Reshape (BVLC/caffe). A net follows from its Recipe alone, and a recipe without some of its steps is a recipe, too."""
+"""Makes random valid small Caffe nets as prototxt, with the shape of every blob except labels, losses and masks, and the
+number of trained parameters of the network of the training phase. The rules come from Caffe's schema and from the layers'
+LayerSetUp and Reshape (BVLC/caffe). A net depends only on its Recipe. Leaving out steps of a recipe gives another recipe."""
 
 import dataclasses
 import random

@@ -1,5 +1,5 @@
-"""Reads the output of graph_dump about a file: its nodes, and for each element of the file's tensors, which element of which
-node it is. A box is five ranges (begin, end), of n, c, d, h and w."""
+"""Reads the output of graph_dump about a file: its nodes, and for each element of the file's tensors, its place in a node. A
+box is five ranges (begin, end), of n, c, d, h and w."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ LETTERS = "ncdhw"
 
 
 class Wrong(Exception):
-    """Is raised when the dump contradicts the net. `kind` names the kind of difference in a few words, which are the same for
+    """Raised when the dump contradicts the net. `kind` names the kind of difference in a few words, which are the same for
     every net that shows it."""
 
     def __init__(self, kind, detail=""):

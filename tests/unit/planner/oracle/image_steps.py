@@ -10,7 +10,7 @@ from steps import divisors, image, leads, need, pick, step, volume, written
 
 
 def _window(net, rng, x, dilations, most=3):
-    """Returns attributes of a window over x that fits, with its extents."""
+    """Returns (extents, other attributes) of a window that fits x."""
     extents = net[x].extents()[2:]
     rank = len(extents)
     window = [rng.choice([1, 2, 3, 3][:most + 1]) for _ in extents] if rng.random() < 0.5 else [rng.choice([1, 2, 3])] * rank

@@ -30,8 +30,9 @@ Batch = collections.namedtuple("Batch", "axis outer inner splits")
 
 
 class Tensor:
-    """A tensor of the file. `at` has its numbers at BATCHES, `root` is the tensor whose numbers a constant has, or None.
-    `is_weight` says that some of its numbers were trained, `numbers` how many of a constant's elements are no copies."""
+    """A tensor of the file. `at` has its numbers at BATCHES. `root` is the tensor whose numbers a constant has, or None.
+    `is_weight` says that some of its numbers were trained. `numbers` says how many elements of a constant are not copies of
+    others."""
 
     def __init__(self, name, at, root=None, batch=None, is_weight=False, numbers=None):
         self.name, self.at, self.root, self.batch, self.is_weight = name, at, root, batch, is_weight
@@ -58,8 +59,8 @@ class Tensor:
 
 
 class Net:
-    """A net of an opset. `batch` is the file's, or None if that is a symbol. Every method that adds a node returns the name of
-    its output (a list of names if `outputs` is given), or raises Unfit and leaves the net as it was."""
+    """A net of an opset. `batch` is the file's batch, or None if the file has a symbol for it. Every method that adds a node
+    returns the name of its output (a list of names if `outputs` is given), or raises Unfit and leaves the net as it was."""
 
     def __init__(self, opset, batch, rng):
         self.opset, self.batch, self.rng = opset, batch, rng
@@ -233,9 +234,9 @@ class Net:
         return found
 
     def parameters(self, outputs):
-        """Returns how many trained numbers each tensor has, by its name, of all tensors on which the numbers of `outputs`
-        depend. These are constants of more than one number that a node reads beside what it computes on. A constant made
-        from others counts with its own shape, without copies of one number, and in place of what it was made from."""
+        """Returns by name how many trained numbers each tensor has, for all tensors on which the numbers of `outputs`
+        depend. These are constants of more than one number that a node reads in addition to its data. A constant computed
+        from other constants is counted in their place, with its own shape and without copies of one number."""
         counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()
@@ -269,7 +270,8 @@ class Net:
         return helper.make_tensor_value_info(name, kind, shape)
 
     def model(self, outputs, with_shapes, with_all_shapes=False):
-        """Returns the file. It states the shapes of its outputs `with_shapes`, and of all tensors `with_all_shapes`."""
+        """Returns the file. `with_shapes` says whether it states the shapes of its outputs, and `with_all_shapes` whether it
+        states the shapes of all tensors."""
         inputs = [self._info(n) for n in [*self.inputs, *self.listed_inputs]]
         inside = [n for n in self.order if n not in self.inputs and n not in outputs] if with_all_shapes else []
         graph = helper.make_graph(self.nodes, "random", inputs, [self._info(n, with_shapes) for n in outputs],

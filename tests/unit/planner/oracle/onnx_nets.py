@@ -1,5 +1,5 @@
-"""Makes random valid small ONNX nets of opsets 7 to 22, whose shapes, numbers and parameters are known. A net follows from
-its Recipe alone. A recipe without some of its steps is a recipe, too, so that a net that shows a fault can be shrunk."""
+"""Makes random valid small ONNX nets of opsets 7 to 22, whose shapes, numbers and parameters are known. A net depends only
+on its Recipe. Leaving out steps of a recipe gives another recipe, so that a net that shows a fault can be shrunk."""
 
 import copy
 import dataclasses
@@ -75,7 +75,8 @@ def make(recipe):
 
 
 def _outputs(net, rng):
-    """Returns the tensor that was computed last, and some of those that nothing reads. The rest of these reach no output."""
+    """Returns the tensor that was computed last, and some of the tensors that nothing reads. The other unread tensors reach
+    no output."""
     read = {name for node in net.nodes for name in reference.reads_of(node)}
     made = [n for n in net.order if n not in net.inputs]
     loose = [n for n in made[:-1] if n not in read and rng.random() < 0.6]

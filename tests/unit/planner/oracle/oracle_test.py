@@ -1,5 +1,5 @@
-"""Tests the oracle itself: its ONNX nets are valid, their numbers are those of onnx.reference where that is right, and the
-oracle finds a reader's faults."""
+"""Tests the oracle itself: its ONNX nets are valid, their numbers equal those of onnx.reference where onnx.reference is
+right, and the oracle finds a reader's faults."""
 
 import copy
 import random

@@ -1,5 +1,5 @@
-"""Evaluates ONNX nodes one at a time on numpy arrays by onnx.reference's operators. Those that differ from the operator
-specification or are slow are replaced by the functions below, most with their reason. Pure functions."""
+"""Evaluates ONNX nodes one at a time on numpy arrays by onnx.reference's operators. The functions below replace operators
+that differ from the specification or are slow; comments say why. Pure functions."""
 
 import functools
 import itertools
@@ -62,8 +62,8 @@ def _run_as_model(node, opset, *arrays):
 
 
 def window_geometry(extents, window, attributes):
-    """Returns (output extents, leading pads, trailing pads) of Conv, MaxPool and AveragePool. The last window of
-    ceil_mode starts inside the image or the pads before it."""
+    """Returns (output extents, leading pads, trailing pads) of Conv, MaxPool and AveragePool. With ceil_mode, the last
+    window must start inside the image or the pads before it."""
     rank = len(extents)
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)

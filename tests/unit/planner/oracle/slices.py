@@ -1,5 +1,5 @@
-"""Checks what a dump calls divisible: a part of a node's output must follow from the needed parts of its inputs alone. The
-file's nodes that compute the output are evaluated with other numbers wherever an input is not needed."""
+"""Checks the divisions that a dump states: a part of a node's output must follow from the needed parts of its inputs alone.
+The file's nodes that compute the output are evaluated with other numbers at all places where an input is not needed."""
 
 import numpy
 
@@ -10,7 +10,8 @@ POISONS = 2
 
 
 def poisoned(values, needed, source):
-    """Returns values with those that are not needed replaced by numbers of the same sign and kind, in another order."""
+    """Returns `values` with the elements that are not needed replaced by other elements, which are scaled without a change
+    of sign."""
     shuffled = source.permutation(values.reshape(-1)).reshape(values.shape)
     if values.dtype.kind == "f":
         shuffled = (shuffled * source.uniform(0.5, 1.5, values.shape)).astype(values.dtype)
@@ -43,7 +44,7 @@ class Slices:
 
     def between(self, output, stop):
         """Returns (nodes, begin): the nodes, in the file's order, that compute `output` from the tensors in `begin`. A
-        tensor of `begin` meets stop(name), or is no constant and no node makes it."""
+        tensor belongs to `begin` if stop(name) holds, or if it is neither a constant nor made by a node."""
         made, begin, waiting = set(), set(), [output]
         while waiting:
             name = waiting.pop()
@@ -59,8 +60,8 @@ class Slices:
         return nodes, sorted(begin, key=self.position.get)
 
     def behind_unlisted(self, node):
-        """Returns the nodes that are read through nodes without a tensor in the file. A reader may add such a node, for example
-        to move axes."""
+        """Returns the listed nodes that `node` reads through nodes without a tensor in the file. A reader may add such
+        nodes, for example to move axes."""
         listed = {self.tensors[n]["node"] for n in self.listed}
         behind, waiting = set(), [i for i in node["inputs"] if i not in listed]
         while waiting:

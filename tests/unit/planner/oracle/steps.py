@@ -6,12 +6,12 @@ import random
 
 
 class Unfit(Exception):
-    """Is raised if a node does not fit here. The caller tries another step."""
+    """Raised if a node does not fit here. The caller tries another step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Determines a net. A recipe without some of its steps is a recipe, too, so that a net that shows a fault can be shrunk."""
+    """Determines a net. Leaving out steps of a recipe gives another recipe, so that a net that shows a fault can be shrunk."""
 
     seed: int  # of the inputs and the opset
     steps: tuple  # one seed for each step
@@ -35,7 +35,7 @@ def steps_of(*modules):
 
 
 def grow(net, steps, seeds, tries=6):
-    """Appends one step for every seed: the first one that fits of `tries` drawn steps."""
+    """For every seed draws up to `tries` steps, and appends the first one that fits."""
     for seed in seeds:
         net.rng = rng = random.Random(seed)
         for function in rng.choices(steps, [step.weight for step in steps], k=tries):

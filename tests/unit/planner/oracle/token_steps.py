@@ -250,7 +250,7 @@ def rolled(net, x, axis, by):
 
 @step(2)
 def window_attention(net, rng):
-    """Adds Swin's attention within windows of an image, which may be rolled before."""
+    """Adds Swin's attention within windows of an image. The image may be rolled first."""
     x = pick(net, rng, image)
     c, h, w = net[x].extents()[1:]
     side = rng.choice([2, 3, 4])

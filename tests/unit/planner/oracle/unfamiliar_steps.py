@@ -11,7 +11,6 @@ from steps import need, pick, pick_axis, step
 
 @step(1)
 def unfamiliar(net, rng):
-    """Adds an operator that few readers follow, so a reader may refuse it by name."""
     x = pick(net, rng)
     kind = rng.choice(["If", "If", "Loop", "RandomNormalLike", "RandomNormal", "Einsum"])
     return {"If": _if, "Loop": _loop, "RandomNormalLike": _random_like, "RandomNormal": _random,

@@ -1,7 +1,8 @@
-"""Tests two blocks of window attention, the second on a rolled image, in a file of batch 2: the tensors' elements lie in the
-planner's nodes as worked out by hand, and the parts of every node's output follow from what they are said to need.
+"""Tests two blocks of window attention, the second on a rolled image, in a file of batch 2. The elements of tensors must lie
+in the planner's nodes as worked out by hand, and each part of a node's output must follow from the input parts that the
+planner says it needs.
 
-The image has 8 x 8 positions of 6 channels, a window 4 x 4, and there are two heads of 3 channels."""
+The image has 8 x 8 positions of 6 channels, a window has 4 x 4, and there are two heads of 3 channels."""
 
 import os
 import random

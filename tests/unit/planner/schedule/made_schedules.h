@@ -22,14 +22,14 @@ struct Planned {
 };
 
 // Makes a planned network with DeePa's costs; the caller sets the assignment. Layers without a pin
-// have only configurations for which there is a rule.
+// have only configurations that a schedule has a rule for.
 Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations = {});
 
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random);
 
-// Returns a graph of convolutions with groups, a transposed one, normalizations, two readers of one
-// sum (one after its normalization), a concatenation and a classifier.
+// Returns a graph of convolutions, some of them grouped or transposed, normalizations, a sum with
+// two readers (one reads it through a normalization), a concatenation and a classifier.
 Graph ManyOperators();
 
 }  // namespace ucudnn::planner

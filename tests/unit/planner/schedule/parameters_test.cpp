@@ -1,6 +1,7 @@
-// Tests which part of each parameter a device has: of weights exactly those that it multiplies,
-// compared one by one, and of biases and scales those of the channels that it keeps. Also tests the
-// sums of gradients: which parameters and devices they cover, and the messages that compute them.
+// Tests which part of each parameter a device has. It must have exactly the weights that it
+// multiplies, which are compared one by one, and the biases and scales of the channels that it
+// keeps. Also tests the sums of gradients: which parameters and devices they cover, and the
+// messages that compute them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -144,8 +145,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   EXPECT_GE(shared, 100);
 }
 
-// Follows the messages that add up each element and return the sum. At the end each device must
-// have all devices' addends of each element.
+// Follows the messages of a sum for each element. At the end each device must have the addends of
+// all devices for each element.
 void ExpectAllHaveAll(const Schedule& schedule, const GradientSum& sum, const std::string& what) {
   const auto phases = PhasesOf(schedule, sum);
   const auto elements = static_cast<size_t>(sum.elements);

@@ -1,4 +1,5 @@
-// Tests schedules by the schemes of Krizhevsky's paper, section 4.
+// Tests schedules that follow the schemes (a), (b) and (c) of section 4 of Krizhevsky's One weird
+// trick.
 #include "planner/schedule/passes.h"
 
 #include <gtest/gtest.h>
@@ -63,9 +64,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// Counts the elements that leave or reach a worker. A pass of (b) sends a worker's batch K - 1
-// times through one sender's port. A pass of (c) sends a K-th of that through each port. Over a
-// whole step all workers send the same number.
+// Counts the elements that leave or reach a worker. In a pass of (b), one worker sends its batch to
+// the K - 1 others through its port. In a pass of (c), each worker sends a K-th of that through its
+// port. Over a whole step all workers send the same number.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);

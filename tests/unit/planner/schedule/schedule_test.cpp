@@ -103,11 +103,11 @@ const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18",
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
   int plans = 0, pairs = 0;
-  // The test takes every `every`-th pair of a network and a machine.
+  // Outside of tools/check --full, each network is planned for only one of the two machines.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
     const Graph graph = *BuildNetwork(name);
-    if (graph.nodes.size() > 1000) continue;  // layers that are all alike
+    if (graph.nodes.size() > 1000) continue;  // very deep: slow, and all layers are alike
     ++pairs;
     for (const char* machine : {"k20x8", "k80x16"}) {
       if (++pairs % every != 0) continue;
@@ -305,7 +305,7 @@ TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   EXPECT_GE(reductions, 20);
 }
 
-// All that a step of the order reads must be there before the step.
+// Everything that a step of the order reads must have arrived or been computed before the step.
 TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   std::mt19937 random(23);
   const ConfigurationOptions options = {
@@ -366,7 +366,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   EXPECT_GE(scheduled, 10);
 }
 
-// One of the sum's readers reads the sum itself, the other reads the normalization behind it.
+// Two layers read the sum: one directly, the other through the normalization behind it.
 TEST(Schedule, ExchangesNameTheNodeThatIsRead) {
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(4));
   for (const auto& configurations : planned.problem.configurations) {

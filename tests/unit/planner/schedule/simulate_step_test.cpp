@@ -26,9 +26,9 @@ DeviceAction Waits(int batch) { return {ActionKind::kWait, "", 0, batch}; }
 
 constexpr int64_t kMegabyte = 1'000'000;  // takes 1 ms at 1 GB/s
 
-// Each pair of ranks agrees on the order of its messages, and still no message can begin: rank 0
-// sends to 1 and then to 2, rank 1 receives from 2 and then from 0, rank 2 receives from 0 and then
-// sends to 1.
+// Rank 0 sends to 1 and then to 2, rank 1 receives from 2 and then from 0, and rank 2 receives from
+// 0 and then sends to 1. The two ranks of each pair agree on the order of their messages, but no
+// message can begin.
 TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   StepProgram program;
   program.batches = {{"a", {{0, 1, 1}}}, {"b", {{0, 2, 1}}}, {"c", {{2, 1, 1}}}};

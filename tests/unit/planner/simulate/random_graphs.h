@@ -1,4 +1,4 @@
-// Draws random graphs of tasks, and checks what the timeline of any graph must fulfil.
+// Draws random graphs of tasks, and checks properties that the timeline of every graph must have.
 #pragma once
 
 #include <random>
@@ -10,7 +10,7 @@ namespace ucudnn::simulate {
 struct GraphShape {
   int tasks = 12;              // at most
   int resources = 3;           // at most
-  bool whole_ms = false;       // durations and moments are whole, so no resource is overfilled
+  bool whole_ms = false;       // durations are whole, and no resource is overfilled
   bool has_deadlocks = false;  // some dependencies point to later tasks
 };
 

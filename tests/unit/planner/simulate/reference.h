@@ -1,6 +1,6 @@
 // Finds the timeline of a graph of tasks by advancing from end to end and looking at every task
-// each time. It is slow, and follows from the definition of resources, queues and dependencies
-// alone.
+// each time. It is slow, and follows only from the definition of resources, queues and
+// dependencies.
 #pragma once
 
 #include <vector>

@@ -108,7 +108,7 @@ TEST(Schedules, ASlotGoesToTheTaskThatWasReadyFirstAndThenToTheSmallestId) {
   const TaskId late = graph.Add({.duration_ms = 2});
   const TaskId early = graph.Add({.duration_ms = 1});
   const TaskId join = graph.Add({.after = {early}});  // takes no time, and delays no task behind it
-  graph.Add({.duration_ms = 4, .resource = device});  // at once: 0 to 4
+  graph.Add({.duration_ms = 4, .resource = device});  // begins immediately: 0 to 4
   graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2: runs last
   graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, smaller id
   graph.Add({.duration_ms = 4, .resource = device, .after = {early}});
@@ -138,7 +138,7 @@ TEST(Schedules, ATaskOfNoDurationStillWaitsForItsSlot) {
 }
 
 // R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: nine tasks on three processors
-// take 12. If each task is one shorter, they take 13, and on four processors 15.
+// take 12 ms. They take 13 ms if each task is 1 ms shorter, and 15 ms on four processors.
 double GrahamMakespan(int processors, double shorter) {
   TaskGraph graph;
   const ResourceId machine = graph.AddResource("processors", processors);
