@@ -318,9 +318,12 @@ int Main(int argc, char** argv) {
     const size_t at = network.find('@');
     auto graph = planner::LoadNetwork(network.substr(0, at));
     if (graph.ok() && at != std::string::npos) {
-      // SIZE is the extent of the decoder's picture, which is 8 times as large as its input.
-      const int extent = std::stoi(network.substr(at + 1)) / 8;
-      const Status sized = planner::SetInputExtents(*graph, {0, extent, extent});
+      // SIZE is the extent of a volume along all axes, or of the decoder's picture, which is 8
+      // times as large as its input.
+      const int size = std::stoi(network.substr(at + 1));
+      const bool is_volume = std::get<planner::Input>(graph->nodes[0].op).spatial_rank == 3;
+      const Status sized = planner::SetInputExtents(
+          *graph, is_volume ? Spatial{size, size, size} : Spatial{0, size / 8, size / 8});
       if (!sized.ok()) graph = sized;
     }
     if (!graph.ok()) {
