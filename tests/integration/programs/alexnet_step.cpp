@@ -5,7 +5,9 @@
 // checksum of every output, so that two runs can be compared, the time of the fastest step, and the
 // time of the first step with its queries. It is linked with the real libraries.
 //
-//   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
+//   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy [C,SIZE,K,FILTER,PAD,STRIDE]]]]]
+//
+// With a fifth argument, it runs that one layer in place of AlexNet's.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
@@ -27,11 +29,11 @@ struct NamedShape {
   LayerShape shape;
 };
 
-constexpr NamedShape kAlexNet[] = {{"conv1", {3, 224, 64, 11, 2, 4}},
-                                   {"conv2", {64, 27, 192, 5, 2, 1}},
-                                   {"conv3", {192, 13, 384, 3, 1, 1}},
-                                   {"conv4", {384, 13, 256, 3, 1, 1}},
-                                   {"conv5", {256, 13, 256, 3, 1, 1}}};
+const std::vector<NamedShape> kAlexNet = {{"conv1", {3, 224, 64, 11, 2, 4}},
+                                          {"conv2", {64, 27, 192, 5, 2, 1}},
+                                          {"conv3", {192, 13, 384, 3, 1, 1}},
+                                          {"conv4", {384, 13, 256, 3, 1, 1}},
+                                          {"conv5", {256, 13, 256, 3, 1, 1}}};
 
 template <typename Answer>
 Answer FirstWithin(const Answer* answers, int count, size_t bytes) {
@@ -112,16 +114,24 @@ int main(int argc, char** argv) {
   const int steps = argc > 2 ? std::atoi(argv[2]) : 3;
   const size_t workspace_bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 512) << 20;
   const std::string asking = argc > 4 ? argv[4] : "find";
-  if (batch < 1 || steps < 1 || (asking != "find" && asking != "get" && asking != "lazy")) {
-    std::fprintf(stderr, "usage: alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]\n");
+  LayerShape s = {};
+  const bool is_one_layer = argc > 5;
+  if (batch < 1 || steps < 1 || (asking != "find" && asking != "get" && asking != "lazy") ||
+      (is_one_layer && std::sscanf(argv[5], "%d,%d,%d,%d,%d,%d", &s.c, &s.size, &s.k, &s.filter,
+                                   &s.pad, &s.stride) != 6)) {
+    std::fprintf(stderr,
+                 "usage: alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy "
+                 "[C,SIZE,K,FILTER,PAD,STRIDE]]]]]\n");
     return 2;
   }
+  const std::vector<NamedShape> shapes =
+      is_one_layer ? std::vector<NamedShape>{{"layer", s}} : kAlexNet;
   cudnnHandle_t handle;
   CHECK_CUDNN(cudnnCreate(&handle));
   void* workspace = nullptr;
   if (workspace_bytes > 0) CHECK_CUDA(cudaMalloc(&workspace, workspace_bytes));
   std::vector<Layer*> layers;
-  for (const NamedShape& one : kAlexNet) layers.push_back(new Layer(handle, one, batch));
+  for (const NamedShape& one : shapes) layers.push_back(new Layer(handle, one, batch));
   double best_ms = 1e30, first_ms = 0;
   for (int step = 0; step < steps; ++step) {
     CHECK_CUDA(cudaDeviceSynchronize());
