@@ -49,9 +49,6 @@ class Cycles {
   Result<double> Residual();
 
  private:
-  int SweepsOf(int level) const {
-    return options_.c_sweeps[std::min<size_t>(level, options_.c_sweeps.size() - 1)];
-  }
   Status Descend(int level, bool relaxes);
   Status Cycle(int level, bool relaxes);
   Status StartNested();
@@ -95,7 +92,7 @@ Status Cycles::Descend(int level, bool relaxes) {
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
       if (is_finest) is_advanced_ = false;
     }
-    for (int sweep = 0; sweep < SweepsOf(level); ++sweep) {
+    for (int sweep = 0; sweep < SweepsOf(options_.c_sweeps, level); ++sweep) {
       if (!(is_finest && is_advanced_)) UCUDNN_RETURN_IF_ERROR(system_.Advance(level));
       UCUDNN_RETURN_IF_ERROR(system_.RelaxC(level));
       UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kRestricted));
@@ -357,6 +354,10 @@ double RelativeResidual(const Solution& solution, ResidualScale scale) {
 
 bool IsFarAway(const Solution& solution, ResidualScale scale) {
   return solution.outcome == Outcome::kEarly && RelativeResidual(solution, scale) > kFarAway;
+}
+
+int SweepsOf(const std::vector<int>& c_sweeps, int level) {
+  return c_sweeps[std::min<size_t>(level, c_sweeps.size() - 1)];
 }
 
 int CyclesOfDirectSolve(const Level& finest, int c_sweeps) {

@@ -25,6 +25,9 @@ enum class ResidualScale {
   kLargestState  // divides by the norm of the largest state, for states that grow
 };
 
+// Returns the number of `c_sweeps` (SolveOptions) that applies to `level`.
+int SweepsOf(const std::vector<int>& c_sweeps, int level);
+
 struct SolveOptions {
   // Each level but the coarsest has an F-relaxation and then, c_sweeps[level] times, a C- and an
   // F-relaxation: 0 is F, 1 is FCF, 2 is FCFCF. The last number applies to all further levels.

@@ -150,7 +150,7 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
       if (!hierarchy.ok() || hierarchy->levels() == 1) continue;
       if (std::count(level_counts.begin(), level_counts.end(), hierarchy->levels()) > 0) continue;
       level_counts.push_back(hierarchy->levels());
-      for (const int c_sweeps : choices.c_sweeps) {
+      for (const std::vector<int>& c_sweeps : choices.c_sweeps) {
         for (const CoarseOperator coarse : choices.coarse) {
           MultigridSetting& setting = candidates.emplace_back(choices.common);
           setting.coarsening = coarsening;
@@ -172,11 +172,11 @@ double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy
   };
   double layers = 0;
   for (int level = 0; level < hierarchy.levels(); ++level) {
-    // A cycle applies the steps of a level c_sweeps + 1 times on the way down and once on the way
+    // A cycle applies the steps of a level SweepsOf + 1 times on the way down and once on the way
     // up. On a coarse level it applies them once more, to compute the level's right sides. The
     // coarsest level is solved once.
     const bool is_coarsest = level == hierarchy.coarsest();
-    const int passes = is_coarsest ? 1 : setting.c_sweeps + 2;
+    const int passes = is_coarsest ? 1 : SweepsOf(setting.c_sweeps, level) + 2;
     layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);
   }
   return cycles * layers;

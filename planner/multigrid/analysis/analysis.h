@@ -16,7 +16,7 @@ namespace ucudnn::multigrid {
 struct AnalysisChoices {
   std::vector<std::vector<int>> coarsening = {{4}, {8}, {16}, {32}, {64}};
   std::vector<int> levels = {0, 2};
-  std::vector<int> c_sweeps = {0, 1};
+  std::vector<std::vector<int>> c_sweeps = {{0}, {1}};  // by level, as in SolveOptions
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
   // The members that are the same in all candidates, such as `start` and `launching`.
   MultigridSetting common = {.blocks = BlocksAtOnce::kGrouped, .launching = Launching::kCaptured};

@@ -363,7 +363,7 @@ namespace {
 
 // Returns lower bounds for one solve: `ms` is the time of the steps for which device 0 waits, and
 // `work_ms` the work of all devices.
-RunCost LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
+RunCost LeastOf(const LevelCosts& costs, const MultigridSetting& setting, int cycles) {
   const Hierarchy& hierarchy = costs.hierarchy();
   RunCost least;
   for (int level = 0; level < hierarchy.levels(); ++level) {
@@ -376,7 +376,8 @@ RunCost LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
       least.work_ms += cycles * all.work_ms;
       break;
     }
-    const int relaxations = cycles * (c_sweeps + 1);
+    const int relaxing_cycles = cycles - (setting.skips_first_down ? 1 : 0);
+    const int relaxations = relaxing_cycles * (SweepsOf(setting.c_sweeps, level) + 1);
     const double relax_ms = costs.InRow(level, 0, shape.coarsening - 1).ms;
     least.ms += relaxations * costs.InRow(level, 0, shape.coarsening).ms;
     least.ms += (level == 0 ? 1 : cycles) * relax_ms;
@@ -398,9 +399,9 @@ double MultigridModel::LeastMs(Workload workload, int devices, int cycles) const
       if (trains) least += model_->InRow(kinds, LayerPass::kAdjoint);
       continue;
     }
-    least += LeastOf(stages_[i]->forward, setting_.c_sweeps, cycles);
+    least += LeastOf(stages_[i]->forward, setting_, cycles);
     if (!trains) continue;
-    least += LeastOf(stages_[i]->adjoint, setting_.c_sweeps, cycles);
+    least += LeastOf(stages_[i]->adjoint, setting_, cycles);
     least.work_ms += model_->InRow(kinds, LayerPass::kGradient).work_ms;
   }
   return std::max(least.ms, least.work_ms / devices);

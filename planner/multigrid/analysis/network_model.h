@@ -73,7 +73,7 @@ class MultigridModel {
   // Returns the number of blocks of the longest stage. With more devices, some would have no work.
   int MostDevices() const { return LongestHierarchy().level(0).blocks(); }
   // Models a run with `setting`. REQUIRES: devices <= MostDevices(), and `setting` has the levels,
-  // the coarse operator and the c_sweeps of the setting given to Make.
+  // the coarse operator and the relaxation of the setting given to Make.
   Result<ModelledRun> Run(Workload workload, int devices, const MultigridSetting& setting) const;
   // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the longest
   // chain of steps that wait for each other, or the work divided by the number of devices.

@@ -254,7 +254,7 @@ Status SolveTasks::Broadcast() {
 
 Result<std::span<const double>> SolveTasks::Parts(NormParts) {
   // The residual itself needs no state of another device, but a C-relaxation that follows does.
-  if (phase_level_ == 0) phase_.sends = setting_.c_sweeps > 0;
+  if (phase_level_ == 0) phase_.sends = SweepsOf(setting_.c_sweeps, 0) > 0;
   RunPhase();
   constexpr double kSumBytes = 8;
   constexpr int kKernels = 2;  // the residual, and the norm of the states
@@ -292,8 +292,9 @@ Status SolveTasks::RunCycle(int, const std::function<Status()>& cycle) {
 Status SolveTasks::Add(const TaskList& first) {
   first_ = first;
   BeginGraphs();
-  SolveOptions options = {.c_sweeps = {setting_.c_sweeps},
+  SolveOptions options = {.c_sweeps = setting_.c_sweeps,
                           .start = setting_.start,
+                          .skips_first_down = setting_.skips_first_down,
                           .cycles = setting_.cycles,
                           .measures_cycles = setting_.measures_residuals};
   UCUDNN_RETURN_IF_ERROR(RunCycles(*this, costs_.hierarchy(), options));

@@ -28,7 +28,8 @@ struct MultigridSetting {
   std::vector<int> coarsening = {8};
   int levels = 0;  // the `levels` of Hierarchy::Make
   CoarseOperator coarse = CoarseOperator::kInject;
-  int c_sweeps = 1;  // sweeps of C-relaxation on every level
+  std::vector<int> c_sweeps = {1};  // by level, as in SolveOptions
+  bool skips_first_down = false;    // as in SolveOptions
   int cycles = 2;
   Start start = Start::kBroadcast;  // kBroadcast or kNested
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
@@ -43,7 +44,8 @@ struct MultigridSetting {
   // different places.
   bool IsSameSolve(const MultigridSetting& other) const {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
-           c_sweeps == other.c_sweeps && start == other.start;
+           c_sweeps == other.c_sweeps && skips_first_down == other.skips_first_down &&
+           start == other.start;
   }
 };
 

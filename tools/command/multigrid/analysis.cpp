@@ -41,14 +41,7 @@ Status CheckAnalysis(const SolveSpec& spec) {
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
-  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--skip-first-down", "--storage"},
-                                     "is not modelled; expected --analyse without it"));
-  if (spec.network().forward.c_sweeps.size() > 1) {
-    return Status::Error("--relaxation " + Quoted(spec.Text("--relaxation")) +
-                         ": --analyse models one relaxation for all levels; expected F, FCF or "
-                         "FCFCF");
-  }
-  return Status::Ok();
+  return spec.Refuse({"--storage"}, "is not modelled; expected --analyse without it");
 }
 
 // Returns the numbers of devices to analyse, by default powers of two. None exceeds the machine's
@@ -80,11 +73,12 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--coarsening")) choices.coarsening = {network.coarsening};
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
-  if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps.front()};
+  if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps};
   // A core runs blocks one after the other and launches nothing, so the devices' `common` does not
   // apply.
   if (is_measured) choices.common = {};
   choices.common.start = network.forward.start;
+  choices.common.skips_first_down = network.forward.skips_first_down;
   choices.common.measures_residuals = network.forward.tolerance.has_value();
   return choices;
 }
@@ -94,7 +88,8 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return {.coarsening = network.coarsening,
           .levels = network.levels,
           .coarse = network.coarse,
-          .c_sweeps = network.forward.c_sweeps.front(),
+          .c_sweeps = network.forward.c_sweeps,
+          .skips_first_down = network.forward.skips_first_down,
           .start = network.forward.start};
 }
 
@@ -335,7 +330,7 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   network.coarsening = setting.coarsening;
   network.levels = setting.levels;
   network.coarse = setting.coarse;
-  network.forward.c_sweeps = {setting.c_sweeps};
+  network.forward.c_sweeps = setting.c_sweeps;
   network.forward.tolerance.reset();
   network.forward.cycles = VerifiedCycles(tried);
   network.backward = network.forward;

@@ -32,7 +32,7 @@ const char* WorkloadName(Workload workload) {
 // Formats as "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
-         SweepsText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
+         RelaxationText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
 // Formats a time for a table, with three digits and without an exponent.
@@ -258,7 +258,7 @@ Json RunJson(const ModelledRun& run, const planner::Device& device) {
 Json SettingJson(const MultigridSetting& setting, int levels) {
   return {{"coarsening", setting.coarsening},
           {"levels", levels},
-          {"relaxation", SweepsText(setting.c_sweeps)},
+          {"relaxation", RelaxationText(setting.c_sweeps)},
           {"coarse", multigrid::NameOf(setting.coarse)}};
 }
 

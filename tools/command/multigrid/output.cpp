@@ -67,7 +67,7 @@ void PrintMethod(const multigrid::NetworkSettings& settings, const std::string& 
   }
   if (settings.levels == 1) return;
   std::printf("V-cycle, relaxation %s, coarse operator %s, start %s\n",
-              RelaxationText(settings.forward).c_str(), multigrid::NameOf(settings.coarse),
+              RelaxationText(settings.forward.c_sweeps).c_str(), multigrid::NameOf(settings.coarse),
               StartText(settings.forward.start));
 }
 

@@ -400,7 +400,7 @@ void DescribeSpec(const SolveSpec& spec, const NetworkSettings& network, Multigr
   report.most_cycles = network.forward.cycles;
   report.tolerance = network.forward.tolerance;
   report.norm = NormText(network.forward);
-  report.relaxation = RelaxationText(network.forward);
+  report.relaxation = RelaxationText(network.forward.c_sweeps);
   report.coarse = multigrid::NameOf(network.coarse);
   report.start = StartText(network.forward.start);
   report.storage = NameIn(kStorages, network.storage);
@@ -466,15 +466,12 @@ const char* NormText(const multigrid::SolveOptions& options) {
                                                               : "L2, relative to the largest state";
 }
 
-std::string SweepsText(int c_sweeps) {
-  std::string text = "F";
-  for (int sweep = 0; sweep < c_sweeps; ++sweep) text += "CF";
-  return text;
-}
-
-std::string RelaxationText(const multigrid::SolveOptions& options) {
+std::string RelaxationText(const std::vector<int>& c_sweeps) {
   std::vector<std::string> texts;
-  for (const int sweeps : options.c_sweeps) texts.push_back(SweepsText(sweeps));
+  for (const int sweeps : c_sweeps) {
+    std::string& text = texts.emplace_back("F");
+    for (int sweep = 0; sweep < sweeps; ++sweep) text += "CF";
+  }
   return Join(texts, ",");
 }
 

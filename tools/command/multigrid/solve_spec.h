@@ -105,10 +105,8 @@ std::vector<transport::Term> TermsOf(const SolveSpec& spec);
 
 // Formats as "L2, absolute".
 const char* NormText(const multigrid::SolveOptions& options);
-// Formats as "FCF", with `c_sweeps` C-relaxations.
-std::string SweepsText(int c_sweeps);
-// Formats SweepsText() of each level, separated by commas.
-std::string RelaxationText(const multigrid::SolveOptions& options);
+// Formats the relaxation of each level, as "FCF,F" for the c_sweeps (SolveOptions) 1 and 0.
+std::string RelaxationText(const std::vector<int>& c_sweeps);
 // Formats as "broadcast".
 const char* StartText(multigrid::Start start);
 

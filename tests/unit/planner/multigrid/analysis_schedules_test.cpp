@@ -29,7 +29,7 @@ struct Made {
 };
 
 MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
-  return {.coarsening = {coarsening}, .levels = levels, .c_sweeps = c_sweeps, .cycles = cycles};
+  return {.coarsening = {coarsening}, .levels = levels, .c_sweeps = {c_sweeps}, .cycles = cycles};
 }
 
 ModelledRun Modelled(const Made& made, const MultigridSetting& setting, int devices,
@@ -87,6 +87,27 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
   const ModelledRun run = Modelled({8, 0.25, 2, true}, Setting(2, 2, 1, 1), 2);
   EXPECT_NEAR(run.ms, 16.25, kTiny);
   EXPECT_EQ(run.messages, 3);
+}
+
+// Device 0 and device 1 run one block at a time, in these ms:
+//   Advance, coarse step    0..4     0.25..4.25
+//   coarse steps            4..6     6.25..8.25
+//   F                       6..8     8.25..10.25
+TEST(AnalysisSchedules, AFirstCycleMayGoDownWithoutRelaxation) {
+  MultigridSetting setting = Setting(2, 2, 1, 1);
+  setting.skips_first_down = true;
+  const ModelledRun run = Modelled({8, 0.25, 2, true}, setting, 2);
+  EXPECT_NEAR(run.ms, 10.25, kTiny);
+  EXPECT_EQ(run.messages, 2);
+}
+
+// The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
+TEST(AnalysisSchedules, LevelsMayHaveDifferentRelaxations) {
+  MultigridSetting setting = Setting(2, 3, 0, 1);
+  // Level 0: F, Advance, right sides; level 1 as well; 4 steps in a row; F on both levels.
+  EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 8, kTiny);
+  setting.c_sweeps = {0, 1};
+  EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 52 + 4 + 4, kTiny);
 }
 
 // Three devices run 4 blocks each, one block at a time, and a message takes 12 ms. On device 2:
@@ -196,6 +217,8 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
   for (int draw = 0; draw < 300; ++draw) {
     const int steps = pick(8, 200);
     MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
+    setting.c_sweeps.push_back(pick(0, 2));
+    setting.skips_first_down = pick(0, 3) == 0;
     setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum;
     setting.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
     setting.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;

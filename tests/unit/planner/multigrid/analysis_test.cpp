@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 // Returns a made-up but reproducible number of cycles for a setting; nullopt for some settings.
 std::optional<int> MadeCycles(const MultigridSetting& setting) {
-  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.c_sweeps +
+  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.c_sweeps[0] +
                     static_cast<int>(setting.coarse);
   return mixed % 7 == 0 ? std::nullopt : std::optional(1 + mixed % 3);
 }
@@ -71,7 +71,7 @@ TEST_F(Analysed, ACandidateIsAskedForItsCyclesOnceAtMost) {
   const auto analysed = Analyse(model_, {}, {1, 2, 4, 8}, [&](const MultigridSetting& setting) {
     const std::string key = std::to_string(setting.coarsening[0]) + " " +
                             std::to_string(setting.levels) + " " +
-                            std::to_string(setting.c_sweeps) + " " + NameOf(setting.coarse);
+                            std::to_string(setting.c_sweeps[0]) + " " + NameOf(setting.coarse);
     EXPECT_EQ(++asked[key], 1) << key;
     return Result<std::optional<int>>(std::optional(2));
   });
@@ -129,7 +129,7 @@ TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
 
 TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
-  MultigridSetting setting = {.c_sweeps = 1};
+  MultigridSetting setting;
   // In a cycle the 64 layers of level 0 are applied three times, the 16 of level 1 four times, and
   // the 4 of level 2 twice: once for right-hand sides and once for the solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
