@@ -118,6 +118,18 @@ class Bytes(unittest.TestCase):
             self.assertEqual(fewest, ranks.received["rows"])
             self.assertLess(ranks.received["sums"], fewest / 1000)
 
+    def test_rows_are_received_where_convolutions_read_them(self):
+        """No tensor is padded, or concatenated with the rows of other ranks, in the forward pass."""
+        from counting import Calls
+
+        def counted(model, x):
+            with Calls() as calls:
+                model.decode(x)
+            return calls.counts
+        counts, _ = on_rank(1, "exchange", counted)
+        self.assertGreater(counts["aten.convolution.default"], 30)
+        self.assertEqual(0, counts["aten.cat.default"] + counts["aten.constant_pad_nd.default"])
+
 
 if __name__ == "__main__":
     unittest.main()
