@@ -226,8 +226,8 @@ Status OnnxImporter::AddUnsqueeze() {
   // A tensor without axes holds one number, which is the same for every image. Its new axis counts
   // as the images.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
-  // If the digit of a batch of 1 is parked in front of another axis' digits, it moves to the new
-  // first axis.
+  // A new first axis becomes the batch axis. If the digit (view.h) of a batch of 1 stands in front
+  // of another axis' digits as kParked, it moves to the new axis.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {
       if (view[axis].empty() || !(view[axis][0] == kParked)) continue;

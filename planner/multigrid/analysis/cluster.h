@@ -67,7 +67,7 @@ class Cluster {
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    // The task for which kernels without a launch of their own wait.
+    // The last launch. Kernels that have no launch of their own wait for it.
     simulate::TaskId last = simulate::kNone;
   };
 

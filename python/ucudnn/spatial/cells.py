@@ -62,8 +62,9 @@ class Ranks:
         self._waiting.close()
 
     def _leave(self):
-        """Runs before the interpreter ends: a gloo thread that releases the last exchange's tensors later aborts the
-        process. If a rank is lost, threads may still wait for it, so nothing is destroyed."""
+        """Ends the groups' threads before the interpreter ends. Otherwise a gloo thread could release the last exchange's
+        tensors after that, which aborts the process. If a rank is lost, threads may still wait for it, so nothing is
+        destroyed."""
         if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
             while self._groups:  # a group's threads end when its last reference is dropped
                 with contextlib.suppress(ValueError):  # the program has destroyed the group already

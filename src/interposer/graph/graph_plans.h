@@ -173,7 +173,8 @@ class GraphPlans : public DivisionChoices {
   // itself if it stays in force.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // Returns the first state of the plans with this number. REQUIRES: there is one.
+  // Plans keep their number when Improve replaces their state. Returns the earliest state with this
+  // number. REQUIRES: some plan has this number.
   const PlanState* FindNumbered(uint64_t number);
   // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
   // the kernel's number in the budget. `earlier` is the state in force; null when the plan is

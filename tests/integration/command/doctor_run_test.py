@@ -154,8 +154,8 @@ class DoctorRun(FolderTest):
         self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_each_way_to_cudnn_is_told(self):
-        """Each case is (words, verdict, (where, text)...). `where` is a severity of findings or a fact's name, which
-        must contain the text; "no fault", "no warning" and "no note" name severities that must not contain it."""
+        """Each case is (words, verdict, (where, text)...). If `where` is a severity, its findings must contain `text`;
+        if it is "no " and a severity, they must not. Otherwise `where` names a fact whose value must contain `text`."""
         by_path, at_path = (self.opener, f"{HOST}/libcudnn.so.9", "call"), f"{HOST}/libcudnn.so.9"
         called, unused = "the program called cuDNN, but no convolution", "loaded cuDNN, but called nothing of it"
         second, hooked = f"a second cuDNN beside the drop-in: {at_path}, opened by ", "the dlsym hook redirects"

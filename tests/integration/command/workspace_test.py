@@ -303,8 +303,8 @@ class Workspace(CommandTest):
         self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
         self.assertEqual([(0, 10)], self.chosen(self.plan()))
         self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
-        # The tiles' engine belongs to the graph API. Rows do not show whether its arithmetic may replace a legacy
-        # engine's.
+        # The tiles run on an engine of the graph API. A measurement does not record whether that engine is exact enough
+        # to replace a legacy engine, so the undivided legacy engine is chosen.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 
