@@ -65,8 +65,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     seen.view = *view;
     return Give(seen);
   }
-  // The extents do not divide the digits. If the images stay separate, a new node is added: an
-  // image that holds the tensor's numbers in the tensor's order.
+  // The new extents would split a digit (view.h) into unequal parts. If the images stay separate, a
+  // new node is added: an image that holds the tensor's numbers in the tensor's order.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
@@ -337,7 +337,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
   const Digit outer = digits.front();
   const int64_t inner = Extent(digits) / outer.size;
   if (begin % inner != 0 || count % inner != 0) {
-    // The range lies within one value of the outer digit, so two cuts select it.
+    // If the range lies within one value of the outer digit (view.h), one cut selects this value,
+    // and a second cut selects the range inside it.
     if (digits.size() > 1 && begin / inner == (begin + count - 1) / inner) {
       UCUDNN_ASSIGN_OR_RETURN(const auto one,
                               Sliced(tensor, axis, begin / inner * inner, inner, output));

@@ -87,8 +87,8 @@ class DescriptorShadows {
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // Returns the configurations of `list` that still exist, as loans. A configuration exists until
-  // Return was called for each of its loans.
+  // Returns the configurations of `list` that still exist, as loans. A configuration is not
+  // destroyed before Return was called for each of its loans.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
   // To be called when the application destroys a configuration. Returns true if the configuration
   // is lent; then the caller does not destroy it, because it is destroyed when its last loan is

@@ -42,8 +42,8 @@ def front(measured, n=4):
 
 def least_time(lanes, budget, disjoint):
     """Returns the least total time of kernels a and b, by enumeration. `lanes`: {kernel: set of its lanes}. Either each
-    kernel has a segment for each of its lanes. Or, unless `disjoint`, kernels with a common lane have one segment for
-    each lane of both, and all of these have the same size."""
+    kernel has a segment for each of its lanes; or, unless `disjoint`, kernels with a common lane share one segment for
+    each lane of either kernel, and all of these have the same size."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}

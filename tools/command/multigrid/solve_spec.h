@@ -42,7 +42,7 @@ struct SolveSpec {
   std::optional<multigrid::Start> start;
   std::string check;
 
-  // The members below say where it is solved.
+  // The members below say where the problem is solved.
   std::optional<bool> on_device;  // none: --host decides
   bool host = false;
   multigrid::DeviceSetting device;
