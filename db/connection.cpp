@@ -125,7 +125,7 @@ Status Connection::Open(const std::string& path, Access access) {
       flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
       break;
   }
-  // SQLite need not count the memory that it allocates: nothing reads the count.
+  // SQLite need not count the memory that it allocates, because nothing reads the count.
   [[maybe_unused]] static const int counts_nothing = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
   // SQLite parses a name as a URI only if it starts with "file:"; this name starts with "/" or
   // "./".

@@ -13,8 +13,8 @@
 namespace ucudnn::db {
 
 // Returns the columns that distinguish kernel families, in table order. The last ones are
-// PostPadColumns(). Every row has numbers in these columns, even if the pads before and after each
-// axis are equal.
+// PostPadColumns(), in which every row has numbers, even if the pads before and after each axis are
+// equal.
 const std::vector<std::string>& FamilyColumns();
 
 // Returns the declared type of a family column.

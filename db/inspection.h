@@ -17,7 +17,7 @@ struct StoreContents {
   int64_t version = 0;  // schema version; 0: the file has no tables yet
   size_t kernels = 0;
   size_t rows = 0;
-  size_t verified = 0;          // rows whose engine's output a process with this store compared
+  size_t verified = 0;          // rows that a process compared while it used this store
   size_t imported = 0;          // rows that were merged from other stores or CSV files
   size_t incomplete_sizes = 0;  // micro-batches that have rows but are not complete
   size_t promises = 0;

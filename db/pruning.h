@@ -1,5 +1,5 @@
-// Removes the rows of a device that were measured with an older cuDNN or driver than its newest
-// rows.
+// Removes the rows of a device that were measured with an older cuDNN or driver than the device's
+// newest rows.
 #pragma once
 
 #include <cstdint>

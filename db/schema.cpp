@@ -66,9 +66,9 @@ constexpr const char* kThirdSql =
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
 // Returns SQL that updates version 3 to 4. SQLite cannot change the UNIQUE of a table, so the rows
-// are copied to a new table with the same ids. The new table has another name than `kernels`: a
-// program of an earlier version that has the file open then gets an error, and cannot add rows of
-// unknown kernels.
+// are copied to a new table with the same ids. The new table has another name than `kernels`, so
+// that a program of an earlier version that has the file open gets an error instead of adding rows
+// of unknown kernels.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +
@@ -139,7 +139,8 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
 }  // namespace
 
 Result<Identity> Identify(Connection& connection, bool thorough) {
-  // All queries see one snapshot: another process may be creating the tables between two of them.
+  // All queries must see one snapshot, because another process may create the tables between two
+  // queries.
   UCUDNN_RETURN_IF_ERROR(connection.Execute("SAVEPOINT identify"));
   Result<Identity> identity = ReadIdentity(connection, thorough);
   const Status released = connection.Execute("ROLLBACK TO identify; RELEASE identify");

@@ -99,8 +99,8 @@ Status SqliteStore::ForEachFile(const std::function<Status(StoreFile&, Connectio
   for (const auto& file : files_) {
     const Status status = With(*file, false, [&](Connection* connection) {
       if (connection == nullptr) return Status::Ok();
-      // The rows and their complete sizes must come from one snapshot: a size is complete only
-      // together with its rows. The transaction also locks the file only once.
+      // The rows and their complete sizes must come from one snapshot, because a size is complete
+      // only together with its rows. The transaction also locks the file only once.
       UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection->Prepare("BEGIN"));
       UCUDNN_ASSIGN_OR_RETURN(Statement end, connection->Prepare("COMMIT"));
       UCUDNN_RETURN_IF_ERROR(begin.Run());

@@ -34,7 +34,7 @@ struct StoreChoice {
 };
 
 // Adds this host's own file to the user's stores `named` if the first of them is on a network file
-// system; `type` is the statfs() type of its file system.
+// system. `type` is the statfs() type of that first file's file system.
 StoreChoice ChooseStores(std::vector<std::string> named, uint32_t type, std::string_view host);
 // Calls the other overload with this process's host name and the file system of the first store.
 StoreChoice ChooseStores(std::vector<std::string> named);

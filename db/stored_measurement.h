@@ -15,7 +15,7 @@ struct StoredMeasurement {
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;
-  // Every engine was measured at this row's micro-batch. Rows from a CSV file are taken as
+  // True if every engine was measured at this row's micro-batch. Rows from a CSV file count as
   // complete.
   bool complete = true;
 

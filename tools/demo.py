@@ -1,6 +1,6 @@
-"""Runs alexnet_step four times: without ucudnn, and within the limit with the legacy API's undivided engines, with the
-best undivided engines of any API, and divided. Checks that all outputs are equal. Prints the divisions, and separately the
-gain of better engines and the gain of division."""
+"""Runs alexnet_step four times: once without ucudnn; and three times within the limit, with the legacy API's undivided
+engines, with the best undivided engines of any API, and divided. Checks that all outputs are equal. Prints the divisions,
+and separately the gain of better engines and the gain of division."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import tempfile
 
 LAYERS = {3: "conv1", 64: "conv2", 192: "conv3", 384: "conv4", 256: "conv5"}
 STEPS = "5"
-# Seconds that measuring may take, per kernel and in all: a CPU needs more than the default.
+# Seconds that measuring may take, per kernel and in all, because a CPU needs more than the default.
 SECONDS_ON_CPU = {"UCUDNN_TUNE_SECONDS": "60:600"}
 
 

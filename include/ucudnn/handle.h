@@ -245,7 +245,7 @@ cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preferen
     return CUDNN_STATUS_SUCCESS;
   }
   // An algorithm that the ranking lists only with other math types may still run with the
-  // descriptor's own math type and another workspace; `need` tells its size.
+  // descriptor's own math type and another workspace, whose size `need` tells.
   for (int i = 0; i < returned; ++i) {
     size_t bytes = 0;
     if (results[i].status != CUDNN_STATUS_SUCCESS) continue;

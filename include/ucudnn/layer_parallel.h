@@ -95,8 +95,8 @@ typedef struct {
   /* Applies the transposed Jacobians of the layers of `range` at `state`, the state that layer
    * first_layer read. A residual chain computes
    *     to = from + factor * h * (J_first(state)^T from + ... + J_last(state)^T from)
-   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three different states. Null if no
-   * adjoint is solved. */
+   * with J_n the Jacobian of F_n. `state`, `from` and `to` are three different states.
+   * `adjoint_step` is null if no adjoint is solved. */
   int (*adjoint_step)(void* user, const ucudnnLayerParallelRange_t* range, const void* state,
                       const void* from, void* to, int lane);
 

@@ -321,7 +321,7 @@ typedef enum {
 
 /* Do what cudnnGetConvolution*Algorithm of cuDNN 7 did: they set *algorithm to the algorithm to use
  * without workspace, with any workspace, or (..._SPECIFY_WORKSPACE_LIMIT) within `limit_bytes`. The
- * program then asks for the workspace by ucudnnGetConvolution*WorkspaceSize; it may be the
+ * program then asks for the workspace by ucudnnGetConvolution*WorkspaceSize; the answer may be the
  * workspace of micro-batches. The limit UCUDNN_WORKSPACE_LIMIT holds, too. An algorithm with
  * another math type than the convolution descriptor's is not returned. They return
  * CUDNN_STATUS_NOT_SUPPORTED if no algorithm fits, and CUDNN_STATUS_BAD_PARAM for a null pointer or

@@ -40,9 +40,9 @@ bool IsTable3(const PlannedLayer& layer) {
          layer.output.extents == image;
 }
 
-// Returns the factor by which dividing height and width changes the time. The paper has it only for
-// {h=2, w=2}, which is two halvings; one halving gets its square root, and more than two gain no
-// more.
+// Returns the factor by which dividing height and width changes the time. The paper gives it only
+// for {h=2, w=2}, which is two halvings. One halving gets the square root of that factor, and more
+// than two halvings gain no more than two.
 double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }

@@ -29,8 +29,8 @@ struct PlannedLayer {
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
   bool trains_weights = false;
-  // True if the backward pass computes the gradient of the layer's own output, which followers
-  // read.
+  // True if the backward pass computes the gradient of the output of `op` itself, before the
+  // followers.
   bool has_gradient = false;
   // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
   // reads count only for the earlier layer.

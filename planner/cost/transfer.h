@@ -14,7 +14,8 @@ namespace ucudnn::planner {
 // moved, so its traffic is the same in the opposite direction.
 struct Traffic {
   int64_t moved = 0;  // elements that arrive, summed over all devices
-  // Most elements that one device receives. The device keeps these copies until the backward pass.
+  // The largest number of elements that one device receives. The device keeps these copies until
+  // the backward pass.
   int64_t most_received = 0;
   std::vector<int64_t> busiest;  // by level: most elements through one port in one direction
 };

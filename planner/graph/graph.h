@@ -50,7 +50,7 @@ struct Pooling {
   Spatial stride = {1, 1, 1};
   Spatial pad = {0, 0, 0};
   // Whether output extents are rounded up, as in Caffe: a last window that begins inside the padded
-  // image counts even if it extends beyond it.
+  // image counts even if it extends beyond the image.
   bool round_up = false;
   Spatial extra_pad = {0, 0, 0};  // as Convolution::extra_pad
 };
@@ -94,9 +94,9 @@ struct Activation {
 struct BatchNormalization {
   bool scale_and_shift = true;
 };
-// Normalizes each group of channels of each image by its mean and variance. They are taken over all
-// positions or, with `by_position`, at each position separately. One group with `by_position` is
-// layer normalization over channels.
+// Normalizes each group of channels of each image by its mean and variance. Mean and variance are
+// taken over all positions or, with `by_position`, at each position separately. One group with
+// `by_position` is layer normalization over channels.
 struct GroupNormalization {
   int32_t groups = 1;  // number of groups; all have equally many channels
   bool by_position = false;

@@ -77,8 +77,8 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
   return out;
 }
 
-// The inverse of Slide(): returns the extents that a convolution with `window` maps to the extents
-// of `input`, plus window.extra_pad.
+// The inverse of Slide(): finds the extents that a convolution with `window` maps to the extents of
+// `input`, and returns their sum with window.extra_pad.
 Result<Spatial> SlideBack(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {

@@ -11,7 +11,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns how often a tensor moves in one step: forward, and its gradient backward if there is one.
+// Returns how often a tensor moves in one step: once forward and, if it has a gradient, once back.
 int Directions(bool has_gradient) { return has_gradient ? 2 : 1; }
 
 using Key = std::vector<int64_t>;

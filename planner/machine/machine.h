@@ -33,7 +33,7 @@ struct Device {
   double kernel_us = 3;
   // Number of independent chains of multiply-adds that keep all units of the device busy.
   double filling_threads = 20'000;
-  int concurrent_kernels = 128;  // most kernels that can run at once
+  int concurrent_kernels = 128;  // maximum number of kernels that run at once
 
   bool operator==(const Device&) const = default;
 };

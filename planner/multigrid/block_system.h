@@ -90,9 +90,9 @@ class BlockSystem : public LayerSystem {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return propagator_->RunCycle(kind, cycle);
   }
-  // Returns the parts of the system's own blocks. If the system has an inlet, its first state
-  // belongs to another system and has no part. kFullResidual has a part for each step or, with
-  // Storage::kCPoints, for each block.
+  // Returns the parts of the norm that the system's own blocks give. If the system has an inlet,
+  // its first state belongs to another system and gives no part. kFullResidual has a part for each
+  // step or, with Storage::kCPoints, for each block.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
 
@@ -110,8 +110,8 @@ class BlockSystem : public LayerSystem {
   // Adds `change.to` - `change.from` to every kept state of the finest level, except to
   // `change.from` itself and, with Storage::kCPoints, to the last state, which RelaxF computes
   // anew. Layers that change a state little pass the difference on nearly unchanged. So a solve
-  // with Start::kPrevious then starts close to its solution: besides the earlier solve's error,
-  // only what the layers add to the difference is missing. REQUIRES: a solve has computed the
+  // with Start::kPrevious then starts close to its solution: the error at its start is that of the
+  // earlier solve and what the layers add to the difference. REQUIRES: a solve has computed the
   // states.
   Status CarryOver(const FirstStateChange& change);
 
@@ -172,7 +172,7 @@ class BlockSystem : public LayerSystem {
     return source == Source::kRestricted && !grids_[level].source.empty();
   }
   Status MakeGrid(int level);
-  // Returns the number of states in front of the first C-point that count in norms.
+  // Returns how many of the states in front of the first C-point count in norms.
   int StatesInFront() const { return hierarchy_->level(0).lead > 0 ? 1 : 0; }
   Status AwaitFirst(int level, int lane) {
     return inlet_ != nullptr ? inlet_->AwaitFirst(level, lane) : Status::Ok();

@@ -18,13 +18,13 @@ namespace ucudnn::multigrid {
 
 // Selects a squared norm. Parts returns its terms in the order of the blocks, steps or states.
 enum class NormParts {
-  // Squares |A - U|^2 with A from Advance, one for each C-point of the finest level but the first.
-  // If F-points are relaxed, this is the residual of equation 19. REQUIRES: Advance(0) was the last
-  // call. The result of Advance stays valid.
+  // The squares |A - U|^2 with A from Advance, one for each C-point of the finest level but the
+  // first. If F-points are relaxed, this is the residual of equation 19. REQUIRES: Advance(0) was
+  // the last call. The result of Advance stays valid.
   kResidual,
   kResidualByState,  // kResidual divided by |U|^2, where 0 / 0 is 0
-  // Squares |Phi(U) - U|^2, one for each step or for several steps together. This is the residual
-  // of equation 19 at all points, whether relaxed or not.
+  // The squares |Phi(U) - U|^2, one for each step or for several steps together. This is the
+  // residual of equation 19 at all points, whether relaxed or not.
   kFullResidual,
   kStates  // |U|^2 of u0, of each C-point and of the last state
 };
@@ -53,12 +53,12 @@ class LayerSystem {
   // Phi(U[jc - 1]) + g[jc], and keeps this value without changing the C-point. REQUIRES: F-points
   // are relaxed, unless the solve skips its first relaxation.
   virtual Status Advance(int level) = 0;
-  // Replaces the C-points by A (C-relaxation). A becomes invalid. REQUIRES: Advance was the last
-  // call.
+  // Replaces the C-points by the values A of Advance (C-relaxation). A becomes invalid. REQUIRES:
+  // Advance was the last call.
   virtual Status RelaxC(int level) = 0;
-  // Initialises level + 1 with the C-points of `level` (equation 23) and with the right sides of
-  // equation 24: g[j] = A[j] - Phi_level+1(U[(j - 1)c]). A becomes invalid. REQUIRES: Advance was
-  // the last call.
+  // Initialises level + 1 with the C-points of `level` (equation 23) and, from the values A of
+  // Advance, with the right sides of equation 24: g[j] = A[j] - Phi_level+1(U[(j - 1)c]). A becomes
+  // invalid. REQUIRES: Advance was the last call.
   virtual Status Restrict(int level) = 0;
   // Computes the states of `level` one after the other (serial propagation).
   virtual Status SolveSerially(int level, Source source) = 0;
@@ -69,14 +69,14 @@ class LayerSystem {
   // Calls cycle(), which may call only the functions above. Among solves with the same options, all
   // cycles of one `kind` (a small number) make the same calls in the same order. An implementation
   // may therefore record the work that the first such cycle gives to a device, and repeat this work
-  // in place of later ones.
+  // in place of later cycles.
   virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }
 
   // Returns the terms of a squared norm. They are valid until the next call.
   virtual Result<std::span<const double>> Parts(NormParts parts) = 0;
-  // Returns the square root of the sum of all parts, which is an L2 norm.
+  // Returns an L2 norm: the square root of the sum of all parts.
   Result<double> Norm(NormParts parts);
 
   // L2 norms of the C-points of the finest level, and of its last state if that is no C-point.

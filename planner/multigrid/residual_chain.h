@@ -57,7 +57,7 @@ enum class BatchNorms { kRefused, kFrozen };
 // Finds the stages of `graph`. Fails, with one line that names the node and what is expected, if
 // there is no residual step or no two steps follow each other; if a step has an operator that
 // ResidualStep does not list, or a batch normalisation that is not frozen; or if an operator after
-// a step's sum prevents it from being the input of the next step, such as the ReLU of a
+// a step's sum prevents the sum from being the input of the next step, such as the ReLU of a
 // post-activation ResNet. In the last case the line names a network that would be accepted.
 Result<ResidualChain> MakeResidualChain(const planner::Graph& graph, BatchNorms norms);
 

@@ -14,7 +14,7 @@ using Source = LayerSystem::Source;
 // fp32 and fp64, the residual of a chain ends at about 0.25 of this unit, because each C-point is
 // rounded once.
 constexpr double kReachable = 0.1;  // no solve ends below this, however many cycles it has
-constexpr double kFloor = 1;        // a residual that stalls above this is no effect of rounding
+constexpr double kFloor = 1;        // above this, rounding is not what makes a residual stall
 // A residual below kJudged times the unit roundoff times the largest state is too small to show
 // divergence.
 constexpr double kJudged = 200;

@@ -64,7 +64,7 @@ class TimedPropagator final : public Propagator {
 
  private:
   // The records of a lane. They are aligned, so that lanes that write at the same time share no
-  // cache line. A deque does not move its spans, into which marks are written later.
+  // cache line. They are deques, because marks are written later into spans that must not move.
   struct alignas(64) OfLane {
     std::deque<StepSpan> noted;    // of the running cycle; times as Mark gives them
     std::deque<StepSpan> of_last;  // of the last cycle that has ended

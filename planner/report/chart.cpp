@@ -16,8 +16,8 @@ double LengthOf(const Bar& bar) {
   return length;
 }
 
-// The x at which the bars and their axis begin and the width of the axis, both in px, and the
-// largest length that the axis must show (of a bar or of the limit).
+// `left` is the x at which the bars and their axis begin, and `width` the width of the axis, both
+// in px. `most` is the largest length that the axis must show: that of a bar, or the limit.
 struct Extent {
   double left = 0;
   double width = 0;

@@ -6,8 +6,8 @@
 
 namespace ucudnn::planner {
 
-// Draws a box per layer, which has the colour and the text of its configuration. The more bytes an
-// edge moves in one step, the wider it is drawn.
+// Draws each layer as a box with the colour and the text of the layer's configuration. The more
+// bytes an edge moves in one step, the wider it is drawn.
 Element DrawNetwork(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

@@ -36,7 +36,8 @@ class ProgramWriter {
     for (size_t at = order.size(); at-- > 0;) {
       const ScheduledStep& step = order[at];
       if (step.pass < 0 && step.kind != StepKind::kBackward) Backward(step);
-      // Adds up the gradients that the passes sent to the devices from which their images came.
+      // The devices that gave the passes their images add up the gradients that the passes sent
+      // back.
       if (step.pass >= 0 && IsFeeding(step)) FinishExchange(step);
     }
     for (const auto& [device, batch] : awaited_) Act(device, {ActionKind::kWait, "", 0, batch});
@@ -214,7 +215,7 @@ class ProgramWriter {
   // By exchange, pass and direction: the batch.
   std::map<std::tuple<int, int, Direction>, int> exchanges_;
   std::vector<std::vector<int>> sums_;  // by the node whose gradient completes the sum
-  // (device, batch) pairs that wait at the end of the step.
+  // Pairs (device, batch): the device waits for the batch at the end of the step.
   std::vector<std::pair<int, int>> awaited_;
 };
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// By layer of a bucket's scope (the other layers, the bucket's own layer, the row): the distance in
-// one table between two entries whose configurations differ by 1 in that layer alone; 0 if the
-// table lacks the layer.
+// By layer of a bucket's scope (the other layers, the bucket's own layer, and the row, which is the
+// last layer): the distance in one table between two entries whose configurations differ by 1 in
+// that layer alone; 0 if the table lacks the layer.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -42,7 +42,7 @@ Strides StridesOf(const Bucket& bucket, const CostTable& table, const std::vecto
 }
 
 // Iterates over a bucket's costs, slice by slice. A slice fixes the configurations of all layers
-// except the bucket's own layer and the row.
+// except the bucket's own layer and the row (Bucket::scope).
 class Slices {
  public:
   Slices(const Bucket& bucket, const std::vector<int>& counts)
@@ -62,8 +62,8 @@ class Slices {
     Load();
   }
 
-  const std::vector<double>& base() const { return base_; }  // by configuration
-  const double* matrix() const { return matrix_; }           // [configuration][row], or null
+  const std::vector<double>& base() const { return base_; }  // by configuration of the layer
+  const double* matrix() const { return matrix_; }           // [of the layer][of the row], or null
   size_t layers() const { return layers_; }
   size_t rows() const { return rows_; }  // 0 if the bucket has no row
   const std::vector<size_t>& digits() const { return digits_; }
@@ -138,8 +138,8 @@ class Slices {
   std::vector<size_t> digits_;
 };
 
-// Writes to out[row] the minimum over configurations of base + matrix. A block of 8 rows is small
-// enough for registers.
+// Writes to out[row] the minimum of base + matrix over the configurations of the bucket's layer. A
+// block of 8 rows is small enough for registers.
 void MinimizeRows(const Slices& slices, double* out) {
   constexpr size_t kBlock = 8;
   const size_t rows = slices.rows();
@@ -227,7 +227,7 @@ void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& orde
   }
 }
 
-// Returns the bucket of the end that is eliminated first, which therefore holds the edge's table.
+// Returns the bucket of that end of the edge that is eliminated first. It holds the edge's table.
 int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
   return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);

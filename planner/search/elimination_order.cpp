@@ -16,7 +16,7 @@ constexpr size_t kRandomOrders = 100;
 constexpr double kCheap = 1e8;
 // Random orders are not known to reduce the number of operations by so large a factor.
 constexpr double kLuck = 1e4;
-constexpr double kNoises[] = {4, 8, 30};  // a random factor on `fill` is between 1 and this number
+constexpr double kNoises[] = {4, 8, 30};  // the largest random factors on `fill`; the smallest is 1
 
 using Neighbours = std::vector<std::set<int>>;
 

@@ -8,10 +8,10 @@
 
 namespace ucudnn::planner {
 
-// Holds a Node for each bucket and each requested combination of configurations of the other layers
-// in the bucket's scope. A Node lists the best configurations of the bucket's layer, each with the
-// ranks of the entries that it uses in its children's Nodes. The lists grow when entries are
-// requested.
+// For each bucket, holds a Node for each requested combination of configurations of the other
+// layers in the bucket's scope. A Node lists the best configurations of the bucket's layer. To each
+// of them belong the ranks of the entries that it uses in the Nodes of the bucket's children. The
+// lists grow when entries are requested.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {
@@ -46,7 +46,8 @@ class KBest::Lists {
     size_t last = 0;         // child whose rank was raised last
     std::vector<int> ranks;  // by child
 
-    // std::priority_queue has the largest element on top, which must be the one of least cost.
+    // std::priority_queue puts the largest element on top. That must be the derivation of least
+    // cost.
     bool operator<(const Derivation& other) const { return cost > other.cost; }
   };
   struct Node {
@@ -86,8 +87,8 @@ class KBest::Lists {
     return node;
   }
 
-  // Adds `derivation` with its cost to the candidates, unless a child has no entry of the
-  // derivation's rank.
+  // Adds `derivation` with its cost to the candidates, unless a child has no entry of the rank that
+  // `derivation` uses.
   void Offer(Node& node, Derivation derivation, const std::vector<int>& children,
              const Assignment& assignment) {
     double cost = 0;

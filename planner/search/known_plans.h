@@ -13,7 +13,7 @@ namespace ucudnn::planner {
 
 class KnownPlans {
  public:
-  // Keeps the best `most` assignments. `problem` must outlive the object.
+  // Keeps the best assignments, at most `most` of them. `problem` must outlive the object.
   KnownPlans(const SearchProblem& problem, int most);
 
   // Improves `assignment` by changes of one layer until no change helps, and keeps the result if it
@@ -32,7 +32,7 @@ class KnownPlans {
   // layers are as in `assignment`.
   std::vector<double> CostsOf(const Assignment& assignment, int layer) const;
   void Improve(Assignment& assignment) const;
-  // Returns whether the assignment was added to the kept ones.
+  // Returns whether the assignment was added to the kept assignments.
   bool Insert(const Assignment& assignment);
   void Spread(Assignment best);
 

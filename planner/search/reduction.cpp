@@ -7,9 +7,9 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRounds = 8;  // most rounds, each of one ascent and one removal
+constexpr int kRounds = 8;  // maximum number of rounds, each of one ascent and one removal
 constexpr int kPasses = 5;  // passes between two checks of the bound
-constexpr int kLooks = 40;  // most checks in one round
+constexpr int kLooks = 40;  // maximum number of checks in one round
 
 // Returns the configurations that an assignment with a total of at most `most_ms` may have, with a
 // margin of 1e-9 for rounding.

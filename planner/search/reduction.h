@@ -13,16 +13,16 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the original problem takes less than the smaller of lower_bound_ms and the
-  // last answer of `bound`.
+  // No assignment of the original problem takes less than lower_bound_ms or the last answer of
+  // Reduce()'s argument `bound`, whichever is smaller.
   double lower_bound_ms = 0;
   // True if lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
   bool proved = false;
 };
 
 // Raises a dual bound on `problem` and removes configurations that no assignment within `bound` can
-// have. Repeats this while configurations are removed, until the remaining problem is cheaper to
-// eliminate than the ascent was. `bound` is called with each assignment that is found, and returns
+// have. Repeats this while configurations are removed, until eliminating the remaining problem is
+// cheaper than the ascent was. `bound` is called with each assignment that is found, and returns
 // the largest total that still matters; its answers must never rise. The ascent ends once it has
 // taken `most_operations`, but not before its first passes.
 Reduction Reduce(const SearchProblem& problem,

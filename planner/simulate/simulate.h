@@ -1,5 +1,5 @@
-// Runs a graph of tasks over time: computes when each begins and ends, and which tasks held up the
-// last one. A pure function. Times are modelled, never measured.
+// Runs a graph of tasks over time: computes when each task begins and ends, and which tasks held up
+// the last one. A pure function. Times are modelled, never measured.
 #pragma once
 
 #include <vector>
@@ -21,9 +21,10 @@ struct Timeline {
   std::vector<Span> tasks;
   double makespan_ms = 0;
   // Begins with a task that begins at 0, and ends with the task that ends last (the smallest id
-  // among equals). Each task begins when the preceding one ends: a task of its `after` (the
-  // smallest id if several end at that moment), else the one ahead in its queue, else the one that
-  // had held its slot. So the lengths of the tasks add up to makespan_ms.
+  // among equals). Each task begins when the preceding task of the path ends. That is a task of its
+  // `after` (the smallest id if several end at that moment), or else the task ahead of it in its
+  // queue, or else the task that had held its slot. So the lengths of the tasks add up to
+  // makespan_ms.
   std::vector<TaskId> critical_path;
 };
 

@@ -93,9 +93,9 @@ int64_t Positions(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Adapts Opaque operators and attentions to new extents of the inputs. Operators that kept their
-// input's extents keep them, and attentions over all keys stay over all keys. `before` are the
-// shapes at the old size.
+// Adapts Opaque operators and attentions to new extents of the inputs. Opaque operators whose
+// output had the extents of their input get the input's new extents, and attentions over all keys
+// stay over all keys. `before` are the shapes at the old size.
 void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
   std::vector<Shape> now;
   for (Node& node : graph.nodes) {

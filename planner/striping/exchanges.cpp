@@ -163,8 +163,9 @@ struct WindowRows {
 };
 
 // A rank's own convolution call exchanges rows of x forward, and rows of dy once for each gradient.
-// A transposed convolution is the data gradient of the convolution that reads its output, so its
-// passes exchange what the gradients of that convolution do.
+// A transposed convolution is the data gradient of the convolution that reads its output. So its
+// forward pass and its filter gradient exchange what that data gradient does, and its data gradient
+// exchanges what that convolution does forward.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {

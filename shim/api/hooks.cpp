@@ -73,9 +73,9 @@ bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
 
-// Writes `answer` into cuDNN's result arrays and returns the status. Returns none without an
-// `answer`: the real library must then answer. An empty list means that no algorithm meets the
-// user's options.
+// Writes `answer` into cuDNN's result arrays and returns the status. Returns none if there is no
+// `answer`, because the real library must then answer. An empty list means that no algorithm meets
+// the user's options.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
                                      int requested, int* returned, Performance* results) {

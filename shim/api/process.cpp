@@ -90,8 +90,8 @@ const Options& FixedOptions() {
 bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
-  // No lock is held during Join(): a child that is forked meanwhile would wait for the lock for
-  // ever.
+  // No lock is held during Join(), because a child that is forked meanwhile would wait for the lock
+  // for ever.
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;

@@ -32,8 +32,8 @@ cudnnStatus_t Set(std::string_view name, std::string_view value) {
     return Refuse(CUDNN_STATUS_BAD_PARAM, given + "is refused: " + status.message() +
                                               " (accepted: " + variable->accepted + ")");
   }
-  // UCUDNN_REAL_CUDNN cannot change once the library is open: layers may have been named by that
-  // library's descriptors.
+  // UCUDNN_REAL_CUDNN cannot change once the library is open, because layers may have been named by
+  // descriptors of that library.
   const bool open = variable == FindVariable("UCUDNN_REAL_CUDNN") && RealIsOpen();
   if (!OptionsAreFixed() && !open) {
     const Status status = SetProcessOption(*variable, value);

@@ -70,8 +70,8 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
   return read;
 }
 
-// Since 2.32 libstdc++ reads this variable to see whether it may count references without atomics.
-// A library cannot know whether the program has one thread, so the value is always 0 (no).
+// Since glibc 2.32, libstdc++ reads this variable to see whether it may count references without
+// atomics. A library cannot know whether the program has one thread, so the value is always 0 (no).
 HIDDEN char __libc_single_threaded = 0;
 
 // pthread_cond_clockwait exists since glibc 2.30; if it exists, it is called. With an older glibc

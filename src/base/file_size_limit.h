@@ -1,6 +1,6 @@
 // Makes writes beyond the process's limit on the size of files (RLIMIT_FSIZE) fail with EFBIG, as
-// on a full disk, for this thread while the object exists. Otherwise such a write raises SIGXFSZ,
-// which ends the process.
+// writes to a full disk fail, for this thread while the object exists. Otherwise such a write
+// raises SIGXFSZ, which ends the process.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@ class FileSizeLimitScope {
   FileSizeLimitScope& operator=(const FileSizeLimitScope&) = delete;
 
  private:
-  sigset_t before_;       // the thread's signal mask before
+  sigset_t before_;       // the thread's signal mask before the constructor
   bool changed_ = false;  // SIGXFSZ was not pending, so it is blocked until the destructor
 };
 

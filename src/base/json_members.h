@@ -10,8 +10,8 @@
 // texts, lists, optional values (null if there is none; an optional size_t is read as a limit,
 // JsonPlace::Limit), other structs with members, and adapters, which have their own Write and Read.
 //
-// Text is assembled by hand: the destructors of nlohmann's arrays and objects allocate, so they
-// would end the application's process when memory is out. nlohmann's single values are used,
+// Text is assembled by hand, because the destructors of nlohmann's arrays and objects allocate, and
+// so would end the application's process when memory is out. nlohmann's single values are used,
 // because their destructors allocate nothing. The functions keep no state; Read fills the values
 // that it is given.
 #pragma once

@@ -48,8 +48,8 @@ std::vector<std::string> ProgramSearchDirectories() {
     dlerror();
     return directories;
   }
-  // The loader fills a structure of dls_size bytes, which it has just returned. operator new aligns
-  // enough for it.
+  // The loader fills a structure of the size that it has just returned, dls_size. operator new
+  // aligns enough for the structure.
   void* const storage = ::operator new(size.dls_size);
   auto* info = static_cast<Dl_serinfo*>(storage);
   info->dls_size = size.dls_size;

@@ -1,6 +1,7 @@
 // A line on a terminal that is rewritten in place to show what a long operation is doing.
 // Thread-safe. Never throws and never fails the caller. Each text is one write, so nothing stays in
-// a buffer. A forked child does not erase its parent's text unless it shows one of its own.
+// a buffer. A forked child does not erase its parent's text unless the child shows a text of its
+// own.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +16,8 @@ namespace ucudnn {
 
 class TerminalLine {
  public:
-  // Nothing is written while `descriptor` is not a terminal: at any time the program may open
-  // another file with this number.
+  // Nothing is written while `descriptor` is not a terminal. Each call checks that, because at any
+  // time the program may open another file with this number.
   explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
 
   // Returns whether `descriptor` is a terminal now.

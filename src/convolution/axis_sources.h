@@ -19,8 +19,8 @@ Exchanged ExchangedBy(Operation operation);
 
 // A rectangle of (window, tap) pairs along one axis: every tap of `taps` of every window of
 // `windows` reads an element of `elements` or, if `pad` is not 0, the padding next to `elements`.
-// The rectangle is itself a convolution, of elements.Length() elements padded by `pad` on both
-// sides and windows.Length() windows, whose first tap of the first window reads element -pad.
+// The rectangle is itself a convolution. It has elements.Length() elements, padded by `pad` on both
+// sides, and windows.Length() windows; the first tap of its first window reads element -pad.
 // Elements and windows are counted from the beginning of the tensor that holds them.
 struct AxisTerm {
   Interval windows;

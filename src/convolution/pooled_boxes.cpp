@@ -47,7 +47,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs. Its own pooling computes `own` correctly; `others` are
+// The part's results as maximal runs. The part's own pooling computes `own` correctly; `others` are
 // computed again.
 struct AxisRuns {
   std::vector<Interval> own, others;
@@ -76,8 +76,8 @@ AxisBox OwnBox(const AxisPart& part) {
 
 // Returns the boxes of one run of results. The pooling of a box has the image's pad on both sides.
 // `elements` begin where the image begins, or so early that no window of `read_windows` reaches the
-// pad before them. They end where the image ends, or no window of `read_windows` reaches the pad
-// behind them.
+// pad before them. They end where the image ends, or so late that no window of `read_windows`
+// reaches the pad behind them.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;

@@ -1,8 +1,8 @@
 // Pooling of a cut image, forward and backward: which rows ranks exchange, and which results are
-// pooled again from own and received rows. Neither a maximum nor an average over the part of a
-// window inside the image can be corrected by adding to it, so results at the cuts are computed
-// again. Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the whole
-// image: elements of x and dx, windows of y and dy.
+// pooled again from own and received rows. A maximum, or an average over the part of a window
+// inside the image, cannot be corrected by adding to it, so results at the cuts are computed again.
+// Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the whole image:
+// elements of x and dx, windows of y and dy.
 #pragma once
 
 #include <vector>

@@ -57,7 +57,7 @@ struct KernelRecord {
 std::optional<double> KnownTime(const MicroConfiguration& micro);
 
 struct ReportedKernel : KernelRecord {
-  std::vector<std::string> layers;  // names that the program gave to its layers
+  std::vector<std::string> layers;  // names that the program gave to the kernel's layers
   std::string name;                 // name of the layer, or of the layers joined; empty: none
   int64_t calls = 0;                // 0 in an offline plan
   int64_t undivided_calls = 0;  // the part of `calls` that ran undivided although the plan divides

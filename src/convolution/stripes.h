@@ -86,7 +86,7 @@ struct Stripes {
 
   // Messages are in ascending order of peers, at most one for each peer. The boxes that this rank's
   // Received() lists from a peer are the boxes that the peer's Sent() lists for this rank, in the
-  // same order. Each halo row is in one message only, and the rank reads all halo rows.
+  // same order. No halo row is in two messages, and the receiver reads all halo rows that it gets.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 

@@ -38,8 +38,8 @@ AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& co
   const int64_t first = tile.windows.begin * window.stride - window.pad;
   const int64_t end = (tile.windows.end - 1) * window.stride - window.pad + window.Extent();
   tile.pad = static_cast<int32_t>(tile.elements.begin - first);
-  // Behind the last window there may be fewer elements than a stride: no further window fits over
-  // them.
+  // Behind the last window there may be elements, fewer than a stride, over which no further window
+  // fits.
   const int64_t behind = std::max<int64_t>(0, end - tile.elements.end);
   tile.extra_pad = static_cast<int32_t>(behind) - tile.pad;
   return tile;

@@ -33,8 +33,8 @@ struct CopyAxis {
 class BoxCopy {
  public:
   BoxCopy() = default;  // copies nothing
-  // `from` and `to` are strides in elements of `element_bytes`. Within each tensor no two elements
-  // share an address.
+  // `from` and `to` are strides, counted in elements of `element_bytes` bytes. Within each tensor
+  // no two elements share an address.
   BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& to, size_t element_bytes);
 
   // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element

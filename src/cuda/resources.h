@@ -94,8 +94,8 @@ class DeviceBuffer {
   // Makes the buffer at least `bytes` large. If it is smaller, its memory is freed first, and its
   // content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
-  // Reserves at least `bytes`. If that fails, the buffer has its old size, without its content, or
-  // is empty if not even the old size can be allocated again.
+  // Reserves at least `bytes`. If that fails, the content is lost, and the buffer has its old size,
+  // or is empty if not even the old size can be allocated again.
   Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }

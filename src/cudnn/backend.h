@@ -42,7 +42,7 @@ class BackendDescriptor {
 };
 
 // The device for which plans are built. It is the device of a handle or, if no plan is run, a
-// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members must be set: cuDNN
+// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members must be set; cuDNN
 // crashes if both are null.
 struct PlanDevice {
   cudnnHandle_t handle = nullptr;

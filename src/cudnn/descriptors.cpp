@@ -45,8 +45,8 @@ bool ReadDescriptor(const Functions& functions, cudnnTensorDescriptor_t descript
                                               tensor.strides.data()) == CUDNN_STATUS_SUCCESS;
 }
 
-// Returns the strides in the order n, c, d, h, w. For a 2-D tensor, d = 1, and its stride is the
-// height's stride times the height.
+// Returns the strides in the order n, c, d, h, w. For a 2-D tensor, d = 1, and the stride of d is
+// the height's stride times the height.
 Strides WidenStrides(const DescribedTensor& tensor) {
   if (tensor.rank == kMaxRank) {
     Strides strides;

@@ -178,7 +178,7 @@ class Reader {
       return Unfamiliar("tensors of several ranks");
     }
     problem.spatial_rank = rank;
-    problem.type = w.type;  // y of a fused convolution may be virtual and of another type
+    problem.type = w.type;  // because y of a fused convolution may be virtual and of another type
     UCUDNN_ASSIGN_OR_RETURN(problem.compute, Type(node, "mathPrec"));
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* mode, Member(node, "mode", Kind::kText));
     if (mode->text != "CUDNN_CROSS_CORRELATION" && mode->text != "CUDNN_CONVOLUTION") {

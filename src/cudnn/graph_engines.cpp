@@ -42,8 +42,8 @@ class OperandOrder {
   // The meanings of an entry of sources_. Fused operand i has the number kFused + i.
   static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
-  // Adds a tensor, unless it is in the list already: a fused operation may read the image or the
-  // filter again.
+  // Adds a tensor, unless it is in the list already, because a fused operation may read the image
+  // or the filter again.
   void Add(int64_t uid, uint8_t source) {
     if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;
@@ -247,7 +247,7 @@ Result<std::unique_ptr<Piece>> GraphEngines::MakePiece(const ConvolutionProblem&
   if (original == nullptr) return Status::Error("'" + engine.Text() + "' is no plan at hand");
   UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Piece> piece, Build(*original, part, scales));
   // A plan gets only the address of the workspace, so a plan that needs more than `workspace_bytes`
-  // would write beyond its end.
+  // would write beyond the workspace's end.
   if (piece->workspace_bytes() > workspace_bytes) {
     return Status::Error(engine.Text() + " needs " + std::to_string(piece->workspace_bytes()) +
                          " bytes for " + std::to_string(part.n) + " images, not " +

@@ -22,8 +22,8 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // If one API fails, the other's engines are the answer: perhaps no plan serves the part, or its
-  // paddings are uneven, which legacy engines do not serve.
+  // If one API fails, the other's engines are the answer: perhaps no plan serves the part, or the
+  // part's paddings are uneven, so that no legacy engine serves it.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

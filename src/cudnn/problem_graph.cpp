@@ -49,7 +49,7 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
   switch (static_cast<cudnnBackendNumericalNote_t>(numerical_note)) {
-    // These notes do not exclude an engine here: planning reads them as numeric class and
+    // These notes do not exclude an engine here, because planning reads them as numeric class and
     // determinism, and decides by them.
     case CUDNN_NUMERICAL_NOTE_FFT:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:

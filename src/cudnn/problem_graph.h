@@ -13,9 +13,10 @@ namespace ucudnn::cudnn {
 
 // Returns whether an engine with these notes may serve a legacy call of `problem`, whose math type
 // says which arithmetic the caller allows. The engine must not sum in lower precision. In fp32 an
-// engine on tensor cores converts to TF32, so it is refused under the default math type: only
-// cuDNN's legacy functions know whether that type allows TF32. An engine that is compiled at run
-// time for every plan is refused, because every process would compile it for every size.
+// engine on tensor cores converts to TF32. Under the default math type such an engine is refused,
+// because only cuDNN's legacy functions know whether that type allows TF32. An engine that is
+// compiled at run time for every plan is refused, because every process would compile it for every
+// size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {

@@ -28,9 +28,9 @@ void Report(const RealSearch& search) {
 }  // namespace
 
 const RealLibrary& OpenReal(const char* configured, const void* self) {
-  // No lock is held during the search: a child that is forked during the search would wait for the
-  // lock forever. Threads that search at the same time find the same library; the first result is
-  // kept.
+  // No lock is held during the search, because a child that is forked during the search would wait
+  // for the lock forever. Threads that search at the same time find the same library; the first
+  // result is kept.
   static std::atomic<const RealLibrary*> opened = nullptr;
   if (const RealLibrary* real = opened.load(std::memory_order_acquire)) return *real;
   auto mine = std::make_unique<RealLibrary>();

@@ -133,8 +133,8 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
       if (search.Take(object.path)) return true;
     }
   }
-  // If a sub-library is loaded already, its folder decides: cuDNN refuses sub-libraries of two
-  // versions.
+  // If a sub-library is loaded already, its folder decides, because cuDNN refuses sub-libraries of
+  // two versions.
   for (const LoadedObject& object : objects) {
     if (object.dynamic.soname.starts_with("libcudnn_") &&
         object.dynamic.soname.ends_with(".so.9")) {

@@ -20,7 +20,7 @@ namespace ucudnn::execution {
 
 enum class Outcome {
   kPlanned,    // every step was enqueued
-  kUndivided,  // the undivided engine ran instead of the pieces; the status is its status
+  kUndivided,  // the undivided engine ran instead of the pieces; the status is the engine's
   // A piece failed after other pieces had changed the output, and a rerun would read the changed
   // output. The status is the error of the piece.
   kFailed,
@@ -35,7 +35,7 @@ enum class Outcome {
 struct Part {
   const cudnn::Piece* piece = nullptr;
   size_t workspace_bytes = 0;  // the piece's share of the workspace
-  size_t run = 0;              // index of a run of the configuration
+  size_t run = 0;              // index of the part's run in the configuration
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
   // The number of the first part that writes the same output, to which later parts add. It is the

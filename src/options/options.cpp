@@ -163,8 +163,8 @@ Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use) {
 }
 
 const Options& ProcessOptions() {
-  // No lock is held while the environment is read: a child that is forked during that time would
-  // wait for the lock forever.
+  // No lock is held while the environment is read, because a child that is forked during that time
+  // would wait for the lock forever.
   if (const auto* const values = process_values.load(std::memory_order_acquire)) {
     return values->options;
   }

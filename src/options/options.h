@@ -25,7 +25,8 @@ enum class Mode { kOn, kObserve, kOff };
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
 // How kernels share one workspace budget. kDisjoint: each kernel has its own segment. kShared and
-// kConcurrent: kernels that run one after the other, on one lane, share a segment.
+// kConcurrent: the kernels of a lane, which run one after the other, as on a stream, share a
+// segment.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 

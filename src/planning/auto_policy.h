@@ -1,9 +1,9 @@
 // The batch-size policy `auto`: chooses which micro-batch sizes to measure next, given the
-// measurements so far. A pure, deterministic search, so that ranks with the same rows ask for the
-// same sizes. The other policies are those of mu-cuDNN (section III-D); this policy is new.
+// measurements so far. A pure, deterministic search, so that ranks with the same measurements ask
+// for the same sizes. The other policies are those of mu-cuDNN (section III-D); this policy is new.
 //
 // Time and workspace of every engine are interpolated between the measured sizes. In each round the
-// search finds the fastest division over measured and expected rows, and asks for the sizes of this
+// search finds the fastest division by measured and expected values, and asks for the sizes of this
 // division that were not measured yet; the search is over when there are none. First (refining),
 // expected times are raised a little, because a gain below 0.5 % is not worth a measurement. Then
 // (exploring), they are lowered a little where the gap between measured sizes is wide, because the

@@ -126,8 +126,8 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
 struct Relaxation {
   std::vector<size_t> pick;  // index of the item that each kernel has
   int64_t slack = 0;
-  Rate price = {0, 1};         // 0 ticks: every kernel has its fastest item
-  std::vector<size_t> greedy;  // the picks, changed by every later step that still fits
+  Rate price = {0, 1};         // 0 ticks if every kernel has its fastest item
+  std::vector<size_t> greedy;  // like `pick`, but with every later step that still fits
 };
 
 Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t slack) {

@@ -13,7 +13,8 @@ namespace ucudnn::planning {
 // the caller sets one math type for all pieces.
 struct MathGroup {
   MathType math;
-  // The engines name no math type, like the engines of a problem whose own math type is `math`.
+  // Their engines have no math type in their names, as if `math` were the own math type of the
+  // problem.
   std::vector<Candidate> candidates;
 };
 

@@ -20,7 +20,7 @@ struct NetworkKernel {
   // In ascending order of workspace and descending order of time, not empty.
   DesirableConfigurations choices;
   double calls = 1;        // calls in one iteration, which multiply the time of `choices`
-  std::vector<int> lanes;  // lanes on which it runs, each once; not empty
+  std::vector<int> lanes;  // lanes on which the kernel runs, each once; not empty
 };
 
 // Reserved workspace, for one kernel on one lane or for all kernels of a lane.
@@ -49,9 +49,9 @@ struct DividedNetwork {
   double gap_ms = 0;         // no allowed division is faster by more than this
 };
 
-// If the budget is less than the kernels need at least on all their lanes, returns the missing
-// bytes and the kernels that need workspace, the largest need first. Returns none if the budget
-// suffices.
+// If the budget is less than the least that the kernels need on all their lanes, returns the
+// missing bytes and the kernels that need workspace, the largest need first. Returns none if the
+// budget suffices.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 

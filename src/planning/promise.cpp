@@ -268,9 +268,9 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
   // A division must gain enough over the best undivided engine. If the caller's API lacks that
-  // engine, it must itself gain enough over the best engine of the API. Only engines and divisions
-  // that can be promised are considered, so that an engine or division that cannot be promised does
-  // not hide the next best one.
+  // engine, the engine must itself gain enough over the best engine of the API. Only engines and
+  // divisions that can be promised are considered, so that an engine or division that cannot be
+  // promised does not hide the next best one.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;

@@ -108,8 +108,9 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides a kernel, or uses an engine that the caller's API lacks, only if this
-// was measured to be faster by at least this share than the fastest undivided engine that fits.
+// A running process divides a kernel, or uses an engine that the caller's API lacks, only if the
+// division or the engine was measured to be faster by at least this share than the fastest
+// undivided engine that fits.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within

@@ -25,9 +25,9 @@ constexpr Proof WithoutComparing(Proof proof) {
 struct Trust {
   enum class Kind {
     kTrusted,  // each of the plan's pieces was compared once with the undivided output
-    kUnknown,  // not compared, and not possible now: a later call may try again
+    kUnknown,  // not compared, because that is not possible now; a later call may try again
     kWrong,    // compared and found wrong: the plan's pieces are never used again
-    kSlower,   // equal, but timed in place not faster by kHysteresis than Compare::faster_than
+    kSlower,   // equal, but in place not faster by kHysteresis than Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
   std::string message;  // why the plan is not trusted; empty for kTrusted

@@ -219,7 +219,7 @@ Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
 
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path) {
   std::error_code error;
-  // Only a regular file is read: opening or reading a pipe or a device may block forever.
+  // Only a regular file is read, because opening or reading a pipe or a device may block forever.
   if (!std::filesystem::is_regular_file(path, error)) {
     return Status::Error(path + ": " + (error ? error.message() : "is no regular file"));
   }

@@ -77,10 +77,10 @@ struct Agreed {
   bool equal_inputs = false;
 };
 
-// Returns the agreement that follows from the ranks' claims, in the order of their numbers in the
-// group. Fails if the ranks do not make the same call, so that they cannot continue together; the
-// error names a rank and the values that differ. `first` is the rank of the job that is number 0 of
-// the group.
+// Returns the agreement that follows from `claims`, which are in the order of the ranks' numbers in
+// the group. Fails if the ranks do not make the same call, so that they cannot continue together;
+// the error names a rank and the values that differ. `first` is the rank of the job that is number
+// 0 of the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // Decodes gathered claims and calls Agree.
@@ -111,8 +111,8 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
 // The cut axes that a pooling treats in a special way.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
-  // True if every rank's window covers its whole stripe and the results are copies: the image is
-  // pooled to one element.
+  // True for an axis along which every rank's window covers its whole stripe and the results are
+  // copies. Along this axis the image is pooled to one element.
   std::array<bool, kMaxSpatial> pooled = {};
 };
 Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const SpatialGrid& grid,

@@ -25,7 +25,7 @@ inline bool HasParameterGradient(Operation operation, SplitWork work) {
 
 struct CallForm {
   SplitWork work = SplitWork::kConvolution;
-  // True if the call runs an execution plan of the graph API, which contains its scales.
+  // True if the call runs an execution plan of the graph API. The scales are then in the plan.
   bool is_plan = false;
   // True if the call is cudnnConvolutionBiasActivationForward, or a plan with operations fused
   // behind its convolution.

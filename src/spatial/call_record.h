@@ -22,8 +22,8 @@ std::string ExtentsText(const Spatial& extents);
 // of calls that hosts make.
 enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated, kBegun };
 
-// A plain value of 64 bytes. Its bytes are posted as they are: the claims have ensured that all
-// ranks run the same release on machines of one kind.
+// A plain value of 64 bytes. Its bytes are posted as they are, because the claims have ensured that
+// all ranks run the same release on machines of one kind.
 struct CallRecord {
   uint64_t sequence = 0;  // number of the record, from 1
   uint64_t kernel = 0;    // hash of the properties that all ranks share
@@ -34,7 +34,7 @@ struct CallRecord {
   int32_t handle = 0;
   CallKind kind = CallKind::kExchanged;
   uint8_t captured = 0;
-  uint8_t has_rows = 0;  // the rows were received by the previous call
+  uint8_t has_rows = 0;  // the previous call has received the rows of this call
   uint8_t reserved[13] = {};
 
   bool operator==(const CallRecord&) const = default;
@@ -77,8 +77,8 @@ class CallRecords {
   // rank's record of the same number, returns the difference; otherwise none.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
-  // Another rank's record of this rank's next call. NotAgreeing returns it if it has already
-  // arrived and says that the call is not the first one of its kernel on that rank.
+  // Another rank's record of this rank's next call. If such a record has already arrived, and says
+  // that on that rank the call is not the first of its kernel, NotAgreeing returns the record.
   struct Early {
     int rank = 0;
     CallRecord record;
@@ -93,8 +93,8 @@ class CallRecords {
   size_t most_ahead() const { return MostAhead(ranks_); }
   // Returns the sequence number of this rank's latest record.
   uint64_t last() const;
-  // Returns this rank's record with the number `sequence`. REQUIRES: the number is at most
-  // most_ahead() less than last().
+  // Returns this rank's record with the number `sequence`. REQUIRES: last() - sequence is less than
+  // most_ahead().
   CallRecord Own(uint64_t sequence) const;
   // Returns the number of the latest record that has arrived from `rank`; for this rank, returns
   // last().

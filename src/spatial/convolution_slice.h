@@ -36,8 +36,9 @@ class ConvolutionSlice : public SlicePlan {
 
  private:
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
-  // A copy of elements of an operand, in packed form, to place `to`: in the buffer before a small
-  // convolution, or in the kept memory before the caller's own call.
+  // Copies elements of an operand, in packed form, to place `to`. Copies that precede a small
+  // convolution go to the buffer; those that precede the caller's own call go to the kept memory
+  // (SliceCall::kept).
   struct Fetch {
     Source source = Source::kReceived;
     size_t operand = 0;  // index of the fused operand, for kFused

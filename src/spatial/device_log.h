@@ -37,9 +37,9 @@ class DeviceLog {
 
   // The arguments of the two host functions of a call.
   struct Point;
-  // Begin and End enqueue on `stream`, which may be capturing, the host functions for the beginning
-  // and the end of the call. After each successful Begin, End must follow, on a stream that is
-  // ordered behind `stream`, even if the call has failed. Begin allocates if the call is captured.
+  // Begin and End enqueue the host functions for the beginning and the end of the call on `stream`,
+  // which may be capturing. After each successful Begin, End must follow even if the call has
+  // failed, on a stream that is ordered behind Begin's. Begin allocates if the call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 

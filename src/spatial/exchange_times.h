@@ -1,12 +1,12 @@
 // Times of a rank's split calls on the device, for the report: how long exchanges take, and how
 // long the caller's stream waits for them. Exists only if a report is written.
 //
-// A step begins with each call of one kernel, the first kernel: initially the kernel that was
-// called first. A step has at most kMostCalls calls: then the next call begins a step, and its
-// kernel becomes the first kernel. From the second step on, every kPeriod-th step is timed, if all
-// calls that were timed before have ended on the device by then. The first call of each kernel is
-// never timed. All ranks make the same calls, so they time the same steps, except steps that one of
-// them leaves out.
+// The calls are divided into steps. Each call of the kernel `first_kernel_` begins a step; at first
+// this is the kernel that was called first. After kMostCalls calls in a step, the next call begins
+// a step whatever its kernel, and that kernel becomes `first_kernel_`. From the second step on,
+// every kPeriod-th step is timed, if all calls that were timed before have ended on the device by
+// then. The first call of each kernel is never timed. All ranks make the same calls, so they time
+// the same steps, except steps that one of them leaves out.
 //
 // Each timed call records events, which are read when a later call finds them reached or when the
 // report is written: no thread waits for them. If no events are left, a call is not timed.

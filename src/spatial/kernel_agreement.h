@@ -62,8 +62,8 @@ class KernelAgreement {
 
  private:
   Found FindOrAgree(const Turn& turn);
-  // Opens the channel if it is not open: at the ranks' first kernel, which is the same call on all
-  // ranks. If a rank lacks what a channel needs, no rank opens a channel, and that rank's claim
+  // Opens the channel if it is not open. All ranks do so at the same call, that of their first
+  // kernel. If a rank lacks what a channel needs, no rank opens a channel, and that rank's claim
   // says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
   // Runs the rank's own call without changing memory that the program reads: the result goes to

@@ -32,8 +32,8 @@ struct KernelKeyHash {
   }
 };
 
-// A kernel on which all ranks agreed for the extents of each rank, in one version for each layout
-// that this rank's tensors have had.
+// A kernel on which all ranks agreed for given extents of each rank. Has one version for each
+// layout that this rank's tensors have had.
 class AgreedKernel {
  public:
   AgreedKernel(uint64_t number, std::unique_ptr<SplitKernel> kernel) : number_(number) {

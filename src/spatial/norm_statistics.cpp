@@ -29,9 +29,9 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// Gets the slice's statistics as the running statistics after one call with a factor of 1. The
-// running statistics are set to 0 before the call, because cuDNN does not document whether a factor
-// of 1 still reads them.
+// Gets the slice's statistics by one call with a factor of 1, after which the running statistics
+// are those of the slice. The running statistics are set to 0 before the call, because cuDNN does
+// not document whether a factor of 1 still reads them.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {
   const CUdeviceptr mean = First(scratch, slices_.own), variance = Second(scratch, slices_.own);
@@ -52,8 +52,8 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   }
   cudnn::NormTraining own = call;
   if (cudnn::ScaleOf(call.beta, slices_.type) != 0 || call.x == call.y) {
-    // y must stay unchanged, so alpha is 0. With an epsilon of 0, a constant slice would give NaN,
-    // and 0 times NaN is NaN.
+    // y must stay unchanged, so alpha is 0. An epsilon of 0 is replaced, because a constant slice
+    // would give NaN, and 0 times NaN is NaN.
     own.alpha = ZeroOf(slices_.type);
     own.beta = OneOf(slices_.type);
     if (call.epsilon == 0) own.epsilon = 1;

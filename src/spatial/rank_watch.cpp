@@ -157,7 +157,7 @@ bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen_.finished = call;
   const DeviceLog* const log = device_log();
-  // Before the exchange the device may run graphs, so the calls in those graphs count as progress.
+  // Before the exchange the device may run graphs, so calls in graphs count as progress, too.
   const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
   const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
                      counted != seen_.counted;

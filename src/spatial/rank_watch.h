@@ -61,8 +61,8 @@ class RankWatch {
   // Warns, or gives up with a message that results may be wrong from call number `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
   // Returns whether the device has finished the exchanges of all calls up to `call`, or has made
-  // progress with them since the last look. A rank's own work before an exchange may take long;
-  // meanwhile, other exchanges count as progress.
+  // progress with them since the last look. A rank's own work before an exchange may take long.
+  // Meanwhile, calls that the device begins or ends (DeviceLog) count as progress, too.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
   // Posts the records of the calls that the device has begun, but only until this rank is as far
   // ahead of the slowest other rank as most_ahead() permits.

@@ -84,7 +84,7 @@ class SlicePlan {
   // Enqueues on `stream`: packs the rows to send, and fills the place of the received rows with
   // NaN. If a fused operation may hide NaN, each message ends with an arrival number. The sender
   // writes -0, which changes no number to which it is added. If the message never arrives, the
-  // receiver's arrival number stays NaN, and makes all results NaN that depend on the message.
+  // receiver's arrival number stays NaN, and turns all results that depend on the message into NaN.
   Status Pack(const SliceCall& slice, CUstream stream) const;
   // Keeps the old results that a correction reads and that the caller's own call overwrites. To be
   // called before that call.
@@ -97,7 +97,7 @@ class SlicePlan {
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // The tensor of a call whose rows are exchanged.
+  // Names the tensor of a call from which rows are exchanged.
   enum class Exchange { kImage, kOutput };  // kImage: x of the forward call; kOutput: y or dy
   // One box of a message.
   struct Block {

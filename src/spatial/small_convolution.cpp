@@ -92,7 +92,7 @@ cudnnStatus_t LegacyConvolution::Run(const cudnn::ConvolutionCall& call) const {
   return cudnn::Convolve(functions_, mine);
 }
 
-// A plan with fused operations that is built again for other extents.
+// An execution plan with fused operations, built again for other extents.
 class PlanConvolution : public SmallConvolution {
  public:
   explicit PlanConvolution(const ConvolutionProblem& problem) : SmallConvolution(problem) {}

@@ -22,8 +22,8 @@ struct EngineDemand {
   // call with any activation, and is the only algorithm that serves the identity.
   bool is_fused = false;
   bool is_identity = false;
-  // An execution plan with operations fused behind its convolution, which is built again for other
-  // extents; null: there is no such plan.
+  // The execution plan that is built again for other extents, with the operations fused behind its
+  // convolution; null: there is no such plan.
   const cudnn::GraphTemplate* fused_plan = nullptr;
 };
 

@@ -78,8 +78,8 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   return Conclude(call, Capture(call, local, *kernel, *capture));
 }
 
-// Logs the beginning of a call on the stream of exchanges. So the log has the calls in the same
-// order on all ranks, whatever streams the program uses.
+// Logs on the stream of exchanges that a call begins. So the log has the calls in the same order on
+// all ranks, whatever streams the program uses.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel, bool is_captured,
                                                     ExchangeResources& device) {
@@ -99,8 +99,8 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   return point;
 }
 
-// Logs the end of a call on the caller's stream, after the beginning of the call was logged. Later
-// work on that stream, such as a launch of a graph, follows both entries.
+// Logs on the caller's stream that a call ends, after its beginning was logged. Later work on that
+// stream, such as a launch of a graph, follows both entries.
 Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();

@@ -67,8 +67,8 @@ Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   return buffer.Reserve(bytes);
 }
 
-// The first wait for `read` must be a wait within the capture, although nothing has read the buffer
-// yet.
+// The first call in the capture waits for `read`, although nothing has read the buffer yet. The
+// wait must be for an event within the capture, so `read` is recorded now.
 Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(origin); }
 
 Status ExchangeResources::Grow(size_t bytes) {

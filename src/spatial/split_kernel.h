@@ -67,7 +67,7 @@ class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Like Run, while ranks agree on a kernel, but without effects that must occur only once.
+  // Takes the place of Run while ranks agree on a kernel. Has no effects that must occur only once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -150,8 +150,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Runs each library call that does not change the program's memory once, except the rank's own
-  // call. Fails if the library refuses one of these calls.
+  // Runs, once each, the library calls that do not change the program's memory, except the rank's
+  // own call. Fails if the library refuses one of these calls.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;

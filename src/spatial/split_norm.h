@@ -27,7 +27,7 @@ class SplitNorm : public SplitKernel {
  private:
   using SplitKernel::SplitKernel;
   bool is_forward() const { return problem_.operation == Operation::kForward; }
-  // Runs the call if no other rank has a part of the image.
+  // Runs the call on this rank alone. REQUIRES: no other rank has a part of the image.
   cudnnStatus_t RunAlone(const KernelCall& call) const;
   cudnnStatus_t RunOwn(const KernelCall& call, CUdeviceptr buffer) const;
   Status Finish(const KernelCall& call, CUdeviceptr buffer) const;

@@ -11,7 +11,7 @@ struct Boards {
   std::map<std::string, std::weak_ptr<Board>> by_key UCUDNN_GUARDED_BY(mutex);
 };
 
-// Never destroyed: threads may still exchange data while the process exits.
+// Never destroyed, because threads may still exchange data while the process exits.
 Boards& TheBoards() {
   static Boards* const boards = new Boards;
   return *boards;

@@ -2,10 +2,10 @@
 // names, and reports how many calls the device has finished.
 //
 // Uncaptured calls follow each other as if there were no captured calls. A captured call follows
-// the previous captured call if both are in the same capture, and no other call: a capture must not
-// wait for an event that was recorded outside of the capture, and work outside must not wait for an
-// event of the capture. Done and Progress report only uncaptured calls, because launches of graphs
-// make no calls.
+// only the previous captured call, and only if both are in the same capture, because a capture must
+// not wait for an event that was recorded outside of the capture, and work outside must not wait
+// for an event of the capture. Done and Progress report only uncaptured calls, because launches of
+// graphs make no calls.
 //
 // Thread-compatible, except that any thread may call Done and Progress, which do not invalidate
 // other threads' captures. The channel's context must be current.
@@ -54,7 +54,7 @@ class CallOrder {
   bool called_ = false;
 
   // Recorded behind the last captured call, on the stream of that call. `capture_` is the number of
-  // its capture.
+  // that call's capture.
   cuda::Event last_captured_;
   CUstream captured_stream_ = nullptr;
   cuuint64_t capture_ = 0;  // 0: no call was captured yet
@@ -63,8 +63,8 @@ class CallOrder {
   bool is_captured_ = false;
   cuuint64_t begun_capture_ = 0;
 
-  // Events (marks) behind some of the uncaptured calls, as a ring. The device may not have reached
-  // the `pending_` marks from index `oldest_` on.
+  // Events (marks) behind some of the uncaptured calls, as a ring. From index `oldest_` on there
+  // are `pending_` marks that the device may not have reached.
   Mutex mutex_;
   std::deque<cuda::Event> marks_ UCUDNN_GUARDED_BY(mutex_);
   size_t oldest_ UCUDNN_GUARDED_BY(mutex_) = 0, pending_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -96,12 +96,12 @@ class Channel {
   // allocated, and the earlier memory is kept.
   virtual size_t device_bytes() const = 0;
 
-  // Returns an error that occurred after a call had returned, on this rank or, if this rank can see
-  // it, on another rank; Ok if there was none.
+  // Returns an error that occurred after a call had returned; Ok if there was none. The error may
+  // have occurred on another rank, if this rank can see it.
   virtual Status Check() = 0;
 
   // Returns the device's progress with uncaptured calls. A lack of progress is not an error of the
-  // channel: earlier work on a stream, on this or another rank, may take long.
+  // channel, because earlier work on a stream, on this or another rank, may take long.
   virtual DeviceProgress Progress() = 0;
 
   // Gives up: from now on neither the channel, nor a graph that is launched before the channel is

@@ -15,7 +15,7 @@ namespace ucudnn::transport {
 
 enum class FrameKind : uint32_t {
   kHello = 0x55435230,  // a rank's greeting (hello.h)
-  kProbe,               // a greeting that only asks whether the job with its token meets here
+  kProbe,               // a greeting that only asks whether the job with this token meets here
   kAccepted,            // to a rank: its greeting is right, and other ranks are still missing
   kOtherToken,          // to a stranger: its token is not this job's token
   kStart,               // to all: every rank has come; the body lists the group of each
@@ -23,7 +23,7 @@ enum class FrameKind : uint32_t {
   kDoing,   // the rank's present action, for warnings in its group; counts as a heartbeat
   kPost,    // to the group: a record
   kSend,    // to one rank of the group: the receiver's number in the job, then a record
-  kGather,  // to the group: the gather's number, its purpose, a contribution
+  kGather,  // to the group: the gather's number, then a contribution
   kFail,    // to all: the line of the job's failure
   kLeave,   // to all: the last text of a rank that leaves
 };

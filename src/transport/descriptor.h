@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner. Movable; thread-compatible.
+// Owns a file descriptor, which its destructor closes. Movable; thread-compatible.
 #pragma once
 
 #include <unistd.h>

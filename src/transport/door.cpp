@@ -60,8 +60,9 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // If this job has a second rank 0, this greeting tells both of them. The rank 0 of another job
-    // has another token, so it ignores the greeting.
+    // If another rank 0 of this job listens here, this greeting makes it fail the job, and its
+    // answer says why. If another job listens here, it has another token, so the greeting does not
+    // disturb it.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }

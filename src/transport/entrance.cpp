@@ -47,8 +47,8 @@ Answer HearAnswer(std::unique_ptr<Connection> connection, Clock::time_point dead
   }
 }
 
-// Greets the rank 0 at `address` and waits for its answer. Connecting to all `doors` addresses
-// together takes at most times.handshake.
+// Greets the rank 0 at `address` and waits for its answer. `doors` is the number of addresses that
+// the caller asks; connecting to all of them together takes at most times.handshake.
 Answer Ask(FrameKind kind, const SocketAddress& address, const Meeting& meeting,
            const std::string& token, size_t doors) {
   const Milliseconds connecting = meeting.times.handshake / static_cast<int>(doors);

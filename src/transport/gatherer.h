@@ -14,7 +14,7 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Waits until all ranks of the group have called it. Returns the `mine` (any bytes) of every
+  // Waits until all ranks of the group have called Gather. Returns the `mine` (any bytes) of every
   // rank, by group rank. All ranks of the group must make their calls in the same order. `doing` is
   // the purpose of the call, for messages. Fails if a rank is gone or does not come in time.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,

@@ -1,6 +1,6 @@
-// A rank's greeting to rank 0. It has a fixed text, then the token, so that nothing more is read of
-// a stranger's data; then the rank and the version; then the values on which the ranks must agree.
-// Pure functions.
+// A rank's greeting to rank 0. It begins with a fixed text and the token. Rank 0 checks these
+// first, so that it reads no more of a stranger's data. Then come the rank and the version, and
+// then the values on which the ranks must agree. Pure functions.
 #pragma once
 
 #include <optional>

@@ -21,9 +21,9 @@ class Sink {
   virtual ~Sink() = default;
   // All ranks have come. `members` has the membership of each.
   virtual void Started(std::span<const Membership> members) = 0;
-  // A frame of another rank has arrived: kDoing, kPost or kGather (from the own group), or kLeave.
-  // kFail arrives once, with the line of the job's first failure, which is the same on every rank
-  // that can still be reached.
+  // A frame of another rank has arrived: kDoing, kPost, kSend or kGather (from this rank's group;
+  // kDoing of rank 0 in any case), or kLeave. kFail arrives once, with the line of the job's first
+  // failure, which is the same on every rank that can still be reached.
   virtual void Receive(const Frame& frame) = 0;
   // Rank 0 has left and closed the connection, so no other rank can be reached any more.
   virtual void Unreachable() = 0;
@@ -37,7 +37,8 @@ class Link {
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // Returns whether nothing is left to do after all ranks have left or the job has failed.
+  // To be called once all ranks have left or the job has failed: returns whether nothing is left to
+  // do.
   virtual bool Finished() const = 0;
   // Appends the descriptors for which the caller's poll must wait.
   virtual void Watch(std::vector<pollfd>& wait) = 0;

@@ -1,6 +1,7 @@
-// A rank's callbacks for posts, gathers, leaving ranks and the failure. They run in the order of
-// the events, except that the failure's callback does not wait for events that are kept.
-// Thread-safe: a callback runs under the lock of this class.
+// A rank's callbacks for posts, gathers, leaving ranks and the failure. Events that come before the
+// rank has set its callbacks are kept. Callbacks run in the order of the events, except that the
+// failure's callback does not wait for kept events. Thread-safe: a callback runs under the lock of
+// this class.
 #pragma once
 
 #include <cstdint>

@@ -81,9 +81,9 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
-  // Begin and End call the same functions of `order`. Around a captured call they also enqueue
-  // writes of 1 and 0 to this rank's word `replaying`. Calls may be nested. REQUIRES: End follows
-  // each Begin, even one that failed.
+  // Begin and End call the functions of the same names of `order`. Around a captured call they also
+  // enqueue writes of 1 and 0 to this rank's word `replaying`. Calls may be nested. REQUIRES: End
+  // follows each Begin, even one that failed.
   Status Begin(CUstream stream);
   Status End(CUstream stream);
 

@@ -29,7 +29,7 @@ struct Times {
   // If a rank does not come for this long, all ranks get an error.
   Milliseconds timeout{600000};
   Milliseconds unreachable{10000};  // how long a place may be unreachable or give no answer
-  Milliseconds handshake{5000};     // from the beginning of a connection to the end of its greeting
+  Milliseconds handshake{5000};     // the longest that a connection may take to greet
   Milliseconds refusing{10000};     // how long a failed meeting stays open to refuse late ranks
   Milliseconds leaving{2000};       // the longest that Leave waits
 };

@@ -55,8 +55,8 @@ class Communicators {
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
-  // Held during calls of NCCL with a communicator. AbortOne does not hold it while it calls NCCL,
-  // because it must not wait for such a call.
+  // Held during calls of NCCL with a communicator. AbortOne calls NCCL without holding the mutex,
+  // because another thread's call may hold the mutex until AbortOne ends that call.
   Mutex mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting

@@ -39,8 +39,8 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  // Padding at the end. If a later structure has a member here, this value leaves the member
-  // undefined.
+  // Padding at the end. If a later structure has a member here, kUndefined tells NCCL that the
+  // member is not set.
   int after = kUndefined;
 };
 

@@ -108,8 +108,8 @@ Status OrderedReduction::Collect(Channel& channel, CUdeviceptr data, size_t byte
 }
 
 Status OrderedReduction::Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream) {
-  // `data` may be overwritten: the exchange of Collect, which reads it, precedes this work on the
-  // stream.
+  // `data` may be overwritten, because the exchange of Collect, which reads it, precedes this work
+  // on the stream.
   UCUDNN_RETURN_IF_ERROR(FillWithNan(data, bytes, stream));
   const Part mine = PartOf(rank_, bytes);
   sends_.clear();

@@ -1,7 +1,7 @@
-// The frames that threads of a rank want to send, until the rank's service thread takes them. Put
-// allocates only for a frame that exceeds the outbox's room. With Haste::kLater it makes a system
-// call only if the service thread sleeps or the frame has no room: a service thread that looks at
-// short intervals is not woken, because waking it would take longer than the rest of Put.
+// Holds the frames that threads of a rank want to send until the rank's service thread takes them.
+// Put allocates only for a frame that exceeds the outbox's room. With Haste::kLater it makes a
+// system call only if the service thread sleeps or the frame has no room. A service thread that
+// looks at short intervals is not woken, because waking it would take longer than the rest of Put.
 // Thread-safe, but only one thread at a time may call Take, Sleep and Awake.
 #pragma once
 
@@ -27,7 +27,7 @@ class Outbox {
   bool Put(const Frame& frame, Haste haste);
   // Replaces the content of `taken` by the frames in the outbox, which is then empty.
   void Take(std::vector<char>& taken);
-  // Returns whether the outbox is empty. If it returns true, the next Put raises wake().
+  // Returns whether the outbox is empty. If so, the next Put raises wake().
   bool Sleep();
   void Awake();
 

@@ -175,8 +175,8 @@ void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
 
 Status PeerChannel::LayOut(std::span<const Message> sends, CUstream stream) {
   if (sends.empty()) return Status::Ok();
-  // The event may be recorded again: the messages of the previous exchange were taken, so no rank
-  // still waits for its previous record.
+  // The event may be recorded again, because the messages of the previous exchange were taken, so
+  // no rank still waits for the event's previous record.
   cuda::Event& ready = board_->ReadyOf(setup_.rank);
   UCUDNN_RETURN_IF_ERROR(ready.Record(stream));
   for (const Message& message : sends) {

@@ -38,8 +38,9 @@ inline constexpr size_t kLargestRecord = kLargestBody - sizeof(int32_t);
 class Ranks final : public Gatherer, private Sink {
  public:
   // Meets the other ranks: rank 0 listens and the others connect, until all have come or the
-  // timeout has passed. An error is a line that names the rank and the value at fault. It is the
-  // same on every rank that has reached rank 0: rank 0 stays for times.refusing to tell late ranks.
+  // timeout has passed. An error is a line that names the rank and the value at fault. The line is
+  // the same on every rank that has reached rank 0, which stays for times.refusing to tell it to
+  // late ranks.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
   // If Leave was not called before, the other ranks take this rank for dead.
   ~Ranks() override;
@@ -48,7 +49,7 @@ class Ranks final : public Gatherer, private Sink {
 
   const Membership& membership() const { return meeting_.membership; }
 
-  // Returns the contributions of all ranks of the group, by group rank: the n-th calls of all ranks
+  // Returns the contributions of all ranks of the group, by group rank. The n-th calls of all ranks
   // belong together. `doing` is the purpose, for messages to the user. Waits for the other ranks.
   // If a rank is alive but does not come, warns after times.warning and fails the job after
   // times.timeout. A contribution has at most 1 MiB less 8 bytes. Must not be called from a
@@ -63,8 +64,8 @@ class Ranks final : public Gatherer, private Sink {
   // it as a post. Wakes the service thread.
   void Send(int group_rank, std::string_view record);
 
-  // Sets the text, of at most 200 bytes, that other ranks' warnings show for this rank. They
-  // receive the text with the next heartbeat or gather.
+  // Sets the text, of at most 200 bytes, that other ranks' warnings show for this rank. The other
+  // ranks receive the text with the next heartbeat or gather.
   void Doing(std::string_view what);
   // Formats "rank 1 (which does: …)" with that rank's latest text.
   std::string NameWithDoing(int rank) const;
@@ -73,14 +74,14 @@ class Ranks final : public Gatherer, private Sink {
   // line that reaches rank 0 becomes the Failure() of all ranks; until then this rank's Failure()
   // is `line`.
   void Fail(std::string line);
-  std::optional<std::string> Failure() const;  // only an atomic load while there is no failure
+  std::optional<std::string> Failure() const;  // costs an atomic load while there is none
 
-  // Callbacks run on the service thread, one at a time. They must be quick: this rank's heartbeats
-  // wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call Post, Doing,
-  // Fail and Failure. A thread that sets a callback must not hold a lock that a callback takes.
-  // Setting null removes a callback; once the setting call has returned, the callback does not run
-  // any more. Records that arrive before the first call of OnPost are kept; that call delivers them
-  // on the calling thread, so OnGather must be set before OnPost.
+  // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
+  // heartbeats wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call
+  // Post, Doing, Fail and Failure. A thread that sets a callback must not hold a lock that a
+  // callback takes. Setting null removes a callback; once the setting call has returned, the
+  // callback does not run any more. Records that arrive before the first call of OnPost are kept;
+  // that call delivers them on the calling thread, so OnGather must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
   // `heard` is called when another rank of the group has come to its gather with this `number`
   // (from 1), in order with that rank's posts. So this rank notices if one rank gathers while
@@ -93,12 +94,12 @@ class Ranks final : public Gatherer, private Sink {
   // already failed, it is called immediately.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
-  // Tells the other ranks that this rank leaves, with `last` (the rank's last numbers), and waits
-  // until all ranks of the job have left, but at most for times.leaving. Rank 0 passes on the
-  // messages of other groups, so it waits longer while their ranks have acted within times.timeout.
-  // From now on a closed connection is not a failure, but a gather that still waits for this rank
-  // fails. Returns the last text of each rank, or none for a rank that has not left. The caller
-  // must not hold a lock that a callback takes. Later calls only return the texts.
+  // Tells the other ranks that this rank leaves, with the text `last`, such as the rank's final
+  // numbers, and waits until all ranks of the job have left, but at most for times.leaving. Rank 0
+  // passes on the messages of other groups, so it waits longer while their ranks have acted within
+  // times.timeout. From now on a closed connection is not a failure, but a gather that still waits
+  // for this rank fails. Returns the last text of each rank, or none for a rank that has not left.
+  // The caller must not hold a lock that a callback takes. Later calls only return the texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
@@ -108,8 +109,8 @@ class Ranks final : public Gatherer, private Sink {
     Membership place;
     std::string doing;
     std::deque<std::string> contributions;  // arrived, but not yet taken by a gather
-    uint64_t gathers = 0;                   // the number of its latest gather
-    std::optional<std::string> last;        // set once it has left
+    uint64_t gathers = 0;                   // the number of the rank's latest gather
+    std::optional<std::string> last;        // set once the rank has left
   };
 
   explicit Ranks(const Meeting& meeting);

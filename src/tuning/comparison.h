@@ -20,8 +20,8 @@ struct Differences {
   int64_t offset = 0;  // offset of the element that is farthest off, in elements
   double got = 0;
   double expected = 0;
-  // Offset in bytes of the first byte between elements that was written. None if no such byte was
-  // found, or if none was looked for.
+  // The byte offset of the first written byte that lies between elements. None if there is no such
+  // byte, or if `untouched` of the Comparison is not set.
   std::optional<int64_t> gap;
 };
 

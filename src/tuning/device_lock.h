@@ -1,6 +1,6 @@
 // A lock that ensures that only one thread of this host at a time, in whichever process, measures
-// on a device: two measurements would disturb each other's times. Thread-safe. Never waits beyond a
-// deadline, not even in a child that was forked while its parent measured.
+// on a device, because two measurements would disturb each other's times. Thread-safe. Never waits
+// beyond a deadline, not even in a child that was forked while its parent measured.
 #pragma once
 
 #include <optional>

@@ -58,7 +58,7 @@ struct FoundGrids {
   std::vector<Division> fitting;
   // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine serves no grid.
   size_t least_bytes = 0;
-  std::string why;  // if the engine serves no grid: why it does not serve the last one
+  std::string why;  // why the engine does not serve the last grid, if it serves none
 };
 // Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. The
 // workspaces of two grids give an affine estimate for all others. Plans are made only for grids

@@ -19,8 +19,8 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // Returns the devices that may measure for `device`: devices of the same model and driver, except
-  // itself. Warns once for each device that is left out. The returned pointers keep the devices
+  // Returns the devices that may measure for `device`: the other devices of the same model and
+  // driver. Warns once for each device that is left out. The returned pointers keep the devices
   // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
   // Releases the devices; a later Beside opens them again. The caller does this when it knows of

@@ -21,7 +21,7 @@ struct LegacyKernel {
   ConvolutionProblem problem;
   int platform = 0;                // the number that the caller gives to the device's platform
   cudnnHandle_t handle = nullptr;  // a handle on the device, for making plans
-  bool capturing = false;          // its stream is captured, so no plan is made
+  bool capturing = false;          // the handle's stream is captured, so no plan is made
   bool graph = true;               // engines of the graph API may serve the kernel
   bool may_measure = false;        // missing measurements may be made
   // True if the heuristics' graph engines are measured even though the legacy algorithms were
@@ -55,8 +55,9 @@ class LegacyKernels {
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Returns measurements at the policy's micro-batch sizes for `request`. If the undivided kernel
-  // has no measurement, returns no rows, and a status that says why.
+  // Returns measurements at the policy's micro-batch sizes for `request`. Returns no rows, and a
+  // status that says why, if neither the undivided kernel nor, with must_fit, a configuration that
+  // fits is known.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:

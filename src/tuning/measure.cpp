@@ -25,7 +25,7 @@ using planning::Measurement;
 
 constexpr int kSamples = 5;
 // In milliseconds. If one run is shorter than this, a sample consists of several runs, back to
-// back, as pieces run.
+// back, as the pieces of a plan run.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
 // An engine that is slower by this factor than the best one so far gets a single sample, because it

@@ -40,8 +40,8 @@ struct Question {
   bool may_measure = false;  // missing measurements may be made
   EngineScope scope;         // the engines to measure; a MixedScope only for GetTilings
   bool read_again = false;   // measurements that were missing in the store are looked for again
-  // If set, the engine may serve calls of a legacy kernel, and measuring it may take at most this
-  // share of the time that the kernel has left.
+  // If set, the engine of `scope` may serve calls of a legacy kernel, and measuring it may take at
+  // most this share of the time that the kernel has left.
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now requires for a legacy engine and `images`
   // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
@@ -236,8 +236,8 @@ class MeasuredKernels {
   // Reads the rows that the store has for `family` now, and puts them into `known`.
   void Refresh(const Family& family, Known& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
-  // problem's descriptor: earlier releases left out algorithms that the library does not list.
-  // Requires the lock.
+  // problem's descriptor. Rows of earlier releases may be like that, because these left out
+  // algorithms that the library does not list. Requires the lock.
   static bool HasOwnMath(const Known& known, int size);
   // If `row` is of a graph engine without fused operations, notes that this engine was measured for
   // the kernel, with its time per image. Requires the lock.

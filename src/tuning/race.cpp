@@ -172,7 +172,7 @@ class RaceTrack {
   bool lacks_memory_ = false;
   TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;     // for legacy engines
-  std::deque<cuda::DeviceBuffer> buffers_;  // x, w, y, the workspace, one for each fused operand
+  std::deque<cuda::DeviceBuffer> buffers_;  // for x, w, y, the workspace and each fused operand
   cuda::Event begin_, end_;
   std::vector<Entry> entries_;
 };

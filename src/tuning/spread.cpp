@@ -45,7 +45,7 @@ class Spreading {
   // Notes that the device failed. Its `unit`, if it has one, then waits for another device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    // Cannot allocate: `waiting_` has room, because it held the unit before.
+    // This does not allocate: `waiting_` has room for the unit, because it held the unit before.
     if (unit) waiting_.push_back(*unit);
     last_ = std::move(why);
     changed_.NotifyAll();

@@ -1,6 +1,6 @@
 // Spreads units of work over devices. Each device has a thread, which takes the next unit when it
-// has done one: device 0 has the caller's thread, every other device a new one. A DoUnit must be
-// thread-safe.
+// has done one. The thread of device 0 is the caller's; every other device gets a new one. A DoUnit
+// must be thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ int64_t TestTerms(const ConvolutionProblem& problem);
 TestOperands MakeTestOperands(const ConvolutionProblem& problem);
 
 // Makes an operand of fused operations in `bytes` of memory: +-1, so that neither adding nor
-// multiplying makes the results much larger. Operands with different numbers differ.
+// multiplying makes the results much larger. Operands with different values of `number` differ.
 OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
 
 // Enqueues a copy of the operand into `to`, which has operand.bytes. The caller keeps `operand`

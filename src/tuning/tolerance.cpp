@@ -110,8 +110,8 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // This code does not use std::hypot: built with glibc 2.35, the library would need at least that
-  // version at run time.
+  // This code does not use std::hypot, because the library, if built with glibc 2.35, would then
+  // need at least that version at run time.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

@@ -1,7 +1,7 @@
-// Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in its own
-// device memory. The elements around the tile's tensors, where the whole has other elements, are
-// NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine multiplies the
-// value by zero. Writes beyond the tile are found, too.
+// Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in device
+// memory of ucudnn's own. The elements around the tile's tensors, where the whole has other
+// elements, are NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine
+// multiplies the value by zero. Writes beyond the tile are found, too.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
 // is summed is computed through the sum. The result is compared with that of a reference, which
 // computes the tile as a separate convolution, on packed tensors with zeros in place of the
 // padding. The reference is an undivided algorithm of the legacy API. If none serves, or if an
-// operation is fused, it is another engine of `scope` or, if there is no other, the tile's own
-// engine. For bounds, memory and threads see VerifyPlan.
+// operation is fused, the reference is another engine of `scope` or, if there is no other, the
+// tile's own engine. For bounds, memory and threads see VerifyPlan.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope);
 

@@ -5,8 +5,8 @@
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //
 // AGAIN.csv is a second recording of the same kernels. Divisions found in the first table are also
-// timed by the second: the fastest of many noisy times is fast partly by chance, which another
-// recording does not repeat.
+// timed by the second, because the fastest of many noisy times is fast partly by chance, which does
+// not repeat in another recording.
 #include <cstdio>
 #include <limits>
 #include <string>

@@ -163,7 +163,7 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
-  constexpr int kMore = 48;  // few enough that relaxation alone is not exact
+  constexpr int kMore = 48;  // so few that relaxation alone does not make the solve exact
   for (const Run& run : kRuns) {
     Solver solver(target, chain, run.way, run.launch, 0);
     double ms[2];

@@ -77,9 +77,9 @@ class Planner:
 
 
 class Count:
-    """Counts the elements that arrive at all ranks: in `kinds` by kind, in `consumers` by layer, for its inputs and their
-    gradients, and in `sums` by the number of the sum. `posts` holds for each rank its exchanges in order, as (what, kind,
-    elements sent, elements received)."""
+    """Counts the elements that arrive at all ranks: `kinds` has them by kind, `consumers` those of a layer's inputs and their
+    gradients by layer, and `sums` those of sums by the number of the sum. `posts` holds for each rank its exchanges in order,
+    as (what, kind, elements sent, elements received)."""
 
     def __init__(self, schedule, ranks):
         self.kinds, self.consumers, self.sums = collections.Counter(), collections.Counter(), collections.Counter()
@@ -332,7 +332,7 @@ def deepa_figure_16(planner):
     _, machine = machines_of_figure_7(planner)[1]
     for net in NETS:
         for strategy, more, slower in (("image", "5 to 10 GB", "-20 % to -45 % (the frameworks)"), ("deepa", "40 MB", "-3 %")):
-            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # the 21,841 classes are an odd number
+            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # the number of classes, 21,841, is odd
             counted, told, rate = [], [], []
             for one in (net, f"{net}-22k"):
                 counted.append(planner.counted(one, "k80x16", 512, *PAPER, *words).bytes())

@@ -26,8 +26,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
 WIDE, NARROW = 864, 27  # the channels in the plan and in the run; 9 * 864 * 864 numbers are 25.6 MiB
-# With --assert, at most EXPOSED of the links' time may be exposed, a step without overlap must take SLOWER times as long, and
-# the simulated times may be off by APART.
+# With --assert, at most the fraction EXPOSED of the links' time may be exposed, a step without overlap must take at least
+# SLOWER times as long as one with overlap, and the simulated times may be off by the fraction APART.
 EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05
 MODES = ("no sums", "overlap", "overlap=False")
 
@@ -197,7 +197,7 @@ def main():
         if any([rank.wait() for rank in ranks]):
             sys.exit("parallel_overlap.py: a rank failed")
         found = json.loads(told.splitlines()[-1])
-        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds of the time
+        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds of the others' time
         return show(options, found, dict(zip(MODES[1:], plan(options, folder, WIDE, measured))))
 
 

@@ -41,7 +41,7 @@ def read_published():
 
 
 def known_whole(rows):
-    """Returns the rows of the solvers (device, engine, kernel) that have a row for the whole mini-batch."""
+    """Returns the rows of each (device, engine, kernel) that was also measured on the whole mini-batch."""
     def solver(row):
         return row["device"], row["engine"], kernel_of(row)
     whole = {solver(row) for row in rows if row["micro_batch"] == str(BATCH)}

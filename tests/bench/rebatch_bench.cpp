@@ -1,6 +1,6 @@
 // Times making plans of the real library for parts of a convolution, without a GPU. Plans for other
-// mini-batches, and for tiles, are made through the whole plan's JSON, finalized and asked for
-// their workspace.
+// mini-batches, and for tiles, are made from the JSON of the whole convolution's plan, finalized
+// and asked for their workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,8 +28,8 @@ bool Makes(const GraphTemplate& plan, const PlanEdit& part) {
   return built.ok() && PlanWorkspace(test::RealCudnn(), built->get()).ok();
 }
 
-// Prints the times of `repetitions` runs over the parts that an engine serves, for each engine that
-// serves the whole.
+// For each engine that serves `whole`, prints the times of `repetitions` runs over those of `parts`
+// that the engine serves.
 void Print(const ConvolutionProblem& whole, const std::vector<PlanEdit>& parts, int repetitions) {
   const test::Graph graph(whole);
   for (const int engine : kEngines) {

@@ -21,8 +21,8 @@ PARTS = ("counts", "host_time", "exchange", "delay", "tables")
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 CHANNELS, FILTER, ELEMENT = 64, 3, 4
 ALLOWED_US, ALLOWED_OVER, ALLOWED_EXPOSED = 5, 1.05, 0.1
-# PAPER holds Tables 1 and 2 of Spatially Parallel Convolutions, measured on V100s, by (D, H): for each number of ranks the
-# speedups forward and backward, and the part of the memory that each rank needs.
+# PAPER holds Tables 1 and 2 of Spatially Parallel Convolutions, measured on V100s, by (D, H), dilation and extent: for each
+# number of ranks the speedups forward and backward, and the part of the memory that each rank needs.
 PAPER = {(1, 128): {2: (1.7, 1.9, 0.52), 4: (2.1, 2.8, 0.27)}, (1, 256): {2: (1.9, 2.3, 0.51), 4: (3.2, 3.9, 0.26)},
          (1, 512): {2: (2.2, 2.1, 0.50), 4: (4.2, 4.7, 0.25)}, (3, 128): {2: (1.5, 1.7, 0.57), 4: (1.6, 2.0, 0.31)},
          (3, 256): {2: (1.8, 1.9, 0.54), 4: (2.9, 3.5, 0.28)}, (3, 512): {2: (1.9, 2.0, 0.52), 4: (3.5, 4.1, 0.26)}}
@@ -69,8 +69,8 @@ class Bench:
 
     def run(self, operation, images, extent, dilation, ranks, *, channels=CHANNELS, counted=0, samples=0, calls=1,
             transport="nccl", null=False, no_device=False, **variables):
-        """Returns what the ranks printed, in the order of ranks. The entry "spatial" is the part of a rank's report about
-        splitting, which is missing with one rank."""
+        """Returns what the ranks printed, in the order of ranks. The entry "spatial" is what a rank's report says about
+        splitting; with one rank there is no such entry."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
         environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "UCUDNN_DATABASE": "none", "UCUDNN_TUNE": "off"}
         words = [f"{self.build}/bin/ucudnn", "run"]

@@ -1,6 +1,6 @@
 // Times computing the geometry of a kernel that is split over ranks, which ranks do when they call
-// the kernel for the first time: how it is cut, what is received and sent, and the rows that would
-// be computed again. At most 20 us are allowed.
+// the kernel for the first time: how it is cut, what is received and sent, and RecomputedBoxes. At
+// most 20 us are allowed.
 #include <benchmark/benchmark.h>
 
 #include <string>

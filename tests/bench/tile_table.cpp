@@ -8,10 +8,10 @@
 // The need of an undivided kernel is the workspace of the first configuration of cuDNN's heuristics
 // (mode A) that can be built. The need of a kind of tiles is the least workspace among its own
 // first three configurations, without engine 0; copies of packed tiles and sums of 16-bit gradients
-// are included. Engine 0 counts as the engine of a kernel if it comes first undivided. It counts in
-// tiles if no grid within the last limit has another engine. --kernels also lists the kernels, and
-// --strict fails if one needs more than a limit in tiles. Cells with three numbers are for forward
-// / backward_data / backward_filter.
+// are included. Undivided, a kernel counts as one of engine 0 if engine 0 comes first or no engine
+// serves it; such a kernel counts in tiles, too, if no grid fits the last limit without engine 0.
+// --kernels also lists the kernels, and --strict fails if one needs more than a limit in tiles.
+// Cells with three numbers are for forward / backward_data / backward_filter.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // Times the exact solver of Workspace Division. At most 1 ms is allowed for 562 choices, which is
 // the size of the paper's ResNet-50 (its GLPK took 5.46 ms). At most 1 s is allowed for 10,000
-// kernels of 12 choices, alone or as a running network whose kernels share slots. Selections must
+// kernels of 12 choices, alone or as a running network whose kernels share memory. Selections must
 // be proven optimal. Also compares the solver with GLPK on equal instances: it must be at least 10
 // times as fast (geometric mean). GLPK gets sizes in MiB, and its matrix is loaded only once.
 #include <benchmark/benchmark.h>
@@ -69,7 +69,8 @@ BENCHMARK(Divide)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Makes the kernels of a running network from their choices, and spreads them over `lanes` lanes.
+// Makes the kernels of a running network from their choices, and spreads them over `lanes` lanes
+// (planning/network_division.h).
 std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int lanes) {
   std::vector<NetworkKernel> network;
   for (const Choices& choices : kernels) {

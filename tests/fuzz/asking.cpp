@@ -66,7 +66,7 @@ void Trial::BreakDescriptors() {
 bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                         std::optional<MathType> math) const {
   if (!on_ || !setting_.has_store) return false;
-  // A limit that follows free memory may have fallen to any value.
+  // An automatic limit follows the free memory, so it may have fallen to 0.
   if (setting_.options.workspace_limit_auto) limit = 0;
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
@@ -111,8 +111,8 @@ void Trial::AskForSize(int algorithm) {
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
-  // Only forward's algorithm 1 serves an identity activation, so an algorithm that needs less may
-  // not replace it.
+  // Only forward's algorithm 1 serves an identity activation, so ucudnn may not replace algorithm 1
+  // by one that needs less.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
       setting_.options.deterministic || IsDeterministic(operation_, algorithm);
@@ -141,7 +141,7 @@ void Trial::AskForAlgorithms(Question question) {
   const auto ask = [&](const cudnn::Functions& library) {
     test::Answer answer = test::Ask(library, question, convolution_, call_.requested,
                                     workspace.data(), workspace.bytes());
-    convolution_.TakeOutput();  // cuDNN documents that a search overwrites the output
+    convolution_.TakeOutput();  // restores the output, which a search may overwrite
     CheckNothingElse(workspace, "by a search");
     return answer;
   };

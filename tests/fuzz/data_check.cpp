@@ -22,7 +22,7 @@ std::string CheckImages(const multigrid::Images& images, const std::string& byte
   if (images.pixels.size() != static_cast<size_t>(images.count * images.rows * images.columns)) {
     return "images with pixels of other ones";
   }
-  if (bytes.front() != 0) return "";  // IDX files begin with 0, so this one is already compressed
+  if (bytes.front() != 0) return "";  // IDX files begin with 0 unless they are compressed
   const test::MadeFile packed(test::GzipOf(bytes));
   const auto unpacked = multigrid::ReadIdxImages(packed.path());
   if (!unpacked.ok()) return "images that are refused compressed: " + unpacked.message();

@@ -11,8 +11,8 @@ namespace ucudnn::fuzz {
 // Reads `bytes` as images, labels or arrays. An error must be one line that names the file. Images
 // must have as many bytes as their header says, and a compressed copy must give the same images.
 // Labels must be digits. Arrays must have unique names and as many values as their shapes say. They
-// must be equal to the bit after they are written and read again, and must be weights of a chain or
-// be refused in one line. REQUIRES: `format` is kImages, kLabels or kSafetensors.
+// must be equal to the bit after they are written and read again. Taking them as the weights of a
+// chain must succeed or fail with one line. REQUIRES: `format` is kImages, kLabels or kSafetensors.
 ImportCheck CheckData(FileFormat format, const std::string& bytes);
 
 }  // namespace ucudnn::fuzz

@@ -1,9 +1,9 @@
 // Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their
 // outputs must be equal to the bit (Winograd: within a derived tolerance). Their statuses must be
 // equal, too, except that ucudnn may serve a call whose workspace is too small for the stand-in,
-// and may refuse one under a strict limit. Only the output and the workspace may be written, and
-// promises must be kept. Prints the smallest problem that still differs, and the command that shows
-// it again.
+// and may refuse a call under a strict limit. Only the output and the workspace may be written, and
+// what queries told the caller must hold. Prints the smallest problem that still differs, and the
+// command that shows it again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
@@ -48,7 +48,7 @@ struct Arguments {
 // point.
 struct Outcome {
   Coverage coverage;
-  long failed = -1;  // index of the problem, set while it runs
+  long failed = -1;  // index of the problem that runs or has failed
   char what[200] = {};
   char problem[16384] = {};
 };
@@ -137,8 +137,8 @@ Outcome Wait(const Child& child) {
 
 bool Fails(const Arguments& arguments) { return Wait(Start(arguments, 0, true)).failed >= 0; }
 
-// Returns the smallest problem that still fails. It leaves out the calls before the problem, and
-// then takes fewer images, as long as the problem still fails.
+// Returns the smallest problem that still fails: first tries problem `index` without the calls
+// before it, then with fewer images.
 Arguments Shrink(const Arguments& arguments, long index) {
   Arguments smallest = arguments;
   smallest.only = index;
@@ -217,8 +217,8 @@ int Main(const Arguments& arguments) {
 }
 
 // Runs the program again without UCUDNN_ variables of the user, which would steer ucudnn, and with
-// one thread for the engines, which suffices for problems this small. OpenMP reads the number of
-// threads when the program is loaded.
+// one thread for the engines, which suffices for problems this small. It must run again because
+// OpenMP reads the number of threads when the program is loaded.
 void SettleEnvironment(char** argv) {
   if (std::getenv("UCUDNN_FUZZ_SETTLED") != nullptr) return;
   std::vector<std::string> names;

@@ -128,7 +128,7 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
   const double spread = random.OneOf({1.0, 1.2, 2.0, 5.0});
-  const bool strange = random.Chance(3);  // as if another program had written times to the store
+  const bool strange = random.Chance(3);  // some times in the store are 0, NaN or infinite
   const bool gaps = random.Chance(50);    // engines could not be measured at some sizes
   return [=](int algorithm, int size) -> double {
     Random row(seed, {kCost, static_cast<uint64_t>(number), static_cast<uint64_t>(algorithm),

@@ -25,7 +25,7 @@ struct Setting {
   bool has_store = true;
   std::vector<planning::Measurement> rows;
   std::vector<int> sizes;     // micro-batch sizes at which every engine counts as measured
-  std::vector<size_t> needs;  // workspace of every row
+  std::vector<size_t> needs;  // workspace of each of `rows`
 };
 Setting DrawSetting(uint64_t seed, long number);
 
@@ -50,16 +50,16 @@ struct Call {
   test::Placements placements;
   test::Placement workspace_placement;
   Protocol protocol = Protocol::kNone;
-  int algorithm = 0;        // used if the protocol names none
+  int algorithm = 0;        // used unless a query names one
   int requested = 1;        // number of answers that a query asks for
-  size_t pick = 0;          // number of the answer that the call uses
-  bool asks_again = false;  // whether the caller then asks for the workspace of that algorithm
+  size_t pick = 0;          // which of the usable answers the call uses
+  bool asks_again = false;  // whether the caller then asks for that algorithm's workspace
   size_t lent = 0;          // bytes of workspace that FindEx may use
   Amount workspace;         // workspace of the call itself
   bool null_workspace = false;
   bool spoiled = false;  // the output holds NaN before the call (beta is 0)
   int runs = 1;
-  int failing_piece = 0;  // number of the piece that fails in the first run; 0 if none does
+  int failing_piece = 0;  // which piece fails in the first run, counted from 1; 0: none
   Fault fault = Fault::kNone;
 };
 // If set, `images` replaces the drawn mini-batch.

@@ -162,8 +162,8 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
-  // A misaligned call or an identity activation is served by one algorithm only. Its pieces may
-  // have no undivided engine to fall back on.
+  // Only one algorithm serves a misaligned call or an identity activation, so there may be no
+  // undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // If a piece may have changed the output that a rerun would read, nothing may run again.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
@@ -220,8 +220,8 @@ void Trial::CheckCalls(const std::vector<RealCall>& calls, const GuardedMemory& 
 }
 
 // Winograd transforms are allowed 100 times the rounding of a sum of magnitude 4 L, where L is the
-// number of products, each of two values up to 2 (the bound of the engines' own test). Then each
-// side rounds to its own type.
+// number of products, each of two values up to 2 (the bound of the engines' own test). Then the
+// expected and the actual output are each rounded to the problem's type.
 double Trial::Tolerance(size_t element) const {
   const ConvolutionProblem& problem = call_.what.problem;
   const Spatial out = OutputExtents(problem);
@@ -236,7 +236,8 @@ double Trial::Tolerance(size_t element) const {
   const double rounding = 100 * 0x1p-24 * 4 * length * std::abs(call_.what.scales.alpha);
   const test::Operand& output = const_cast<test::Convolution&>(convolution_).output();
   const double value = std::abs(output.Get(expected_, element)) + rounding;
-  // The bias or z is added to a rounded value, so the result may be larger by their magnitude.
+  // A value is rounded before the bias or z is added, and may be larger than the result by their
+  // magnitude.
   const double extra = call_.what.extra == Extra::kNone ? 0 : 6;
   return rounding + 4 * type_unit * (value + extra);
 }

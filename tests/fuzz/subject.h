@@ -14,7 +14,7 @@ namespace ucudnn::fuzz {
 
 class Subject {
  public:
-  explicit Subject(const Setting& setting);  // keeps a reference
+  explicit Subject(const Setting& setting);  // keeps a reference to `setting`
   ~Subject();
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;

@@ -1,6 +1,6 @@
 """Tests on the CPU stand-in how GPU tests on one device affect each other. A test that expects divided kernels fails if
-another process measures on the device all the time, and waits if that process ends in time. A run without ucudnn with which
-several tests compare is made only once. Also tests other functions of machine.py."""
+another process measures on the device all the time, and waits if that process ends in time. If several tests compare with
+the same run without ucudnn, the run is made only once. Also tests other functions of machine.py."""
 
 import concurrent.futures
 import contextlib

@@ -71,7 +71,7 @@ class TensorFlow(Convolutions, unittest.TestCase):
 
     @staticmethod
     def device_of(told):
-        """TensorFlow places operations that have no GPU kernel on the CPU, so one GPU operation is enough."""
+        """Returns "gpu" if any operation ran on a GPU, since TensorFlow places operations without a GPU kernel on the CPU."""
         return "gpu" if "GPU" in told.split() else told.lower()
 
 

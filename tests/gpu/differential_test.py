@@ -43,7 +43,8 @@ class Cases:
 
     @classmethod
     def start(cls, *options, **variables):
-        # Only engines of the legacy API are used, because the graph API's replace them only if they are the fastest undivided.
+        # Only engines of the legacy API are used, because an engine of the graph API replaces them only if it is the fastest
+        # undivided.
         environment = machine.environment(UCUDNN_ENGINES="legacy", **cls.tune, **variables)
         return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, cls.shapes], environment, machine.seconds_left())
 
@@ -125,8 +126,8 @@ class Engines(Cases, unittest.TestCase):
 
 
 class Brief:
-    """Runs only the first three shapes, which have remainders, unaligned images and a stride. On the stand-in, runs the
-    first."""
+    """Runs only the first three shapes, which have remainders, unaligned images and a stride. On the stand-in, runs only
+    the first."""
 
     shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
 

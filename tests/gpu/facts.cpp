@@ -24,8 +24,8 @@
 //
 // copy       times copies within device memory
 //
-// With --profile, plans and tiles describe the device in FILE.json, and need no device. --tiny
-// makes sizes small enough for a CPU.
+// With --profile, the commands plans and tiles make plans for the device that FILE.json describes,
+// and need no device. --tiny makes sizes small enough for a CPU.
 //
 // The exit code is 2 for bad usage, 3 if an error remains in the device's context after a case, so
 // that another process must run the next cases (--first), 77 if there is no device, and 1 for other

@@ -112,8 +112,8 @@ enum class Filling {
   kRandom,  // random numbers between -1 and 1
   kWhole,   // -1, 0 and 1, mostly 0, with which sums are exact in every type
 };
-// Fills memory with repetitions of a block of random elements, whose length is a prime, so that
-// rows differ.
+// Fills memory with repetitions of a block of random elements. The length of the block is a prime,
+// so that rows differ.
 void Fill(void* address, size_t elements, DataType type, Filling filling, uint32_t seed);
 
 void Plans(const Options& options);

@@ -87,7 +87,7 @@ Plan PlanOf(const cudnn::PlanDevice& device, const Picture& picture, const Part&
 
 float Widened(uint16_t bits) { return __bfloat162float(std::bit_cast<__nv_bfloat16>(bits)); }
 
-// Returns "equal", "equal when rounded" (as for engines with intermediate rounding), or how many
+// Returns "equal", "equal when rounded" (engines may round intermediate values), or how many
 // elements differ.
 std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
   if (a == b) return "equal";

@@ -198,7 +198,7 @@ void Sweep(const Options& options) {
   for (const NamedGraph& whole :
        {Same(n, channels, size, DataType::kFloat, Layout::kNchw),
         Same(n, channels, 2 * size, DataType::kBfloat16, Layout::kNchw)}) {
-    std::optional<Sweeper> sweeper;  // is made inside the first case, which reports a failure
+    std::optional<Sweeper> sweeper;  // made in the first case, so that this case reports a failure
     for (int m = n; m >= 1; m /= 2) {
       cases.Run(whole.name + " in pieces of " + std::to_string(m), [&] {
         if (!sweeper) sweeper.emplace(options, device, whole);

@@ -74,8 +74,8 @@ def planned(options, store, policy, *within):
 
 
 def divisions(options, store, policy, mib, kernels):
-    """Plans one budget of `mib` for each of `kernels` kernels (Workspace Division), with disjoint segments, as in the paper,
-    and with one shared segment."""
+    """Plans one budget (Workspace Division) of `mib` MiB for each of `kernels` kernels: with disjoint segments, as in the
+    paper, and with one shared segment."""
     budget = ["--total-workspace", f"{mib * kernels}MiB"]
     return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}
 
@@ -183,7 +183,8 @@ def measurements_of(sitting):
 
 
 def export(sitting, seconds):
-    """Writes the rows of the sitting's store as compressed CSV to its output. No other stage ran while they were measured."""
+    """Writes the rows of the sitting's store to the sitting's `output`, as compressed CSV. No other stage ran while the rows
+    were measured."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")
@@ -196,7 +197,7 @@ def export(sitting, seconds):
 
 
 def take_in(sitting, seconds):
-    """Imports the file that export() writes into the sitting's store."""
+    """Fills the sitting's store with the rows of the file that export() writes."""
     path, store = measurements_of(sitting), sitting.store
     with tempfile.TemporaryDirectory() as folder:
         plain = pathlib.Path(folder, "measurements.csv")
@@ -226,7 +227,7 @@ def benches(sitting, seconds):
 
 
 def torch_trace(sitting, seconds):
-    """Writes the cuDNN calls of tests/gpu/torch_steps.py with both of PyTorch's cuDNN APIs; repeated calls are written once."""
+    """Writes the cuDNN calls that torch_steps.py makes by each of PyTorch's cuDNN APIs; repeated calls are written once."""
     need("torch")
     if machine.HOST:
         raise Skipped("a CPU's PyTorch calls no cuDNN")

@@ -110,7 +110,7 @@ def told_by(words):
     return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-READING_SECONDS = 20  # stages that wait for page_cache() begin after this, even if the disk is slow
+READING_SECONDS = 20  # page_cache() reads no longer than this, even from a slow disk, since stages wait for it
 
 
 def page_cache(sitting, seconds):

@@ -1,6 +1,6 @@
-"""Measures what ucudnn gains in whole calls. These figures come first for readers, each with the baseline that it is
-compared with. layer_calls.cpp (for whole iterations torch_worker.py), which knows nothing of ucudnn, executes convolutions,
-in one process for each configuration. The processes take turns in rounds, so that changes of the machine affect all of them.
+"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with the baseline that it is compared
+with. layer_calls.cpp executes convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both
+know nothing of ucudnn. The processes take turns in rounds, so that changes of the machine affect all of them.
 Each stage takes the sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has
 each headline in one sentence. In stages that have predictions, `findings` has those that execution does not confirm."""
 
@@ -26,7 +26,8 @@ THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # on the stand-in, o
 ROUNDS, WARM_UP_S, WARM_UP_PASSES, ROUND_MS, MOST_PASSES = (5, 0.1, 4, 20, 3) if machine.HOST else (5, 0.5, 4, 250, 50)
 # A stage stops measuring this long before its time is over, because its programs need time to end.
 ENDING_SECONDS = 6
-# Predicted and executed times that differ by more than this share are a finding; at most MOST_FINDINGS are given in words.
+# Predicted and executed times that differ by more than the fraction APART are a finding; at most MOST_FINDINGS are given in
+# words.
 APART, MOST_FINDINGS = 0.05, 20
 
 # Each case is (network, mini-batch, type). The most important cases come first, since time may not suffice for all.
@@ -227,7 +228,8 @@ def fallbacks(report):
 
 
 def findings(title, case, undivided, divided):
-    """Returns sentences about predictions that execution does not confirm: which of two configurations is faster, and times."""
+    """Returns sentences about predictions that execution does not confirm: about which of two configurations is faster, and
+    about times."""
     told, apart = [], []
     for name, kernel in {"all kernels": case["configurations"], **case["kernels"]}.items():
         first, second = kernel.get(undivided), kernel.get(divided)

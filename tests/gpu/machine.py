@@ -65,7 +65,7 @@ def gpu():
 
 @functools.cache
 def compute_mode():
-    """Returns the first compute mode of a GPU that is not "Default", in nvidia-smi's words, or "Default" if all are. Returns
+    """Returns "Default" if all GPUs have this compute mode, otherwise the first other mode, in nvidia-smi's words. Returns
     None if nvidia-smi is missing or fails."""
     if not shutil.which("nvidia-smi"):
         return None
@@ -184,7 +184,7 @@ INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
 
 
 def reference(words, environment, timeout=300):
-    """Runs a program without ucudnn, which must succeed, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
+    """Runs a program, which must succeed, without ucudnn, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
     is kept in FOLDER for other tests that want the same words and variables; they wait while a process runs the program. A
     sitting begins with an empty FOLDER, because outputs of another machine, GPU or commit may differ."""
     folder = os.environ.get("UCUDNN_TEST_REFERENCES")

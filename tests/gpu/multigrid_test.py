@@ -133,8 +133,8 @@ class Multigrid(unittest.TestCase):
                 "--epochs", "1")
 
     def test_ranks_that_share_the_device_change_no_bit(self):
-        """Trains on one rank, on four threads, which exchange states by peer copies, and on four processes, by shared
-        memory."""
+        """Trains on one rank; on four threads, which exchange states by peer copies; and on four processes, which exchange them
+        by shared memory."""
         words = words_of(*self.TRAINING, "--way", "streams")
         run = [machine.UCUDNN, "run", "--off", "--ranks", "4", "--"]
         epochs = {}

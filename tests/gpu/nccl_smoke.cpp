@@ -3,7 +3,7 @@
 // reason, if a step fails, and 77 if there is no NCCL.
 //
 //   nccl_smoke [CUDNN_FILE]      searches next to CUDNN_FILE, as for a program with that cuDNN
-//   nccl_smoke --own NCCL_FILE   loads NCCL_FILE first, as a program does that uses NCCL itself
+//   nccl_smoke --own NCCL_FILE   loads NCCL_FILE first, as a program that uses NCCL itself does
 #include <dlfcn.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
-"""Tests that NCCL can be found and called as ucudnn does it, with one rank, since one GPU allows no more: the version is
-accepted, both communicators are made, sums and messages to itself are right, and both ways to end work."""
+"""Tests that NCCL can be found and called as ucudnn does it, with one rank, since one GPU allows no more. NCCL's version is
+accepted, both communicators are made, sums are right, so are messages of the rank to itself, and communicators can be
+destroyed and aborted."""
 
 import functools
 import importlib.util

@@ -26,7 +26,7 @@ SHAPES = {
     "transposed": (2, 32, 64, 64, 14, 3, {"strides": 2}),
     "3d": (3, 16, 32, 32, 16, 3, {}),
 }
-providers = set()  # the first provider of each session, which lists only providers that were loaded
+providers = set()  # the first provider of each session; a session lists only providers that were loaded
 
 
 def model(name, shape, dtype):

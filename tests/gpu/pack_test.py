@@ -175,7 +175,7 @@ class Pack(unittest.TestCase):
 
 
 class HostPack(unittest.TestCase):
-    """Makes a pack with stand-ins in place of an earlier pack, and moves it to another folder."""
+    """Makes a pack with stand-ins, which replaces an earlier pack, and moves it to another folder."""
 
     @classmethod
     def setUpClass(cls):
@@ -195,7 +195,7 @@ class HostPack(unittest.TestCase):
         cls.build = cls.folder / "build/release"
 
     def run_there(self, *words):
-        """Runs a program with an empty environment, which must succeed, and returns its stdout."""
+        """Runs a program, which must succeed, with an empty environment, and returns its stdout."""
         result = subprocess.run([str(word) for word in words], env={}, cwd="/", capture_output=True, text=True, timeout=300)
         self.assertEqual(0, result.returncode, result.stderr)
         return result.stdout

@@ -1,4 +1,4 @@
-"""Tests that cuDNN accepts the profile that tools/gpu-check records in place of a device."""
+"""Tests that cuDNN accepts, in place of a device, the profile that tools/gpu-check records."""
 
 import json
 import subprocess

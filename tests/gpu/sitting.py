@@ -160,7 +160,8 @@ class Sitting:
         return []
 
     def ready(self, pending):
-        """Returns the stages of `pending` that may start now. No stage starts before one of the lane ALONE that precedes it."""
+        """Returns the stages of `pending` that may start now. A stage of the lane ALONE holds back all
+        stages after it in `pending`."""
         lanes = [run.stage.lane for run in self.running]
         under_way = {run.stage.name for run in self.running} | {stage.name for stage in pending}
         beginning = []

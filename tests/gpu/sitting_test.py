@@ -1,6 +1,6 @@
 """Tests the outcomes that tools/gpu-check records for stages that pass, fail, exceed their limit or are cut off by the
-sitting's end. Also tests which stages run at the same time, and that its files are complete whenever it is killed. The stages
-are made up in this file, except in the tests of the tables of tests/gpu/stages.py."""
+sitting's end. Also tests which stages run at the same time, and that a sitting's files are complete whenever it is killed.
+The stages are made up in this file, except in the tests of the tables of tests/gpu/stages.py."""
 
 import contextlib
 import csv

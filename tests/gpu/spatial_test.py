@@ -87,7 +87,7 @@ def under_ucudnn(words, program, **variables):
 
 
 def alone(program):
-    """Returns the lines of `program` in one process with the whole images, without ucudnn."""
+    """Returns the lines that `program` prints in one process with the whole images, without ucudnn."""
     return sorted(machine.reference(run_words(["--off"], program), run_environment(), machine.seconds_left()).splitlines())
 
 
@@ -305,7 +305,7 @@ class Grids(Split):
 
 class Faults(Split):
     def cnn(self, steps, before="", after="exit $?"):
-        """Returns words that run the program on each rank, between bash commands."""
+        """Returns words that run striped_cnn on each rank, between the bash commands `before` and `after`."""
         return shell(f"{before}\n{CNN} {HEIGHT} {steps}\n{after}")
 
     def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):

@@ -27,9 +27,9 @@ namespace {
 using namespace ucudnn::gpu_tests;  // NOLINT: this is a program of one page
 
 // All cells of an image are equal, so sizes are multiples of four times the stride. Images that are
-// cut into three rows are three quarters as large. A filter of 7 reaches over most of a stripe of 4
-// rows. Cut into four rows, an image of `odd_image` takes 72 bytes in 16 bits, so every second
-// image is 8 bytes off 16-byte alignment.
+// cut into three rows of cells are three quarters as large. A filter of 7 reaches over most of a
+// stripe of 4 pixel rows. Cut into four rows of cells, an image of `odd_image` takes 72 bytes in 16
+// bits, so every second image is 8 bytes off 16-byte alignment.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
                              {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},

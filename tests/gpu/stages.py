@@ -19,7 +19,7 @@ class Stage:
     """Describes a stage. `seconds` is how long it is expected to take on an H100, and `limit` the seconds after which it is
     ended. `guards` names the faults that only a GPU can show. `work` is a function of a module of this folder and its arguments
     after the sitting and the seconds. `needs` are the names of stages that must have ended before it begins. With `every_time`
-    it also runs if it passed in an earlier sitting."""
+    the stage runs even if it passed in an earlier sitting."""
 
     name: str
     lane: str

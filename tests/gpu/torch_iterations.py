@@ -103,8 +103,8 @@ def run(configurations, cases, seconds, tune=TUNE):
 
 def layouts(network, batch, last, store, seconds):
     """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit it
-    runs divided and undivided; undivided shows what cuDNN does within the same workspace. Also compares PyTorch alone with
-    CUDNN_CONV_WSCAP_DBG, by which its users limit workspace."""
+    runs divided and undivided; undivided shows what cuDNN does within the same workspace. Another configuration is PyTorch
+    alone under CUDNN_CONV_WSCAP_DBG, by which users of cuDNN limit workspace."""
     of_store = ["--db", store]
     configurations = {"plain": (None, {}), "no limit": (of_store, {})}
     for mib in () if machine.HOST else LIMITS_MIB:

@@ -1,4 +1,4 @@
-"""Tests that the convolution samples of PyTorch's own tests that pass without ucudnn also pass under ucudnn with little or no
+"""Tests that convolution samples of PyTorch's own tests, if they pass without ucudnn, also pass under ucudnn with little or no
 workspace."""
 
 import unittest

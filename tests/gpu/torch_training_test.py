@@ -117,7 +117,8 @@ class ResNet50(Training, unittest.TestCase):
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
     """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, since its
-    tensor cores take NHWC. In a sitting, the run without ucudnn saves its float64 results for the run under ucudnn."""
+    tensor cores take NHWC, so cuDNN rearranges NCHW images in a workspace. In a sitting, the run without ucudnn saves its
+    float64 results for the run under ucudnn."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
     path = {"UCUDNN_TUNE_SECONDS": "0.3:6"}

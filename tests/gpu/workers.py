@@ -96,7 +96,7 @@ class Worker:
         return json.loads(self.report_path.read_text()) if self.report_path.exists() else None
 
     def end(self, deadline):
-        """Waits until the program ends, or kills it with everything that it started after `deadline`. REQUIRES: its input is
+        """Waits until the program ends; after `deadline`, kills it with everything that it started. REQUIRES: its input is
         closed."""
         try:
             self.process.wait(max(deadline - time.monotonic(), 0))
@@ -120,7 +120,7 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """Returns a text for each report that says that its process could not measure because another process did."""
+    """Returns a text for each report according to which its process could not measure because another process did."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 

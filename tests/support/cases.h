@@ -8,9 +8,9 @@
 namespace ucudnn::test {
 
 // Returns `few`, which find most mistakes, or `all` if UCUDNN_TEST_CASES=all, which tools/check
-// --full sets. With a sanitizer, which slows every case down, `all` becomes a fifth of it, but at
-// least `few`. A test that runs every Nth case passes N instead, so its `all` is less than its
-// `few`, and a sanitizer makes it use `few`.
+// --full sets. With a sanitizer, which slows every case down, returns a fifth of `all` instead of
+// `all`, but at least `few`. A test that runs every Nth case passes values of N, so its `all` is
+// less than its `few`; with a sanitizer, `few` is returned.
 inline int Cases(int all, int few) {
   const char* const asked = std::getenv("UCUDNN_TEST_CASES");
   if (asked == nullptr || std::string_view(asked) != "all") return few;

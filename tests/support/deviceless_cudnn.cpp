@@ -28,9 +28,9 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-// Returns the path of the library that is built from absent_driver.c, searched from this program's
-// folder upwards. If the program was moved out of its build folder, returns the bare file name,
-// which the caller cannot open.
+// Searches this program's folder and the folders above it for the library that is built from
+// absent_driver.c, and returns its path. If the program was moved out of its build folder, returns
+// the bare file name, which the caller cannot open.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

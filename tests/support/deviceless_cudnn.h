@@ -58,7 +58,7 @@ struct GraphOptions {
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
   double upper_clip = 0;         // upper bound of relu; 0: none
-  std::vector<FusedStep> steps;  // after the convolution, residual, bias and relu
+  std::vector<FusedStep> steps;  // follow the convolution, residual, bias and relu
   bool dynamic = false;
 };
 

@@ -10,7 +10,7 @@ namespace ucudnn::test {
 
 struct Fault {
   int at = 0;  // number of the convolution call, 0 = the next
-  void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // runs once the call has run
+  void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // runs after the call's work
   void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // may change the call
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // an error to return instead of running
   void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // runs before every later call

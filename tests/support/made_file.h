@@ -27,11 +27,11 @@ struct MadeArray {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
-  std::string bytes;  // its values
+  std::string bytes;  // the values
 };
 // Returns a safetensors file with the arrays one after the other.
 std::string SafetensorsOf(const std::vector<MadeArray>& arrays);
-// Returns a safetensors file with this header, even if it contradicts `values`, which follow it.
+// Returns a safetensors file: `header`, then `values`, even if the two contradict each other.
 std::string SafetensorsOf(std::string_view header, std::string_view values);
 // Returns an array of F64.
 MadeArray DoublesOf(const std::string& name, const std::vector<int64_t>& shape,

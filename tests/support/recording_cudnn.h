@@ -13,7 +13,7 @@ namespace ucudnn::test {
 struct RecordedCall {
   Operation operation = Operation::kForward;
   int algorithm = 0;
-  int images = 0;  // of both x and y; -1 if they differ
+  int images = 0;  // in x and in y; -1 if x and y differ
   const void* x = nullptr;
   const void* w = nullptr;
   const void* y = nullptr;

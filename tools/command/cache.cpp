@@ -161,8 +161,8 @@ void PrintRows(const db::StoredRows& rows) {
   std::cout << RowsText(rows) << "\n";
 }
 
-// Keeps only the rows of `device`; keeps all rows if `device` is empty. The error lists the devices
-// that the stores have.
+// Keeps only the rows of `device`; keeps all rows if `device` is empty. Fails if `device` has no
+// rows; the error lists the devices that the stores have.
 Status KeepDevice(const std::string& device, std::vector<db::StoredRows*> all) {
   if (device.empty()) return Status::Ok();
   std::set<std::string> devices;

@@ -1,5 +1,5 @@
-// Checks files that options name, before a program that needs them is started: a mistyped path is
-// reported at once, and not after hours. Used from main's thread only.
+// Checks files that options name, before a program that needs them is started, so that a mistyped
+// path is reported at once and not after hours. Used from main's thread only.
 #pragma once
 
 #include <string>

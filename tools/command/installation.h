@@ -30,7 +30,7 @@ std::string WhyMissing(const Installation& installation, const std::string& path
 Status CheckStandIns(const Installation& installation);
 
 // Makes this process use the CPU stand-ins for the driver and cuDNN. Must be called before any code
-// opens these: only a library that is already open serves later requests for its soname.
+// opens these, because only a library that is already open serves later requests for its soname.
 Status UseStandIns();
 
 bool FileExists(const std::string& path);

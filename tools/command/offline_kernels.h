@@ -31,9 +31,9 @@ struct OfflineKernels {
   size_t differing_rows = 0;           // number of rows that differ from an earlier store's rows
 };
 
-// Returns the layers' desirable sets from the stores of `options`. Considers the sizes of the
-// policy (auto: all measured sizes), and only deterministic engines if the options require them.
-// The sets are for `device` (empty: the only one) on the newest platform that has rows of all
+// Returns the layers' desirable sets from the stores of `options`. Considers the micro-batch sizes
+// of the policy (auto: all measured sizes), and only deterministic engines if the options require
+// them. The sets are for `device` (empty: the only one) on the newest platform that has rows of all
 // layers. Rows with the alignment of a run's calls take precedence over rows without alignment, and
 // rows of legacy engines over rows of graph engines. Errors mean bad usage, or name the kernels
 // without measurements.
@@ -45,9 +45,9 @@ struct ApiKernel {
   Api api = Api::kLegacy;  // the API through which it is called
 };
 
-// Returns the desirable set of each kernel on `device`, from engines of its own API, on the
-// platform with this cuDNN (0: any) and the newest driver that has rows of the kernel. A set is
-// empty if no rows make up the mini-batch.
+// Returns the desirable set of each kernel on `device`, from engines of the kernel's own API. Uses
+// the newest platform with this cuDNN (0: any) whose rows make up the kernel's mini-batch; a set is
+// empty if there is no such platform.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);

@@ -36,7 +36,8 @@ struct OfflineRows {
 };
 
 // Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store, or `device_from`, the option that named the device, and the devices that exist.
+// missing store; or it names `device_from`, which is the option that named the device, and the
+// devices that exist.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 

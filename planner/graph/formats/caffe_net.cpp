@@ -93,8 +93,8 @@ TextField Scalar(const char* name, std::string value) {
   return field;
 }
 
-// Replaces the network's own inputs, each an `input` with an input_shape or four input_dim, by an
-// Input layer.
+// Replaces the network's own inputs by an Input layer. Each of these inputs is an `input` with an
+// input_shape or with four input_dim.
 Status AddInputLayer(TextField& net) {
   const CaffeFields fields(&net);
   const std::vector<std::string> names = fields.Words("input");

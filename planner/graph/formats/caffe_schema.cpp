@@ -10,8 +10,8 @@ namespace ucudnn::planner {
 namespace {
 
 enum class Use {
-  kRead,      // an importer reads it
-  kHarmless,  // it changes neither a shape, a parameter nor the cost of a pass
+  kRead,      // an importer reads the field
+  kHarmless,  // the field changes neither a shape, a parameter nor the cost of a pass
   kRefused
 };
 using enum Use;

@@ -29,7 +29,8 @@ struct ImportOptions {
   std::vector<int32_t> input;
 };
 
-// The place of a file's tensor in the graph: its node, and its axes as digits of the node's axes.
+// The place of a file's tensor in the graph: its node, and its axes as digits (view.h) of the
+// node's axes.
 struct ImportedTensor {
   NodeId node = 0;
   View view;

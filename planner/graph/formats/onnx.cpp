@@ -508,15 +508,16 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    // `place` is the node axis that an image has at this position of its shape. The new axis of the
-    // tensor becomes that axis if the node has extent 1 along it; otherwise it becomes channels.
+    // `place` is the node axis that an image has at this position of its shape. A tensor axis
+    // without digits (view.h) becomes `place` if the node has extent 1 along `place`; otherwise it
+    // becomes channels.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
-    // If the new axis replaces several digits, it takes the place of the digit of the channels if
-    // there is one, otherwise of the digit with the largest stride.
+    // If the axis has digits, the new digit replaces all of them, and takes the place of the digit
+    // with the largest stride; digits of the channels have precedence over others.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };

@@ -65,8 +65,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     seen.view = *view;
     return Give(seen);
   }
-  // The extents do not divide the digits. If the images stay separate, a new node is added: an
-  // image that holds the tensor's numbers in the tensor's order.
+  // The new extents would split a digit (view.h) into unequal parts. If the images stay separate, a
+  // new node is added: an image that holds the tensor's numbers in the tensor's order.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
@@ -226,8 +226,8 @@ Status OnnxImporter::AddUnsqueeze() {
   // A tensor without axes holds one number, which is the same for every image. Its new axis counts
   // as the images.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
-  // If the digit of a batch of 1 is parked in front of another axis' digits, it moves to the new
-  // first axis.
+  // A new first axis becomes the batch axis. If the digit (view.h) of a batch of 1 stands in front
+  // of another axis' digits as kParked, it moves to the new axis.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {
       if (view[axis].empty() || !(view[axis][0] == kParked)) continue;
@@ -337,7 +337,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
   const Digit outer = digits.front();
   const int64_t inner = Extent(digits) / outer.size;
   if (begin % inner != 0 || count % inner != 0) {
-    // The range lies within one value of the outer digit, so two cuts select it.
+    // If the range lies within one value of the outer digit (view.h), one cut selects this value,
+    // and a second cut selects the range inside it.
     if (digits.size() > 1 && begin / inner == (begin + count - 1) / inner) {
       UCUDNN_ASSIGN_OR_RETURN(const auto one,
                               Sliced(tensor, axis, begin / inner * inner, inner, output));

@@ -49,8 +49,8 @@ Status OnnxImporter::AddActivation() {
       {"Swish", ActivationKind::kSwish},         {"Tanh", ActivationKind::kTanh}};
   const auto kind = kinds->find(node_->op_type());
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor raw, RawInput(0));
-  // Exporters test the scores for NaN to replace it after a softmax. The importer takes the result
-  // of such a test for the scores themselves.
+  // Exporters test the scores for NaN, so that they can replace NaN after a softmax. The importer
+  // takes the result of such a test for the scores themselves.
   if (raw.scores >= 0 && (node_->op_type() == "IsNaN" || node_->op_type() == "Not")) {
     return Give(raw);
   }
@@ -193,8 +193,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // Repeating a batch of 1 would make several images of one. With a larger batch, the operator
-    // would combine different images of the mini-batch, so this is refused.
+    // If the batch is 1, repeating it would turn one image into several. If it is larger, the
+    // operator would combine different images of the mini-batch. Neither is supported.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }
@@ -207,7 +207,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   OnnxTensor conformed = tensor;
   conformed.view = WithRank(tensor.view, like.view.size());
   bool is_alike = true;
-  // Pairs of corresponding digits: of `like` and of `conformed`.
+  // Pairs of corresponding digits (view.h): the first is of `like`, the second of `conformed`.
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
@@ -233,7 +233,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
       return {std::nullopt};
     }
   }
-  // If `tensor` has the digits of `like` along each axis, or none, it needs no new node.
+  // If `tensor` has, along each axis, the digits of `like` or no digits, it needs no new node.
   if (is_alike) return {conformed};
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
     if (a.first.axis != b.first.axis) return a.first.axis < b.first.axis;
@@ -263,7 +263,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   for (size_t axis = 0; axis < view.size(); ++axis) {
     if (Extent(conformed.view[axis]) == 1) view[axis] = conformed.view[axis];
   }
-  // If the new node lacks some digits of an axis, the remaining digits are renumbered without gaps.
+  // If the new node lacks some digits of an axis, Compacted() closes the gaps that they leave.
   Remainder left = Compacted(view);
   return {OnnxTensor{node, std::move(left.view), false}};
 }
@@ -417,7 +417,8 @@ Status OnnxImporter::AddNormalization() {
   std::vector<size_t> axes;
   for (size_t axis = 2; axis < rank; ++axis) axes.push_back(axis);
   if (type == "InstanceNormalization") return AddMixing(tensor, axes, std::move(parameters));
-  // A group is a run of adjacent channels, so the groups are the outer digit of the channels.
+  // A group is a run of adjacent channels, so the groups are the outer digit (view.h) of the
+  // channels.
   const int64_t groups = Attributes().Number("num_groups", 0);
   std::vector<int64_t> extents = Extents(tensor.view);
   if (groups < 1 || extents[1] % groups != 0) {
@@ -427,7 +428,7 @@ Status OnnxImporter::AddNormalization() {
   extents[1] /= groups;
   extents.insert(extents.begin() + 1, groups);
   const auto apart = Reshaped(tensor.view, extents);
-  if (!apart) {  // if groups do not divide the digits, all channels count as one group
+  if (!apart) {  // if a digit cannot be split into groups, all channels count as one group
     axes.push_back(1);
     return AddMixing(tensor, axes, std::move(parameters));
   }
@@ -516,7 +517,7 @@ Status OnnxImporter::AddReduction() {
     for (size_t axis = 0; axis < rank; ++axis) {
       if (changed.count(axis) == 0) left.push_back(made->view[axis]);
     }
-    // The digit of a batch of 1 moves from a dropped axis to a remaining axis if one exists.
+    // If a dropped axis has the digit of a batch of 1 (view.h), the first remaining axis gets it.
     for (const auto& [axis, extent] : changed) {
       if (!made->view[axis].empty() && left.empty()) return RefuseMixedImages();
       if (!made->view[axis].empty()) left.front().insert(left.front().begin(), kParked);

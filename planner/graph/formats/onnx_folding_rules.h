@@ -96,8 +96,8 @@ inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   });
 }
 
-// Returns a constant whose elements are computed from the inputs. All elements count as trained,
-// even if the inputs' do not.
+// Returns a constant whose elements are computed from the inputs. `numbers` counts all elements,
+// even if the elements of the inputs are copies of fewer ones.
 inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   OnnxConstant made;
   made.dims = dims;

@@ -45,8 +45,8 @@ constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
 struct OnnxTensor {
   NodeId node = 0;
   View view;
-  // True if no other node reads the node, so that the next node of the file may complete its
-  // operator.
+  // True if one node of the file is the only reader of `node`, so that this reader may complete the
+  // operator of `node`.
   bool is_sole = false;
   int scores = -1;  // position in OnnxImporter::scores_; -1 if the tensor holds no scores
 };
@@ -98,8 +98,8 @@ class OnnxImporter {
   bool HasInput(int index) const;
   // Returns null if the input is absent or computed.
   const OnnxConstant* ConstantInput(int index) const;
-  // Returns the constant of a layer's weights. A graph input without an initializer counts as one,
-  // too.
+  // Returns the constant of a layer's weights. A graph input without an initializer counts as such
+  // a constant, too.
   const OnnxConstant* WeightInput(int index);
   // Returns the constants by input; null for a computed input.
   std::vector<const OnnxConstant*> Constants() const;
@@ -122,7 +122,7 @@ class OnnxImporter {
   const OnnxScores& ScoresOf(const OnnxTensor& tensor) const {
     return scores_[static_cast<size_t>(tensor.scores)];
   }
-  // Makes `tensor`, with the scores `scores`, the output of node_.
+  // The output of node_ becomes `tensor`, with the scores `scores`.
   Status GiveAsScores(OnnxTensor tensor, OnnxScores scores);
 
   NodeExtents ExtentsOf(const OnnxTensor& tensor) const {
@@ -130,11 +130,11 @@ class OnnxImporter {
   }
   Result<NodeId> AddOperator(const Operator& op, const std::vector<NodeId>& inputs,
                              std::vector<Parameter> parameters = {}, int output = 0);
-  // Makes `tensor`, which is a view of an existing node, the output number `output` of node_.
+  // Output number `output` of node_ becomes `tensor`, which is a view of an existing node.
   Status Give(OnnxTensor tensor, int output = 0);
-  // Makes `view`, which is a view of the new node `node`, the output number `output` of node_.
+  // Output number `output` of node_ becomes `view`, which is a view of the new node `node`.
   Status GiveNode(NodeId node, View view, int output = 0);
-  // Adds a node that reads `tensor` and keeps its extents, and makes it the output of node_.
+  // The output of node_ becomes a new node that reads `tensor` and has the extents of `tensor`.
   Status Append(const Operator& op, const OnnxTensor& tensor,
                 std::vector<Parameter> parameters = {});
   Status AddNothing();
@@ -143,8 +143,8 @@ class OnnxImporter {
   Status RefuseUnknown() { return Refuse(""); }
   Status RefuseMixedImages() { return Refuse("that mixes images"); }
 
-  // Returns whether an operator mixes images if it mixes the positions of an axis with these
-  // digits. A batch of 1 counts as images only if its digit is the only digit of the axis.
+  // Returns whether an operator mixes images if it mixes the positions of an axis with these digits
+  // (view.h). A batch of 1 counts as images only if its digit is the only digit of the axis.
   bool MixesImages(const Digits& digits) const {
     return Holds(digits, ViewAxis::kBatch) && (batch_ > 1 || digits.size() == 1);
   }
@@ -213,9 +213,9 @@ class OnnxImporter {
   // Returns the tensor repeated to the extents `extents` along axes of extent 1; none if this would
   // repeat images.
   Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
-  // Returns `tensor` with the digits of `like` along every axis on which `tensor` has digits; this
-  // may need a new node. Returns none if an operator that reads both would combine different
-  // images.
+  // Returns `tensor` with the digits (view.h) of `like` along every axis on which `tensor` has
+  // digits; this may need a new node. Returns none if an operator that reads both tensors would
+  // combine different images.
   Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
   Status AddGlobalPooling();
@@ -287,7 +287,7 @@ class OnnxImporter {
   int64_t kept_values_ = 0;  // computed values in constants_, weighted by their cost
   const onnx::NodeProto no_node_;
   const onnx::NodeProto* node_ = &no_node_;  // the node of the file that is being added
-  NodeId first_node_ = 0;  // the first node of the graph that node_ may have added
+  NodeId first_node_ = 0;  // nodes of graph_ from this one on were added for node_
 };
 
 }  // namespace ucudnn::planner

@@ -426,7 +426,7 @@ Status OnnxImporter::AddDepthToSpace() {
   }
   const auto parts = Reshaped(tensor.view, apart);
   // If the axis that must be split (channels in DepthToSpace, h or w in SpaceToDepth) has digits
-  // that do not divide into blocks, the operator becomes an Opaque.
+  // (view.h) that do not divide into blocks, the operator becomes an Opaque.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

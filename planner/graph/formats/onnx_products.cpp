@@ -40,8 +40,8 @@ bool AreAll(const Digits& digits, bool (*predicate)(const Digit&)) {
 // Returns the view without its last two axes.
 View Leading(const View& view) { return {view.begin(), view.end() - 2}; }
 
-// Returns whether `digits` are the channels of one head: the inner digit of the channels, or all
-// channels if there is one head.
+// Returns whether `digits` (view.h) are the channels of one head: the inner digit of the channels,
+// or all channels if there is one head.
 bool IsHead(const Digits& digits) {
   return digits.empty() ||
          (digits.size() == 1 && digits[0].axis == ViewAxis::kChannel && digits[0].stride == 1);
@@ -280,8 +280,8 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
     int32_t window = 1;
     for (const Digit& digit : queries) {
       if (static_cast<size_t>(digit.axis) != spatial + 2) continue;
-      // A digit with another stride than 1 means that the window's positions form a grid over the
-      // whole axis, so no division along this axis keeps windows whole.
+      // A digit whose stride is not 1 means that the window's positions form a grid over the whole
+      // axis, so no division along this axis keeps windows whole.
       if (digit.stride != 1) {
         window = 0;
       } else {

@@ -1,6 +1,7 @@
-// Builds a graph whose nodes mostly form a chain; the built-in networks are described with it. A
-// function that adds nodes appends them to last() and begins their names with `name`. Exceptions:
-// Join() takes the inputs as an argument, and Classify() chooses the names. Thread-compatible.
+// Builds a graph whose nodes mostly form a chain; the built-in networks are described with this
+// class. A function that adds nodes appends them to last() and begins their names with `name`.
+// Exceptions: Join() takes the inputs as an argument, and Classify() chooses the names.
+// Thread-compatible.
 #pragma once
 
 #include <string>

@@ -113,8 +113,8 @@ Result<Graph> VideoVae(const std::string& name) {
     if (i + 1 == std::size(kDecoderFilters)) break;
     const bool in_time = i > 0;
     decoder.net.Append(block + ".nearest", Upsampling{{in_time ? 2 : 1, 2, 2}});
-    // Removes the copy of the first frame, which the decoder does not double: f frames become 2 f -
-    // 1.
+    // The decoder does not double the first frame, so the copy of this frame is removed: f frames
+    // become 2 f - 1.
     if (in_time) decoder.net.Append(block + ".first", Padding{{-1, 0, 0}, {0, 0, 0}});
     decoder.Append(block + ".upsamplers.0.conv", kDecoderFilters[i]);
   }

@@ -41,7 +41,7 @@ Result<Graph> InceptionV3(const std::string& name, int32_t classes);
 // layer's output to all earlier outputs, as in Caffe's networks. kNary: a Concat before each layer
 // joins all single outputs, as in torch and ONNX. Both ways compute the same result.
 enum class DenseJoin { kChain, kNary };
-// Huang 2016, for CIFAR: three blocks of 12 plain layers with `growth` filters, without
+// Huang 2016, for CIFAR: three blocks of 12 layers with `growth` filters, without bottlenecks or
 // compression.
 Result<Graph> DenseNet40(const std::string& name, int32_t growth, DenseJoin join);
 // Huang 2016, table 1: bottlenecks, and transitions that halve the channels between blocks.

@@ -38,8 +38,8 @@ std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, doub
 
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs) {
   GreedyRuns best = *TakeRuns(costs, runs, std::numeric_limits<double>::infinity());
-  // Bisects between a bound that is too small and one that suffices. Then looks for cuts that are
-  // cheaper than the best one until there is none.
+  // Bisects between a bound that is too small and one that suffices. Then replaces the best cuts by
+  // cheaper ones until no cheaper cuts are found.
   double too_little = 0;
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (too_little + best.dearest) / 2;

@@ -36,7 +36,7 @@ enum class Port { kOfSender, kOfReceiver };
 
 class Cluster {
  public:
-  // Uses the first `devices` devices of `machine`, which outlives the cluster.
+  // Uses the first `devices` devices of `machine`, which must outlive the cluster.
   Cluster(const planner::Machine& machine, int devices, Launching launching);
 
   int devices() const { return devices_; }
@@ -44,7 +44,8 @@ class Cluster {
   // Runs kernels of `cost` one after the other on `queue` of the device, after the tasks `after`.
   // Returns the tasks for which a reader of the result must wait.
   TaskList Run(int device, simulate::QueueId queue, const RunCost& cost, TaskList after);
-  // Returns a queue of the device, which models a stream. The same number gives the same queue.
+  // Returns the queue of the device that models stream `number`. The same number gives the same
+  // queue.
   simulate::QueueId Stream(int device, int number);
   // Begins a graph: one launch serves everything that the device runs from now on. Does nothing
   // with Launching::kEach.
@@ -67,7 +68,7 @@ class Cluster {
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    // The task for which kernels without a launch of their own wait.
+    // The last launch. Kernels that have no launch of their own wait for it.
     simulate::TaskId last = simulate::kNone;
   };
 

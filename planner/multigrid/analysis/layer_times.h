@@ -23,7 +23,7 @@ struct LayerBatch {
 
 struct RunCost {
   double ms = 0;        // time on a device that runs nothing else
-  double work_ms = 0;   // time of the same work on a device that the work fills
+  double work_ms = 0;   // time that this work would take if it kept the whole device busy
   double launches = 0;  // number of calls that the host makes
 
   RunCost& operator+=(const RunCost& other) {
@@ -92,7 +92,7 @@ class MeasuredBatches : public LayerTimes {
     std::array<Batch, kLayerPasses> side_by_side = {};  // by pass: steps that have an input each
     Batch together;  // the forward pass of steps that share an input
   };
-  // Takes one Kind for each LayerKind. `model` outlives the object.
+  // Takes one Kind for each LayerKind. `model` must outlive the object.
   MeasuredBatches(std::vector<Kind> kinds, const LayerTimes& model)
       : kinds_(std::move(kinds)), model_(model) {}
   RunCost Cost(LayerPass pass, const LayerBatch& batch) const override;

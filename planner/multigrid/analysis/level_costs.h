@@ -14,7 +14,7 @@ namespace ucudnn::multigrid {
 class LevelCosts {
  public:
   // `kinds` has the kind of each layer of the stage, in forward order; `pass` is kForward or
-  // kAdjoint. `times` and `hierarchy` outlive the object.
+  // kAdjoint. `times` and `hierarchy` must outlive the object.
   LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
              const Hierarchy& hierarchy, CoarseOperator coarse);
 

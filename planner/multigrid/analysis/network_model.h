@@ -31,8 +31,8 @@ struct ModelledRun {
   bool Fits(const planner::Device& device) const { return memory_bytes <= device.memory_bytes; }
 };
 
-// The constructor's arguments must outlive the model. The functions that model runs fail if the
-// simulator fails.
+// The constructor's arguments must outlive the model. Serial and Partitioned fail if the simulator
+// fails.
 class NetworkModel {
  public:
   NetworkModel(const NetworkLayers& network, const LayerTimes& times,
@@ -75,8 +75,9 @@ class MultigridModel {
   // Models a run with `setting`. REQUIRES: devices <= MostDevices(), and `setting` has the levels,
   // the coarse operator and the relaxation of the setting given to Make.
   Result<ModelledRun> Run(Workload workload, int devices, const MultigridSetting& setting) const;
-  // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the longest
-  // chain of steps that wait for each other, or the work divided by the number of devices.
+  // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the time of
+  // the longest chain of steps that wait for each other, or the work divided by the number of
+  // devices, whichever is larger.
   double LeastMs(Workload workload, int devices, int cycles) const;
 
   const Hierarchy& LongestHierarchy() const {

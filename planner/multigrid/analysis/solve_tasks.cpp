@@ -63,8 +63,8 @@ void SolveTasks::MakeShares(int level) {
   }
 }
 
-// Makes the block that sends a state the first unit, alone, and the block that waits for a state
-// the last unit, so that the host launches all other blocks before it waits.
+// Makes a first unit of the block whose state the next device waits for, and a last unit of the
+// block that waits for the previous device. So the host launches all other blocks before it waits.
 void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
   int begin = share.begin;
   int end = share.end;

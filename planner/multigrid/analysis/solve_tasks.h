@@ -110,7 +110,7 @@ class SolveTasks final : public LayerSystem {
     bool relaxes = false;
     bool advances = false;
     bool restricts = false;
-    bool sends = false;  // the last block sends the state that it advanced to the next device
+    bool sends = false;  // whether the last block sends its advanced state to the next device
   };
 
   // Returns the number of blocks of a level, including the shorter block after the last C-point.

@@ -24,7 +24,8 @@ struct StandIn {
 // forward pass takes at most `operations` operations:
 // - Maps become smaller, down to half of the largest window but at least 4, if the weights do not
 // depend on the maps' size or `draws` says that weights are drawn. In a smaller map more terms of
-// each sum are the zeros around the map, so the step h grows by the same factor.
+// each sum are the zeros around the map, which makes the sums smaller. The step h grows by the
+// factor that makes up for this.
 // - Channels become fewer if weights are drawn, because with the variance of drawn weights the
 // effect of a layer on the size of a state does not depend on the number of channels.
 // - Only every second, fourth, ... layer remains, with a step 2, 4, ... times as large, as on a

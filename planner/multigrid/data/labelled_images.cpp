@@ -77,8 +77,8 @@ class IdxStream {
 
   IdxStream(std::string path, uint64_t bytes) : path_(std::move(path)), file_bytes_(bytes) {}
 
-  // Returns an error that says why zlib gives no more bytes; with the reason `end` if the file
-  // simply ends.
+  // Returns an error that says why zlib gives no more bytes. The reason is `end` if the file simply
+  // ends.
   Status Damage(const std::string& end) const {
     int state = Z_OK;
     gzerror(file_.get(), &state);

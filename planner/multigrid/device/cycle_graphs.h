@@ -15,8 +15,8 @@ namespace ucudnn::multigrid {
 // lane, follows all earlier work of all lanes.
 class DeviceLanes {
  public:
-  // Makes `count` lanes and, if `exchanges`, an additional lane for messages between ranks, which
-  // Join includes.
+  // Makes `count` lanes and, if `exchanges`, an additional lane for messages between ranks. Join
+  // includes the additional lane.
   static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count,
                                                    bool exchanges = false);
 

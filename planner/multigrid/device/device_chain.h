@@ -115,8 +115,8 @@ class DeviceStates : public Propagator {
 
 class DeviceChain : public DeviceStates {
  public:
-  // All lanes together use at most `workspace_limit` bytes. With Way::kGrouped there is one lane.
-  // Everything to which `stage` refers must outlive the chain.
+  // All lanes together use at most `workspace_limit` bytes of workspace. With Way::kGrouped there
+  // is one lane. Everything to which `stage` refers must outlive the chain.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
                                                    const StagePart& stage, size_t workspace_limit,
                                                    std::shared_ptr<DeviceLanes> lanes,

@@ -10,7 +10,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns parameters for the stage's steps that are all 0, because times do not depend on values.
+// Returns parameters for the stage's steps. All are 0, because times do not depend on values.
 Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {

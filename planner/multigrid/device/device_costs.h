@@ -17,8 +17,8 @@ namespace ucudnn::multigrid {
 // Measures the time of a coarse step that applies `layers` layers to one input
 // (CoarseOperator::kSum), divided by the time of a single step. The result is about 1 if a single
 // layer leaves most of the device idle, and about `layers` if a single layer fills the device. All
-// lanes together use at most `workspace_limit` bytes. REQUIRES: the stage has at least 2 * `layers`
-// steps.
+// lanes together use at most `workspace_limit` bytes of workspace. REQUIRES: the stage has at least
+// 2 * `layers` steps.
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit);
 

@@ -66,8 +66,8 @@ class DeviceDescent {
   // The first Step makes velocity_; it has as many numbers as the gradient.
   std::optional<DeviceNumbers> velocity_;
   bool has_velocity_ = false;
-  // If the weights are narrower than single precision: the weights and the gradient in single
-  // precision, with which Step computes.
+  // If the weights have fewer bits than single precision, Step computes with these copies of the
+  // weights and the gradient in single precision.
   std::optional<DeviceNumbers> master_, wide_gradient_;
   Tensor numbers_, wide_numbers_;  // describe a block in each precision
   OpTensorDescriptor convert_;

@@ -30,8 +30,8 @@ namespace ucudnn::multigrid {
 // An address in device memory. The numbers there have the target's precision.
 using Address = std::byte*;
 
-// The device to run on, and the precision. The caller owns both tables and the context, and keeps
-// all of them alive.
+// The device to run on, and the precision. The caller owns both tables of functions and the
+// context, and keeps all three alive.
 struct DeviceTarget {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;

@@ -48,7 +48,8 @@ struct ArrangedMemory {
 };
 
 // The layout of the numbers of all steps of a stage in one block: kind after kind, and within a
-// kind step after step.
+// kind layer after layer. For each layer, the weights of all steps come first, and then the biases
+// of all steps.
 class NumbersLayout {
  public:
   // Everything to which the arguments refer must outlive the layout.
@@ -84,7 +85,7 @@ class NumbersLayout {
 
   DeviceTarget target_;
   const StageShapes& shapes_;
-  std::vector<int64_t> begins_;  // by kind: where it begins in a block
+  std::vector<int64_t> begins_;  // by kind: where the kind begins in a block
   int64_t count_ = 0;
   std::vector<Place> places_;
 };

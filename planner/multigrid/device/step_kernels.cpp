@@ -45,14 +45,14 @@ Status StateSums::Combine(DeviceLane& lane, double a, const StatesView& x, doubl
 
 // A layer of several steps side by side, with its descriptors.
 struct StepKernels::PreparedLayer {
-  Tensor x, y;     // the extents of x, packed
-  Tensor dx;       // extents of x, packed
+  Tensor x, y;     // the layer's input and output; y is packed
+  Tensor dx;       // the extents of x, packed
   Tensor numbers;  // one number for each output channel: a bias, or factors
   Filter weights;
   ConvolutionDescriptor convolution;
   int algorithms[3] = {};  // by Operation
   size_t workspace[3] = {};
-  int64_t value = 0;  // place of the output in the room
+  int64_t value = 0;  // position of the output in the lane's room
 
   TensorNumbers X(Address data) const { return {x.get(), data}; }
   TensorNumbers Y(Address data) const { return {y.get(), data}; }
@@ -64,7 +64,7 @@ struct StepKernels::Prepared {
   bool spreads_x = false;  // whether each step gets its own copy of a shared input
   std::vector<PreparedLayer> layers;
   Tensor fanned;                          // describes the states of all steps of all groups, packed
-  int64_t spread = 0, gradients[2] = {};  // positions in the room
+  int64_t spread = 0, gradients[2] = {};  // positions in the lane's room
   size_t sum_workspace = 0;
 };
 
@@ -85,7 +85,7 @@ struct StepKernels::Call {
   bool IsInRoom(Address dy) const {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
-  // Returns the packed states of all steps of all groups that begin at `data`.
+  // Returns the states of all steps of all groups, which lie packed from `data` on.
   TensorNumbers Fanned(Address data) const { return {prepared.fanned.get(), data}; }
   const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };
@@ -200,8 +200,8 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
     UCUDNN_ASSIGN_OR_RETURN(made.numbers,
                             MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
     // An activation overwrites its input, because its slope can be computed from its output. The
-    // exception is an input that is the output of another activation, because the slope of that
-    // activation is computed from it.
+    // exception is an input that is the output of another activation, because the slope of the
+    // other activation is computed from this output.
     const bool is_in_place =
         layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
     made.value = !is_in_place ? take(out.Count())

@@ -51,8 +51,8 @@ class StateSums {
 // The passes for which steps are prepared. Each pass includes the passes before it.
 enum class Pass { kForward, kAdjoint, kGradient };
 
-// The numbers of a layer for many steps: weights [step, ...] and bias [step, ...]. Null if the
-// layer has none.
+// The numbers of a layer for many steps: weights [step, ...] and bias [step, ...]. A layer without
+// weights or bias has a null address instead.
 struct LayerNumbers {
   Address weights = nullptr;
   Address bias = nullptr;
@@ -75,9 +75,10 @@ class StepKernels {
     int fan = 1;
     int64_t x_distance = 1;
   };
-  // Prepares `pass`, with fan 1 for kGradient. REQUIRES: no lane is using the kernels.
+  // Prepares the calls of `pass` for steps of this width. REQUIRES: the fan is 1 for kGradient, and
+  // no lane is using the kernels.
   Status Prepare(const Width& width, Pass pass);
-  // Returns the needs of a lane that makes any prepared call.
+  // Returns what a lane needs for any prepared call.
   const LaneNeeds& needs() const { return needs_; }
 
   // One state for each of `count` places, which lie side by side on the channel axis.
@@ -131,7 +132,7 @@ class StepKernels {
   // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
-  // Computes F(x) of all steps, in the room. Returns the address of the results.
+  // Computes F(x) of all steps, in the lane's room. Returns the address of the results.
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);

@@ -19,7 +19,8 @@ struct StepCall {
   Arrangement steps;
   int first = 0;
   double factor = 1;
-  // True for the first call for these positions, whose sum begins with `from`.
+  // True for the first call for these positions. Its sum begins with `from`, and later calls add to
+  // that sum.
   bool is_first = true;
   const ArrangedNumbers* numbers = nullptr;
 };
@@ -40,8 +41,8 @@ class StepRunner {
 
   // Plans one step for each of `ranges`, which are the layers that the steps apply.
   Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
-  // Prepares `pass` for the plan's positions, both all at once and one by one. The input states of
-  // successive images are `distance` states apart.
+  // Prepares the calls of `pass` at the plan's positions, both for all positions at once and for
+  // each alone. The input states of successive images are `distance` states apart.
   Status Prepare(const StepPlan& plan, int64_t distance, Pass pass);
   const LaneNeeds& needs() const { return needs_; }
 

@@ -1,4 +1,4 @@
-// Descriptors of cuDNN, owned by values. Thread-compatible.
+// Descriptors of cuDNN, as objects that own and destroy them. Thread-compatible.
 #pragma once
 
 #include <cudnn.h>
@@ -36,7 +36,7 @@ struct Axis {
   int64_t stride = 1;
 };
 
-// Makes a cuDNN handle for queries, which belongs to no lane.
+// Makes a cuDNN handle that belongs to no lane. It serves only for queries.
 Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target);
 // Makes a tensor of four axes. Fails if an extent or a stride exceeds 31 bits.
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes);

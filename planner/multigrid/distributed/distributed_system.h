@@ -4,8 +4,8 @@
 // Therefore results do not depend on the number of ranks, to the bit.
 //
 // A state at a boundary belongs to the rank that computes it, and the next rank has a copy. Each
-// C-relaxation sends one message before F-relaxation begins, and the next rank receives it when its
-// first block needs it. All calls must come from one thread.
+// C-relaxation sends this state in one message before F-relaxation begins, and the next rank
+// receives the message when its first block needs the state. All calls must come from one thread.
 #pragma once
 
 #include <functional>
@@ -76,7 +76,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return local_->RunCycle(kind, cycle);
   }
-  // Returns the parts of all ranks, in the order in which a single rank would have them.
+  // Returns the parts of the norm from all ranks, in the order in which a single rank would have
+  // them.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 

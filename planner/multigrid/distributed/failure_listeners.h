@@ -13,9 +13,9 @@ namespace ucudnn::multigrid {
 
 class FailureListeners {
  public:
-  // Calls tell() once when the job fails, or now if it has failed already. Any thread may make this
-  // call, and makes it under this object's lock, so tell() must neither wait nor call this object.
-  // Returns a number for Remove.
+  // Calls tell() once when the job fails, or now if it has failed already. Any thread may call
+  // tell(), and it holds this object's lock meanwhile, so tell() must neither wait nor call this
+  // object. Returns a number for Remove.
   int Add(std::function<void()> tell) {
     MutexLock lock(mutex_);
     if (has_failed_) tell();

@@ -1,5 +1,5 @@
-// Decides which rank has which layers of a stage, and which levels of its solves all ranks share.
-// Plain values; pure functions.
+// Decides which rank has which layers of a stage, and which levels of the stage's solves all ranks
+// share. Plain values; pure functions.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,8 @@ struct Partition {
   bool Gathers(const Hierarchy& hierarchy) const { return distributed < hierarchy.levels(); }
 };
 
-// Returns the largest number of ranks that can have layers if `distributed` levels are distributed,
-// which may be 1 up to all levels.
+// Returns the largest number of ranks that can have layers if `distributed` levels are distributed.
+// REQUIRES: `distributed` is at least 1, and at most the number of levels.
 int MostRanks(const Hierarchy& hierarchy, int distributed);
 
 // The costs of a cycle's messages, in the unit of the layers' costs.

@@ -26,7 +26,7 @@ Status ShareNumber(Peers& peers, int from, double& number) {
   return Status::Ok();
 }
 
-// The first rank collects all numbers. It sends each other rank one message: the count of numbers
+// The first rank collects all numbers. It sends every other rank one message: the count of numbers
 // of each rank, and then all numbers.
 Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
                                                        std::span<const double> mine) {

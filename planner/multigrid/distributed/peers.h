@@ -32,7 +32,7 @@ class Peers {
   virtual void Fail(const std::string& line) = 0;
 
   // Returns the listeners of the whole job in this process, which exist as long as the job. Any
-  // thread may call it.
+  // thread may call this function.
   virtual FailureListeners& failure_listeners() = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 // left in the message, including the record's own, and then has as many numbers as fit.
 constexpr size_t kMostNumbers = (transport::kLargestRecord - sizeof(uint64_t)) / sizeof(double);
 constexpr char kWaiting[] = "waits for rank ";
-// A rank that waits longer than this tells the other ranks for whom it waits.
+// A rank that waits longer than this tells all other ranks which rank it waits for.
 constexpr transport::Milliseconds kSoon{200};
 
 std::string RankName(int rank) { return "rank " + std::to_string(rank); }
@@ -127,7 +127,7 @@ Result<std::vector<double>> ProcessRanks::Receive(int from) {
         return std::move(*taken);
       }
     }
-    // mutex_ is free here, because Fail calls a callback that takes it.
+    // mutex_ is free here, because Fail calls a callback that locks it.
     if (now - begin > kSoon && !std::exchange(has_told, true)) {
       ranks_->Doing(kWaiting + std::to_string(from));
     }

@@ -47,7 +47,7 @@ class ProcessRanks : public Peers {
   // Returns the result that Receive would return without waiting; none if nothing has arrived.
   std::optional<Result<std::vector<double>>> Taken(int from) UCUDNN_REQUIRES(mutex_);
   // Follows the chain of ranks that wait for each other, from `rank` on, as far as the ranks have
-  // told for whom they wait. Returns the last rank of the chain.
+  // said which rank they wait for. Returns the last rank of the chain.
   int LastAwaited(int rank) const;
 
   const std::unique_ptr<transport::Ranks> ranks_;

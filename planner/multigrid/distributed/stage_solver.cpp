@@ -160,7 +160,8 @@ int StageSolver::OwnerOf(int layer) const {
   return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
 }
 
-// Each rank sends one message with the weights and biases of the nodes of its needed layers.
+// Each rank sends one message with the weights and biases of those of its layers that the gathered
+// levels need.
 Status StageSolver::GatherWeights() {
   Peers& peers = to_solve_.peers;
   const auto for_each = [&](int owner, const auto& visit) {
@@ -363,7 +364,7 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
 Status StageSolver::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  // A watcher sends complete gradients while later ones are computed. The number of layers per call
+  // `watch` sends complete gradients while later ones are computed. The number of layers per call
   // is the same on all replicas, however their blocks run, because replicas sum the same nodes.
   constexpr int kBlocksAtOnce = 32;
   const int at_once = watch ? kBlocksAtOnce * coarsening : layers;

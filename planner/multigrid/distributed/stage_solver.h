@@ -22,7 +22,8 @@ namespace ucudnn::multigrid {
 struct StageToSolve : StagePart {
   const Partition& partition;  // this rank is one of its ranks
   Peers& peers;
-  // The options that later solves will have. Layers that choose how to run by measuring use them.
+  // The options that later solves will have. A device measures solves with these options to choose
+  // how its layers run.
   SolveOptions forward = {}, backward = {};
   bool trains = false;  // whether SolveBackward will be called
   // The ranks that have these layers in each replica. Descend averages their gradients. Null if
@@ -73,7 +74,8 @@ class StageSolver {
     std::vector<int> layers;
     std::vector<int> states;
   };
-  // The states of the whole chain by number. Other ranks have sent them.
+  // The states in GatheredNeeds, by their numbers in the whole chain. Other ranks have sent them,
+  // or they are copies of this rank's own states.
   class GatheredStates : public StateReader {
    public:
     Result<State> At(int number, int) override { return states[number]; }
@@ -102,8 +104,8 @@ class StageSolver {
   int OwnerOf(int layer) const;  // returns the rank that has the layer
   // Returns the layers of needs_.layers that `rank` has, numbered from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
-  // Send to the gatherer the data of other ranks' layers that its levels need: the host's weights,
-  // weights that layers keep, or states.
+  // Send the gatherer what its levels need of other ranks' layers: the host's weights, weights that
+  // layers keep, or states.
   Status GatherWeights();
   Status GatherKeptWeights();
   Status GatherStates();
@@ -112,7 +114,8 @@ class StageSolver {
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
   Status SetFirst(Start start, Way& way);
-  // Returns the scale that fits the first adjoint, whose values `numbers` only the last rank has.
+  // Returns the scale that fits the first adjoint. Only the last rank has the adjoint's values,
+  // `numbers`.
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;

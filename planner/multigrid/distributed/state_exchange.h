@@ -44,7 +44,7 @@ class StateExchange {
   virtual Status Check() { return Status::Ok(); }
   // Ends all messages, so that nothing waits for a message any longer.
   virtual void Close() {}
-  // Returns, on each rank that solves the stage, the numbers of all these ranks, by rank.
+  // Returns, on each rank that solves the stage, the numbers `mine` of all these ranks, by rank.
   virtual Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) = 0;
 
   Status Send(int to, std::span<const State> states) {

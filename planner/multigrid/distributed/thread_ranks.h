@@ -47,7 +47,7 @@ class ThreadRanks {
   Mutex mutex_;
   Condition changed_;
   std::vector<Mailbox> mailboxes_ UCUDNN_GUARDED_BY(mutex_);
-  // By rank: the rank for which it waits; -1: none.
+  // By rank: the rank that it waits for; -1 if it waits for none.
   std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<std::string> failure_ UCUDNN_GUARDED_BY(mutex_);
   FailureListeners listeners_;

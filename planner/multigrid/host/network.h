@@ -76,9 +76,9 @@ class HostNetwork {
   int64_t input_size() const;   // numbers in one image
   int64_t output_size() const;  // numbers in the logits of one image
 
-  // Until Backward has run, later passes with Start::kPrevious start from a broadcast instead. The
-  // caller must call ForgetStates before it passes another mini-batch than the last one. Otherwise
-  // the change of the first state is added to all other states (BlockSystem::CarryOver).
+  // After this call, passes with Start::kPrevious start from a broadcast, until Backward has run.
+  // The caller must call ForgetStates before it passes another mini-batch than the last one.
+  // Otherwise the change of the first state is added to all other states (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
   // Computes the logits of `images`, [batch, input_size]. The logits are the input of the closing
@@ -109,7 +109,7 @@ class HostNetwork {
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
 
-  // Return the solutions of the last passes, which are the same on all ranks.
+  // Return the solutions of the last passes. They are the same on all ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
 

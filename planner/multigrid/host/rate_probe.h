@@ -17,7 +17,7 @@ namespace ucudnn::multigrid {
 
 struct ProbeSettings {
   double h = 1;               // the step h of the stage
-  double operations = 1.7e8;  // most operations of a stand-in's forward pass
+  double operations = 1.7e8;  // maximum number of operations of a stand-in's forward pass
   uint64_t seed = 0;          // seed of the first state and of drawn weights
   int lanes = 1;
   ResidualScale scale = ResidualScale::kAbsolute;

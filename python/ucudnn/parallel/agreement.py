@@ -24,14 +24,14 @@ def differing(all_facts):
 
 
 def digest(tensor):
-    """Returns a hash of a tensor with at least one dimension: it depends on every bit and its position. Computed on the
-    tensor's device; a CRC-32 on the host."""
+    """Returns a hash of a tensor with at least one dimension: it depends on every bit and its position. It is computed
+    on the tensor's device; for a tensor on the host it is a CRC-32."""
     rows = tensor.detach().contiguous().reshape(len(tensor), math.prod(tensor.shape[1:]))
     if not rows.is_cuda:
         return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
     bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
     weights = mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
-    # one row at a time: the int64 products take 8 bytes for each element
+    # one row at a time, because the int64 products take 8 bytes for each element
     sums = torch.stack([(row * weights).sum() for row in bits])
     return mixed(mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
@@ -71,9 +71,9 @@ class Agreement:
 
     def bring(self, what, allowed, told="", facts=None, refusal=None):
         """`allowed` is a bit mask above 0. Returns the bits that are set on all ranks. Every rank raises if a rank has
-        a `refusal`, if `what` or `facts` differ, or if no common bit is left: its own refusal, or NotSupported with
-        another rank's refusal, the different facts, or the text `told` of each rank. If `what` differs, ranks have made
-        different calls."""
+        a `refusal`, if `what` or `facts` differ, or if no common bit is left. It raises its own refusal, or else
+        NotSupported with another rank's refusal, the different facts, or the text `told` of each rank. If `what`
+        differs, ranks have made different calls."""
         facts = facts or {}
         checksum = zlib.crc32(repr((what, facts)).encode())
         own = torch.tensor([0 if refusal else allowed, checksum, ~checksum])

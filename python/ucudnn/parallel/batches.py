@@ -12,9 +12,9 @@ from .losses import Mean, Sum, kind_of, misfit, reference_numbers
 
 def agreed_size(executor, model, images, labels):
     """Returns the number of images of the batch. A sampler may give batches of two sizes: the size is the one that the
-    rows of all ranks fit. If both fit, it is the smaller one where no sampler has given this batch and all ranks have
-    the same images and labels, otherwise the larger one. If the tensors of one rank fit neither size, all ranks refuse
-    them."""
+    rows of all ranks fit. If the rows fit both sizes, the smaller size is returned where no sampler has given this
+    batch and all ranks have the same images and labels, otherwise the larger size. If the tensors of one rank fit
+    neither size, all ranks refuse them."""
     sizes, fits, facts, told, refusal = sorted(executor.sizes), 0, {}, "", None
     has_sampled, executor.has_sampled = executor.has_sampled, False
     try:
@@ -81,7 +81,7 @@ def agree_on_losses(executor, plan, labels, like):
         references.append((x, given))
     told = executor.agreement.gather("losses", torch.tensor(numbers, dtype=torch.float64))
     for rank, other in enumerate(told):
-        # comparisons with NaN are false: a function that failed is not refused here
+        # comparisons with NaN are false, so a function that failed is not refused here
         for place, at in ((told[0] - other).abs() > 1e-4 * told[0].abs() + 1e-6).nonzero().tolist():
             raise NotSupported(
                 f"ranks differ in the loss of {functions[place][0].node}: {told[0][place, at]:.6g} on rank 0, "

@@ -46,8 +46,8 @@ def axes_of(rank):
 
 
 def spatial(members, name, neutral, rank):
-    """Returns the values of member `name` of a convolution or pooling for the axes d, h, w, with `neutral` where it has
-    none."""
+    """Returns the values of member `name` of a convolution or pooling for the axes d, h, w; `neutral` for an axis
+    without a value."""
     values = members.get(name) or [neutral] * rank
     return [neutral] * (3 - len(values)) + list(values)
 
@@ -110,9 +110,9 @@ def runs(channels, width):
 
 
 def part_of_parameter(node, place, shape, source, computed, kept, summed):
-    """Returns the ranges of parameter number `place` of a node, which has this `shape`. `computed` and `kept` are
-    intervals of the output's channels, `summed` is the interval of the input's channels that are summed over, `source`
-    is the input's shape (planner/schedule/parameters.cpp)."""
+    """Returns the ranges of parameter number `place` of a node; `shape` is the parameter's shape. `computed` and `kept`
+    are intervals of the output's channels, `summed` is the interval of the input's channels that are summed over,
+    `source` is the input's shape (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
         return tuple((0, extent) for extent in shape)

@@ -25,8 +25,8 @@ def _signed(number):
 
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
     """Returns the dropout mask of `box`, a part of a tensor with the box `whole`: true (kept) with probability 1 -
-    rate. `per`: elements, channels or images are kept or dropped as a unit. `images`: numbers in the whole batch of the
-    images that `box` counts; by default the box's own."""
+    rate. `per`: elements, channels or images are kept or dropped as a unit. `images`: a list of images' numbers in the
+    whole batch, into which `box` indexes; None if `box` itself counts in the whole batch."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
         key = mixed(key + torch.tensor(_signed(number), device=device) + _A)

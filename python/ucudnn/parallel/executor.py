@@ -38,7 +38,7 @@ class Executor:
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated, self.left = {}, {}, {}
         self.plans, self.types_by_state, self.trained, self.last_plan = {}, {}, None, None
-        # sizes: batch sizes that a sampler gives; sampled: text about the batch that it gave last
+        # sizes: batch sizes that a sampler gives; sampled: text about the batch that the sampler gave last
         self.sizes, self.sampled = {schedule.batch}, None
         self.has_sampled = False  # whether a sampler has given a batch since the last pass
         # passes since the last report by (PassKind, is_backward), including passes of copies of the model
@@ -226,7 +226,7 @@ class Executor:
 
     def rows(self, batch):
         """Returns (begin, end): the images that this rank reads of a batch of this size; None if it reads none.
-        Samplers call it, which may run in another thread."""
+        Samplers call this function, possibly in another thread."""
         box = self.schedule_for(batch).nodes[self.network.nodes[0].name].boxes.get(self.rank)
         return box and box[b.N]
 

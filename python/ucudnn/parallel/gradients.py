@@ -150,7 +150,8 @@ def _norms(gradients, order=2.0, dtype=None):
 
 
 def _reduced(function, gradient, *args, dtype=None, **kwargs):
-    """Returns `function`, a reduction over all elements, of the whole gradient of which `gradient` is a part."""
+    """Returns the result of `function`, a reduction over all elements, for the whole gradient of which `gradient` is a
+    part."""
     name, parts, plain = function.__name__, gradient._parts, gradient.as_subclass(torch.Tensor)
     if args or any(value not in (None, (), False) for value in kwargs.values()):
         raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all "

@@ -181,10 +181,10 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 class Mean:
     """Calls a loss function, and raises NotSupported if it is found not to be a mean over images: the loss of some
-    images must be the mean of the losses of two parts of them, weighted by their sizes. Cuts the batch in two and
-    compares; once, if `is_vouched` or if there is a reference, otherwise at each call. Unless `is_vouched`, also
-    compares made-up images with the classes of the batch, and the batch together with the reference. `is_vouched`: the
-    function is known to be a mean if outputs and labels have the same shape."""
+    images must be the mean of the losses of two parts of them, weighted by their sizes. To find out, cuts the batch in
+    two and compares: at the first call only, if `is_vouched` or if there is a reference, otherwise at each call. Unless
+    `is_vouched`, also compares made-up images with the classes of the batch, and the batch together with the reference.
+    `is_vouched`: the function is known to be a mean if outputs and labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: labels that _compare_classes has compared
@@ -239,7 +239,7 @@ class Mean:
         if not self.classes and labels.ndim == outputs.ndim - 1:
             new |= set(range(outputs.shape[1]))
         generator, found = torch.Generator(outputs.device).manual_seed(0), []
-        # The function may have parameters of the outputs' type, so the second attempt uses it.
+        # The function may have parameters of the outputs' type, so the second attempt uses that type.
         for like in (torch.promote_types(outputs.dtype, torch.float32), outputs.dtype):
             x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
             for label in [*sorted(self.classes)[:1], *sorted(new)]:

@@ -403,8 +403,8 @@ def shards_of(network, schedule, rank):
 
 
 def _ranges_in(shape, planned, ranges):
-    """Returns the ranges of a parameter whose shape in the model differs from the plan's: it has more axes, of extent
-    1, or is a single axis in the plan."""
+    """Returns the ranges of a parameter whose shape in the model differs from its shape in the plan: in the model it
+    has additional axes of extent 1, or in the plan it is a single axis."""
     if len(planned) == 1 and ranges[0] == (0, planned[0]):
         return tuple((0, extent) for extent in shape)
     axis = next(axis for axis, extent in enumerate(shape) if extent == planned[0])

@@ -59,8 +59,8 @@ class Network:
         self.by_name = {node.name: node for node in self.nodes}
 
     def add_losses(self, operators):
-        """Adds a loss node for each output. It passes the output on; its operator (from `operators`) says which loss is
-        computed from the output. An operator of None adds no node."""
+        """Adds a loss node for each output. The node passes the output on; its operator (from `operators`) says which
+        loss is computed from the output. An operator of None adds no node."""
         for place, (output, op) in enumerate(zip(self.outputs, operators)):
             if op is not None:
                 name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))
@@ -80,8 +80,8 @@ class Network:
         return found
 
     def text(self):
-        """Returns the text of the ucudnn-net file. Writes only parameters that the operator does not imply: shared and
-        frozen ones, and those of other operators."""
+        """Returns the text of the ucudnn-net file. Writes a node's parameters only if the operator does not imply them:
+        if one is shared or frozen, or if the node is opaque."""
         shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
         tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
         lines = []

@@ -49,7 +49,7 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        # on meta tensors, torch computes this backward in Python, which takes most of a count's time
+        # on meta tensors, torch computes this backward in Python, which would take most of the time of counting.count
         if dy.is_meta or not len(dy):
             dx, dscale, dshift = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
         else:
@@ -158,7 +158,8 @@ class Shares:
         return total
 
     def by_channel(self, numbers):
-        """Returns the group's number for each channel of this rank, or one number if there is only one group."""
+        """Returns for each channel of this rank the element of `numbers` for its group; one element if there is only
+        one group."""
         found = numbers
         if len(self.groups) > 1:
             found = numbers[:, [channel // self.width - self.groups.start for channel in range(*self.channels)]]

@@ -1,4 +1,4 @@
-"""Checks made before anything is changed, for everything that a rank would refuse while it runs and that follows
+"""Checks made before anything is changed. They refuse what a rank would refuse while it runs, as far as that follows
 from the network, the schedule, the losses and the checkpointed nodes. All ranks make the same checks, so all refuse
 alike."""
 from . import boxes as b

@@ -125,8 +125,8 @@ class Run:
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
-        """Adds the bias of a reduction to the part of the sum that this rank keeps, so that it is added once. A rank
-        that keeps no part drops its partial sum."""
+        """Adds the bias of a reduction to the part of the sum that this rank keeps, so that the bias is added once. A
+        rank that keeps no part drops its partial sum."""
         node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
         box = scheduled.boxes.get(self.rank)
         if box is None:

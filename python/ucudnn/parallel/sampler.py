@@ -43,8 +43,8 @@ class BatchSampler:
         epoch, self.epoch = self.epoch, self.epoch + 1
         for number in range(len(self)):
             images = order[number * self.batch:(number + 1) * self.batch]
-            # Ranks compare this text. A sampler in another thread names no batch: its thread may be a batch ahead on
-            # some ranks only.
+            # Ranks compare this text. A sampler in another thread names no batch, because its thread may be a batch
+            # ahead on some ranks only.
             is_main = threading.current_thread() is threading.main_thread()
             self.executor.sampled = f"{known}, epoch {epoch}, batch {number}" if is_main else known
             self.executor.has_sampled = True

@@ -353,7 +353,7 @@ def _check_sums(schedule):
 
 
 def _check_statistics(schedule):
-    """Checks that the groups are those that follow from the boxes."""
+    """Checks that the groups of devices that exchange statistics are those that follow from the boxes."""
     read = {source for node in schedule.nodes.values() for source in node.inputs}
     expected = {}
     for name, node in schedule.nodes.items():

@@ -17,7 +17,7 @@ class SharedValues:
         self.executor, self.passes, self.options = executor, 0, {}
 
     def of(self, executor):
-        """Returns the SharedValues of a copy of the executor, which continues this count of passes."""
+        """Returns the SharedValues of a copy of the executor; they continue this count of passes."""
         other = SharedValues(executor)
         other.passes = self.passes
         return other
@@ -43,7 +43,7 @@ class SharedValues:
         return momenta | {what: ", ".join(values) for what, values in self.options.items()}
 
     def compare(self):
-        """Counts a pass; all ranks call it when one begins. If a comparison is due and values differ, raises
+        """Counts a pass; all ranks call this when a pass begins. If a comparison is due and values differ, raises
         NotSupported."""
         if self.is_due():
             self.executor.agreement.compare("values that ranks share", self._digests())

@@ -276,8 +276,8 @@ def _for(given, shard):
 
 
 def whole_state_dict(model, optimizer=None):
-    """Returns the state_dict with whole values, on the host of every rank; torch.save's file of it suits a single
-    process. All ranks call it."""
+    """Returns the state_dict with whole values, on the host of every rank; if torch.save writes it to a file, a single
+    process can read that. All ranks call this function."""
     def gathered(values):
         own = {key: (value.shard.ranges, value.as_subclass(torch.Tensor).cpu()) if isinstance(value, Piece) else value
                for key, value in values.items()

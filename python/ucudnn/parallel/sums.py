@@ -16,7 +16,7 @@ import torch
 
 from .schedule import phases_of
 
-CHUNK_BYTES = 25 * 2**20  # limit for one message: copies packed for sending stay small
+CHUNK_BYTES = 25 * 2**20  # limit for one message, so that the copies packed for sending stay small
 
 
 class Summed:

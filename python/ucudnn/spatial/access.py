@@ -21,7 +21,7 @@ def _as_it_is(function, *args, **kwargs):
 
 @rule(torch.Tensor.register_hook)
 def _register_hook(function, x, hook):
-    x.grad_fn  # Reading grad_fn renews an old view's function; registering a hook on an old one makes torch end the process.
+    x.grad_fn  # Reading this renews an old view's function; a hook registered on the old function makes torch end the process.
     return function(x, tensor_hook(hook, x.cut))
 
 

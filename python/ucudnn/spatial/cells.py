@@ -62,8 +62,9 @@ class Ranks:
         self._waiting.close()
 
     def _leave(self):
-        """Runs before the interpreter ends: a gloo thread that releases the last exchange's tensors later aborts the
-        process. If a rank is lost, threads may still wait for it, so nothing is destroyed."""
+        """Ends the groups' threads before the interpreter ends. Otherwise a gloo thread could release the last exchange's
+        tensors after that, which aborts the process. If a rank is lost, threads may still wait for it, so nothing is
+        destroyed."""
         if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
             while self._groups:  # a group's threads end when its last reference is dropped
                 with contextlib.suppress(ValueError):  # the program has destroyed the group already
@@ -149,9 +150,9 @@ class Ranks:
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """Begins an all_reduce, in the background if both tensor and group are on the CPU. Returns a function that
-        waits for the sum and returns it. On a device, collectives wait for earlier work of its stream, and two at the
-        same time could deadlock."""
+        """Begins an all_reduce, in the background if both tensor and group are on the CPU, otherwise at once: on a
+        device, collectives wait for earlier work of its stream, and two at the same time could deadlock. Returns a
+        function that waits for the sum and returns it."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)

@@ -52,7 +52,7 @@ def _elementwise(function, x, target, *args, **kwargs):
 
 
 def _check_variances(variances, x):
-    """Checks variances as torch does, but on all ranks together: if only one rank raised, the others would wait."""
+    """Checks variances as torch does, but on all ranks together, because the others would wait if only one rank raised."""
     if variances.ndim != x.ndim:
         raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
     if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):

@@ -11,7 +11,7 @@ from .stripe import layout_of, striped
 
 
 class Cut(torch.autograd.Function):
-    """Returns this rank's rows of x, which is replicated. backward gathers the gradient of all rows on every rank."""
+    """Returns this rank's rows of the replicated tensor x. backward gathers the gradient of all rows on every rank."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):

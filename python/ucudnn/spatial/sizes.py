@@ -1,6 +1,6 @@
 """Sizes of a stripe, as a program sees them: numbers with the whole image's value, which also know their value on every
-part of the grid. Arithmetic with them keeps this. Python, numpy or torch code that bypasses the arithmetic reads the
-whole's value."""
+part of the grid. Results of arithmetic with them know this, too. Python, numpy or torch code that bypasses the
+arithmetic reads the whole's value."""
 import itertools
 import math
 import operator

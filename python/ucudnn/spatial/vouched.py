@@ -94,8 +94,8 @@ def is_named(name, trust):
 
 def reason(name, is_drawing=False):
     """Returns why the class with this full name is not vouched for; None if it is. `is_drawing`: the module draws
-    random numbers in training: it is an RReLU, or has a probability above 0, like a dropout, a stochastic depth or a
-    DropPath."""
+    random numbers in training, because it is an RReLU, or because it has a probability above 0, like a dropout, a
+    stochastic depth or a DropPath."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):
         if short in DRAWING:

@@ -25,7 +25,7 @@ struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;  // number of the thread that began the capture
   Stream* origin = nullptr;
-  // The origin stream, and streams that joined the capture by waiting for one of its events.
+  // The origin stream, and streams that joined by waiting for an event recorded in the capture.
   std::vector<std::shared_ptr<Stream>> streams;
   bool ended = false;
   bool invalidated = false;

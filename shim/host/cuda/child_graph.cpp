@@ -21,7 +21,7 @@ struct ChildNode : Node {
   explicit ChildNode(Node node) : Node(std::move(node)) {}
   ~ChildNode() {
     std::shared_ptr<Graph> child,
-        listed;  // destroyed without the locks, which the destructors of its child nodes take
+        listed;  // destroyed after the locks are released: its child nodes' destructors take them
     {
       std::lock_guard lock(TheChildren().mutex);
       const auto found = TheChildren().of.find(this);

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kStagedBytes = 64 << 10;
 
 enum class Wait { kNo, kYes };
-enum class Operand { kAny, kOnDevice };  // kOnDevice: a D in the name, as in cuMemcpyDtoH
+enum class Operand { kAny, kOnDevice };  // kOnDevice: D in the call's name, as in cuMemcpyDtoH
 
 // The layout of an operand: `pitch` is the number of bytes from one row to the next, `height` the
 // number of rows from one plane to the next.
@@ -99,8 +99,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
       target->memory == Memory::kDevice && source->memory == Memory::kDevice;
   if (both_on_device) wait = Wait::kNo;
   Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
-  // While the stream captures, the source is not staged: each launch of the graph must read its
-  // present content.
+  // While the stream captures, the source is not staged, because each launch of the graph must read
+  // what the source then contains.
   if (wait == Wait::kNo && source_pageable && *from_bytes <= kStagedBytes && !IsCapturing(stream)) {
     auto staged = std::make_shared<std::vector<char>>(read, read + *from_bytes);
     work.run = [=] { CopyRows(write, staged->data(), rows); };

@@ -79,7 +79,8 @@ void* Find(const std::string& symbol, int version, bool* too_new) {
 }  // namespace
 
 // The flags of cuGetProcAddress can ask for per-thread default streams. The stand-in ignores them
-// and returns the functions of the legacy default stream, which wait for more work.
+// and returns the functions of the legacy default stream, which wait for more work than those of
+// per-thread streams would.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;
@@ -103,8 +104,8 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// A real CUDA runtime asks for an export table first. A file that has its own copy of the runtime
-// cannot work with the stand-in. Prints the name of each such file once.
+// A real CUDA runtime asks for an export table first. So the caller is a file that has its own copy
+// of the runtime, which cannot work with the stand-in. Prints the name of each such file once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   Dl_info caller{};
   dladdr(__builtin_return_address(0), &caller);

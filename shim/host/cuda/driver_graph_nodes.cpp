@@ -1,4 +1,4 @@
-// Driver functions that create graphs, and for their contents: nodes, child graphs, and
+// Driver functions that create graphs and that work on their contents: nodes, child graphs and
 // dependencies. Also hostgpuAddToGraph and hostgpuUpdateInGraph.
 #include <algorithm>
 

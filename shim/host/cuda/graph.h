@@ -64,8 +64,8 @@ struct GraphExec {
 // none. On a GPU, launching such a graph would access memory that other code may own by then.
 const Use* FindStaleUse(const Nodes& nodes);
 
-// Returns the function that a launch enqueues. It runs the nodes one after the other. It holds
-// `objects` until it is destroyed.
+// Returns the function that a launch enqueues. The function runs the nodes one after the other, and
+// holds `objects` until it is destroyed.
 std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects);
 
 }  // namespace hostgpu

@@ -21,7 +21,7 @@ struct Allocation {
 
 class DeviceMemory {
  public:
-  // Maps no memory yet; the first allocation does.
+  // Maps no memory yet; the first allocation maps it.
   explicit DeviceMemory(size_t bytes);
 
   // Takes the first gap that is large enough, at a multiple of 512 bytes. Returns none if there is

@@ -11,7 +11,7 @@ bool AllDone(const std::vector<Ticket>& tickets) {
 }
 
 // Returns the tickets for which `stream` must wait before it uses memory whose frees are `freed`.
-// If it would have to wait and `wait` is false, returns none.
+// If there are such tickets and `wait` is false, returns none.
 std::optional<std::vector<Ticket>> Needed(const std::vector<Ticket>& freed, const Stream& stream,
                                           bool wait) {
   std::vector<Ticket> needed;

@@ -18,7 +18,7 @@
 
 namespace hostgpu {
 
-// One pool. The mutex of the StreamOrderedMemory that owns it guards it. Sizes are in bytes.
+// One pool, guarded by the mutex of the StreamOrderedMemory that owns the pool. Sizes are in bytes.
 struct MemoryPool {
   struct Unused {
     size_t bytes;

@@ -18,8 +18,8 @@ struct Capture;
 struct Context;
 struct Node;
 
-// The number of the last completed task of a stream. Code that waits for a stream may still use it
-// after the stream is destroyed.
+// The number of the last completed task of a stream. Code that waits for a stream may still use
+// this object after the stream is destroyed.
 struct Progress {
   std::mutex mutex;
   std::condition_variable changed;

@@ -43,8 +43,8 @@ CUDA_MEMCPY2D Copy2D(void* to, size_t to_pitch, CUmemorytype to_type, const void
 
 }  // namespace
 
-// This is the only runtime function that returns no status, so a stub could not report that it is
-// not implemented.
+// This is the only runtime function that returns no status. It is implemented because a stub could
+// not report an error.
 cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
                                             cudaChannelFormatKind kind) {
   return {x, y, z, w, kind};

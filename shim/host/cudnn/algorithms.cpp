@@ -106,7 +106,7 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descrip
 }
 
 // Measures with operands that the library allocates itself. The workspace is as large as the
-// largest need of an algorithm that still fits in the device's memory.
+// largest need among the algorithms for which the device has room.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;

@@ -184,7 +184,7 @@ void Backward(const BackwardCall& call) {
 
 struct Parameter {
   const char* name;
-  const void* address;  // null: the caller does not want it; `host` stays null
+  const void* address;  // null if the caller does not want the parameter; *host then stays null
   void** host;
 };
 

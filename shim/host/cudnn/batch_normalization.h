@@ -1,6 +1,6 @@
-// Functions that the plain and the Ex calls of batch normalisation share. They are hidden symbols:
-// a program may have replaced the exported functions by hooks, which must not see the stand-in's
-// internal calls.
+// Functions that the plain and the Ex calls of batch normalisation share. They are hidden symbols,
+// because a program may have replaced the exported functions by hooks, which must not see the
+// stand-in's internal calls.
 #pragma once
 
 #include "shim/host/cudnn/api.h"

@@ -48,9 +48,9 @@ struct ConvolutionDescriptors {
 
 }  // namespace hostgpu
 
-// Calls the macro `define` for each operation. Its arguments are the operation's name, the short
-// form of the name, and the kinds of descriptors of the first input, the second input and the
-// result.
+// Calls the macro `define` for each operation. The arguments of `define` are the operation's name,
+// the short form of the name, and the kinds of descriptors of the first input, the second input and
+// the result.
 #define HOSTGPU_FOR_EACH_OPERATION(define)                  \
   define(Forward, Fwd, Tensor, Filter, Tensor)              \
       define(BackwardData, BwdData, Filter, Tensor, Tensor) \

@@ -36,8 +36,8 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
 }
 
 // AddToGraph adds `work` to `graph` as a node. UpdateInGraph replaces the work of the only node of
-// `graph`, which was added with the same `kernel`. Both return false if `graph` is null or unknown;
-// UpdateInGraph also returns false for any other graph.
+// `graph`, a node that was added with the same `kernel`. Both return false if `graph` is null or
+// unknown; UpdateInGraph also returns false for any other graph.
 bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                 std::function<void()> work);
 bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,

@@ -165,7 +165,7 @@ void Backward(const Pooling& call) {
 }
 
 // Checks that `y` has exactly the extents that the descriptors give for `x`. The real library does
-// not check the spatial extents; the stand-in does not imitate its results for wrong ones.
+// not check the spatial extents. The stand-in refuses wrong ones instead of imitating its results.
 cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
                           cudnnTensorDescriptor_t y) {
   HOSTGPU_REFUSE_IF(x->dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);

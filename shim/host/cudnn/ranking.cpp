@@ -66,8 +66,8 @@ std::vector<RankedAlgorithm> RankByModel(const Problem& problem) {
 cudnnStatus_t RankByMeasuring(cudnnHandle_t handle, const Problem& problem,
                               const DevicePointers& pointers,
                               std::vector<RankedAlgorithm>* ranked) {
-  // Measuring waits for the stream. A capturing stream cannot wait: cuStreamSynchronize then fails
-  // and invalidates the capture.
+  // Measuring waits for the stream. A capturing stream cannot be waited for: cuStreamSynchronize
+  // then fails and invalidates the capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   HOSTGPU_REFUSE_IF(!BindContext(), CUDNN_STATUS_EXECUTION_FAILED_CUDART);
   cuStreamIsCapturing(handle->stream, &capturing);

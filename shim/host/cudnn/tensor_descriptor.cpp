@@ -56,7 +56,7 @@ int64_t Span(const cudnnTensorStruct& tensor) {
   return span;
 }
 
-// As in the real library, stores the values before a later one is refused.
+// As in the real library, extents and strides that precede a refused value are stored.
 cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims, const int* dimA,
                     const int* strideA) {
   tensor.type = type;

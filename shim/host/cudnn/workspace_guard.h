@@ -17,7 +17,8 @@ class WorkspaceGuard {
   // beyond `offered` are not checked, because another stream may use them.
   WorkspaceGuard(void* workspace, size_t needed, size_t offered);
 
-  // Returns false if the algorithm wrote beyond the bytes that it asked for; restores those bytes.
+  // Returns false if the algorithm wrote behind the bytes that it asked for. Restores what was
+  // there.
   bool RestoreBehind();
 
  private:

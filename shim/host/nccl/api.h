@@ -9,8 +9,8 @@
 //
 // The stand-in is stricter than the real library. Buffers must be device memory of the
 // communicator's device. If collective calls of ranks do not match in bytes or operation, or if a
-// receiver expects other bytes than are sent, the calls fail, where the real library may hang or
-// write wrong data. If a rank aborted, left or died, the operations that need it fail with
+// receiver expects another number of bytes than is sent, the calls fail, where the real library may
+// hang or write wrong data. If a rank aborted, left or died, the operations that need it fail with
 // ncclRemoteError. A message that did not arrive leaves its buffer unchanged.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The memory that the ranks of one communicator share. It has a roll, a seat with a bell for each
-// rank, and channels: one for each kind of message and each ordered pair of ranks, which holds one
-// message at a time. Only descriptions of messages are in this memory; the receiver reads the data
-// in the sender's device memory.
+// rank, and channels: one for each kind of message and each ordered pair of ranks. A channel holds
+// one message at a time. Only descriptions of messages are in this memory; the receiver reads the
+// data in the sender's device memory.
 #pragma once
 
 #include <atomic>

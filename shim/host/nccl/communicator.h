@@ -32,8 +32,8 @@ class Communicator {
   int device() const { return place_.device; }
   CUctx_st* context() const { return context_; }
   bool blocking() const { return blocking_; }
-  // Returns false in a child that was forked from the process of this rank: the rank belongs to the
-  // parent.
+  // Returns false in a child that was forked from the process of this rank, because the rank
+  // belongs to the parent.
   bool IsOurs() const { return process_ == ThisProcess(); }
 
   // Makes the communicator usable with `membership`, or failed. Called once.

@@ -33,7 +33,7 @@ struct Launched {
     if (is_held) communicator->AddHeld(-1);
   }
   // The operation gives up its place when it runs. A captured operation has no place. Two graphs
-  // may run it at once, so it changes nothing.
+  // may run it at once, so this function then changes no member.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }

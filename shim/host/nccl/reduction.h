@@ -19,8 +19,8 @@ struct Reduction {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t op = ncclSum;
   // The rank whose element is the first in each reduction; the other ranks follow in the order of a
-  // ring. If negative, the elements are divided into as many parts as there are ranks, and each
-  // part begins with another rank.
+  // ring. If `first` is negative, the elements are divided into as many parts as there are ranks,
+  // and each part begins with another rank.
   int first = -1;
 };
 

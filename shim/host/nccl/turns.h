@@ -21,8 +21,8 @@ class Turns {
 
   // Waits until all operations with earlier places are done and no operation runs. A captured
   // operation has no place, because its graph may be launched at any time; it waits only until no
-  // operation runs. Returns false if `given_up` returned true before; then the place is removed,
-  // and the caller must not call Leave.
+  // operation runs. Returns false if `given_up` returns true before the turn comes; then the place
+  // is removed, and the caller must not call Leave.
   bool Enter(std::optional<uint64_t> place, const std::function<bool()>& given_up);
   void Leave(std::optional<uint64_t> place);
   // Called when the result of `given_up` may have changed.
@@ -41,7 +41,7 @@ class Turns {
 
 // Implements HOSTGPU_NCCL_SERIAL: only one operation of all communicators of a device runs at a
 // time. SeizeDevice waits until the operations that called it before have called ReleaseDevice.
-// Returns false if `given_up` returned true before.
+// Returns false if `given_up` returns true before that.
 bool SeizeDevice(int device, const std::function<bool()>& given_up);
 void ReleaseDevice(int device);
 

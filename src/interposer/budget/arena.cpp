@@ -80,7 +80,7 @@ void Arena::Free(Unwanted unwanted) {
   if (freed == 0) return;
   pool_->GiveBack();
   short_from_ = kAll;
-  // The freed memory may make room for the segment that is set aside for captures.
+  // There may be room now for the missing segment for captures, so the next Assure must try again.
   if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) capture_took_.store(true);
 }
 
@@ -166,8 +166,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Graphs may have taken memory beyond the limit, which leaves no room for others. What they have
-  // released is freed first.
+  // Graphs may have taken memory beyond the limit, so that owners have no room. Memory that graphs
+  // have released is freed first.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }

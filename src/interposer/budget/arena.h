@@ -63,8 +63,8 @@ class Arena {
     size_t bytes = 0;
   };
 
-  // The caller owns `driver` and keeps it alive. All segments together never exceed `limit_bytes`;
-  // only segments of BorrowAssured and TakeAssuredForCapture may exceed it.
+  // The caller owns `driver` and keeps it alive. Only BorrowAssured and TakeAssuredForCapture may
+  // bring the sum of all segments above `limit_bytes`.
   Arena(const cuda::Driver& driver, CUcontext context, size_t limit_bytes)
       : driver_(driver), context_(context), limit_bytes_(limit_bytes) {}
   ~Arena();
@@ -98,9 +98,9 @@ class Arena {
   // owner's smaller segments: other owners may get them once the work that is on `stream` now is
   // done. May allocate.
   //
-  // If the request fails only because such work is unfinished, its size is remembered: the owner's
-  // next Take asks for at least as much, so that smaller requests of the owner do not take the
-  // freed memory again and again.
+  // If a request fails only because work on given-up segments is unfinished, its size is
+  // remembered: the owner's next Take asks for at least as much, so that smaller requests of the
+  // owner do not take the freed memory again and again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -142,7 +142,7 @@ class Arena {
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // Returns the number of segments of calls whose owner has this value of ArenaOwner::kernel.
+  // Of the segments for calls, counts those whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
   // Returns whether an allocation for calls has failed since memory was last freed. While it is
@@ -206,8 +206,8 @@ class Arena {
   // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
-  // Gives up the segments of `owner` that are no larger than `kept`. If `kept` is null, gives up
-  // all its segments that were not prepared.
+  // Gives up the other segments of `owner` that are no larger than `kept`. If `kept` is null, gives
+  // up all segments of `owner` that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Records in `block` the event that shows when all work that is on `stream` now is done; sets
   // `block.lost` if that fails.

@@ -85,13 +85,14 @@ class KernelSequence {
  private:
   struct Lane {
     std::vector<int> calls;  // values of ways_
-    // Element d - 1 counts the latest calls in a row that equal the call d calls before them.
+    // Element d - 1 says how many of the latest calls in a row equal the call that came d calls
+    // earlier.
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;  // index of the latest call of each problem
     std::set<int> met;             // all distinct calls
     size_t newest = 0;             // index of the latest call that was the first of its kind
     size_t period = 0;             // length of the first complete repeat; 0: none yet
-    size_t known_after = 0;        // calls of the lane after which the repeat was known
+    size_t known_after = 0;        // calls of the lane until the repeat became known
     size_t ran = 0;                // calls of the lane, recorded or not
     // The number of calls of all lanes when the repeat became known, and when the lane last ran.
     size_t known_at = 0, ran_at = 0;

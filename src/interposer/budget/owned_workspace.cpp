@@ -16,8 +16,8 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   try {
     capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Out of host memory. A segment that the owner may keep stays with the owner, and this call
-    // does not use it. A loan is used, because it must be given back.
+    // Out of host memory. A segment that was only lent stays in segment_, so that the destructor
+    // gives it back, and this call uses it. A segment that the owner may keep is left unused.
     if (!segment_.lent) segment_ = {};
   }
   if (capturing || !part.assured || segment_.memory.data != nullptr) return;

@@ -118,9 +118,10 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // With several handles it is unknown which handle runs which kernel, and programs make many plans
-  // only to choose among them, so queries do not reveal the network. Kernels of one lane can share
-  // a segment, but each kernel that may run on any lane would need its own segment.
+  // If there are several handles and also plans, queries do not reveal the network: it is unknown
+  // which handle runs which kernel, and programs make many plans only to choose among them. Kernels
+  // of one lane can share a segment, but each kernel that may run on any lane would need its own
+  // segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
@@ -151,8 +152,8 @@ Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
 
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  // The calls of an ordered handle count for the owner named after its lane, so both names are
-  // looked up.
+  // Calls of ordered handles are recorded under their lane's name, others under their handle, so
+  // both are looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();

@@ -42,8 +42,7 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
 }
 
 // Sets `checked.done` as soon as the undivided engine is enqueued. From then on nothing is
-// allocated until the stream is synchronised, because an exception would make the caller run the
-// engine again.
+// allocated until the stream is synchronised, because an exception would skip the synchronisation.
 void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall& checked) {
   const execution::Schedule& schedule = request.schedule;
   const cudnn::ConvolutionCall& call = request.call;

@@ -35,7 +35,7 @@ struct AnswerStep {
       const auto cause = question.configuration.Pieces() > 1 ? planning::Cause::kDivisionWrong
                                                              : planning::Cause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
-      // The rows of the wrong plan's pieces were dropped, so the measurements must be read again.
+      // The measurements of the wrong plan's pieces were dropped, so all must be read again.
       facts.measured.Clear();
       facts.tilings.Clear();
     }
@@ -118,8 +118,8 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   Steps& steps = look_.steps;
   state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
   const Decision& decision = state.decision;
-  // A plan that this process does not measure need not wait for tuning.after_calls: only rows of
-  // other processes can bring news.
+  // A plan that this process does not measure need not wait for tuning.after_calls, because only
+  // measurements of other processes can bring news.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
   stands_ = decision.standing && look_.earlier != nullptr;

@@ -28,7 +28,7 @@ class WorkspaceLimit {
   // Returns the size that was set; kNoLimit if the limit is computed from free memory.
   size_t set_bytes() const;
   bool is_auto() const { return is_auto_; }
-  // Lowers a limit that was computed from free memory to `bytes`, if it is higher.
+  // If the limit was computed from free memory and exceeds `bytes`, lowers it to `bytes`.
   void FallTo(size_t bytes);
 
  private:

@@ -1,7 +1,7 @@
-// Facts about descriptors of the graph API that cuDNN does not report, or reports only slowly, such
-// as the operation graph of an engine, a configuration or a plan. They show early that a plan
-// cannot be divided. Thread-safe: one lock, which is taken while plans are made. Executing a plan
-// takes it only in a process whose calls are split, for plans that ucudnn does not split.
+// Facts about the graph API's descriptors that cuDNN reports slowly or not at all, such as the
+// operation graph of an engine, a configuration or a plan. These facts show early that a plan
+// cannot be divided. Thread-safe: one lock guards the facts. It is taken while plans are made. With
+// UCUDNN_SPATIAL, it is also taken when a plan runs whose call is not split over the ranks.
 #pragma once
 
 #include <array>
@@ -87,8 +87,8 @@ class DescriptorShadows {
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // Returns the configurations of `list` that still exist, as loans. A configuration exists until
-  // Return was called for each of its loans.
+  // Returns the configurations of `list` that still exist, as loans. A configuration is not
+  // destroyed before Return was called for each of its loans.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
   // To be called when the application destroys a configuration. Returns true if the configuration
   // is lent; then the caller does not destroy it, because it is destroyed when its last loan is

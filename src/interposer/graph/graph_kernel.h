@@ -27,7 +27,7 @@ struct GraphKernel {
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // The configurations of the heuristics list that still exist, best first; null: there is no list.
   std::shared_ptr<const LentConfigurations> listed;
-  bool again = false;  // the plan was decided about before, so the store may have more rows by now
+  bool again = false;        // the plan was decided about before; more may have been measured since
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
   // True if the process already remembered as many plans as it may when this plan was made. Such a
   // plan is never measured.
@@ -103,8 +103,9 @@ class GraphSteps : public Steps {
   // Returns the engines that tiles of a vast plan may use: the plan's own, then those that the
   // heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that the existing rows of the plan's own engine allow, before the rows
-  // that `question` lacks are measured. If time runs out later, at least this division may run.
+  // Compares the division that existing measurements of the plan's own engine allow, before the
+  // measurements that `question` lacks are made. If time runs out later, at least this division may
+  // run.
   void CompareKnown(tuning::Question question);
   // Return `other`, or the engine named `engine`, as a substitute. Return null if it cannot be
   // built, computes something other than the plan, or is less exact or less deterministic than the

@@ -128,7 +128,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
                                       shadow->kind == GraphKind::kUndividable);
   if (!convolution || shadow->handle == nullptr) return std::nullopt;
   try {
-    // Without a limit and a workspace plan, an execution plan reports its own need.
+    // If there is neither a limit nor a workspace plan, an execution plan reports its own need.
     Session* const session = process_.sessions.Of(shadow->handle);
     const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
                                                 !process_.options.workspace_plan.empty());

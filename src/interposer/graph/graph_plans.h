@@ -137,9 +137,9 @@ class GraphPlans : public DivisionChoices {
   // Tells state.budget that the plan is about to run. REQUIRES: state.budget is not null.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // Answers a query for the engine's behavior notes. Omits the note that says that native CUDA
-  // graphs are supported if a plan of this engine may run another engine that does not support
-  // them. The functions from here to PopulatePieces are defined in native_graphs.cpp.
+  // Answers a query for the engine's behavior notes. If a plan of this engine may run another
+  // engine without support for native CUDA graphs, omits the note that says that these are
+  // supported. The functions from here to PopulatePieces are defined in native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
@@ -173,7 +173,8 @@ class GraphPlans : public DivisionChoices {
   // itself if it stays in force.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // Returns the first state of the plans with this number. REQUIRES: there is one.
+  // Plans keep their number when Improve replaces their state. Returns the earliest state with this
+  // number. REQUIRES: some plan has this number.
   const PlanState* FindNumbered(uint64_t number);
   // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
   // the kernel's number in the budget. `earlier` is the state in force; null when the plan is

@@ -253,8 +253,9 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
       !process_.TellsAll()) {
-    // The plan is not reported if no limit excludes it and tiles gain nothing. But a vast plan may
-    // have been promised extra room for tiles before, even if tiles are not allowed now.
+    // A plan that no limit excludes and that tiles cannot speed up is not reported. A vast plan is
+    // decided about in any case, because extra room for tiles may have been promised for it before,
+    // even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
     const bool vast = shadow.span > static_cast<double>(process_.most_span);
     const bool follows =

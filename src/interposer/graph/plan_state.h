@@ -34,8 +34,8 @@ struct PlanState : KernelState {
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
   // An undivided plan inside the promise, which runs if pieces cannot. Set if less was promised
-  // than the plan needs; null if only pieces keep the promise. In both cases the application's own
-  // plan never runs again.
+  // than the plan needs, unless only pieces keep that promise. After such a promise the
+  // application's own plan never runs again.
   std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine
   // Held while `substitute` and the pieces' plans are used. cuDNN does not promise that one plan

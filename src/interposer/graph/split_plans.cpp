@@ -149,7 +149,8 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // The plan adds to the old content of its output, so the output's memory is set to 0 first.
+      // Here the output is memory of ucudnn's. The plan would add to its old content, so it is set
+      // to 0 first.
       const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), stream_);

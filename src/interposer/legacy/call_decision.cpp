@@ -19,7 +19,7 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   // A caller that was told several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
   // A caller that passes no workspace may just not want any. That does not prove a lack of memory,
-  // so the limit falls at most by half.
+  // so the limit falls to no less than half of the promise.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
 }

@@ -61,8 +61,9 @@ class LegacyCalls : public DivisionChoices {
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit that was computed from free memory: a caller that passes less workspace than was
-  // promised must have failed to allocate it. The new limit is at least half of the promise.
+  // Lowers a limit that was computed from free memory, because a caller that passes less workspace
+  // than was promised has probably failed to allocate it. The new limit is at least half of the
+  // promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
   // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
@@ -72,13 +73,13 @@ class LegacyCalls : public DivisionChoices {
   // Returns whether `measured` shows which undivided engine is the fastest. Also returns true if
   // `measured` has undivided engines and nothing more will be measured.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
-  // Returns the limit under which the kernel is measured: `limit_bytes`, the limit for the caller's
-  // workspace, or, under a budget, the limit of the budget.
+  // Returns the limit under which the kernel is measured: `limit_bytes` (the limit for the caller's
+  // workspace) or, under a budget, the limit of the budget.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
-  // Returns the answer from measurements: each pair of algorithm and math type that fits, once,
-  // with the faster of the undivided engine and a promise. Adds the promises to process_.promises.
-  // Empty if nothing fits. Under a budget, the answer has the algorithms that an engine without
-  // workspace can replace.
+  // Returns the answer from measurements. Each pair of algorithm and math type that fits is listed
+  // once, with the undivided engine or a promise, whichever is faster. Adds the promises to
+  // process_.promises. Empty if nothing fits. Under a budget, the answer has the algorithms that an
+  // engine without workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
   // Returns grids of tiles for callers with the problem's own math type, as far as tiles may
@@ -99,7 +100,7 @@ class LegacyCalls : public DivisionChoices {
   // Returns the answer without measurements: the heuristics' ranking, reduced to engines that fit
   // `limit_bytes` and that the user's options allow. Returns none if the options forbid nothing, or
   // if the caller's limit is the reason that no engine is left. If the user's options leave no
-  // engine, returns NothingFits.
+  // engine, returns the result of NothingFits.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);

@@ -21,7 +21,7 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
 
 namespace {
 
-// Compares the plan that the existing rows allow, before more rows are measured. If time runs out
+// Compares the plan that the existing measurements allow, before more are made. If time runs out
 // later, at least this plan may run. Under one budget the plan depends on the kernel's share, so it
 // is compared once the share is known.
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {

@@ -23,9 +23,10 @@ struct LegacyKernel {
 // Returns the kernel in the form that tuning takes.
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
-// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if the
-// undivided kernel has none. If the kernel may be measured and measurements are missing, first
-// compares the plan that the existing rows allow.
+// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
+// neither the whole mini-batch nor a configuration that fits the limit was measured. If the kernel
+// may be measured and measurements are missing, first compares the plan that the existing ones
+// allow.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 

@@ -57,9 +57,9 @@ class Report {
  public:
   // Returns the record that equals `record`; adds it if there is none. The calls of a decision are
   // counted on this record. The report owns the record, and its address never changes. The calls of
-  // `earlier` (null: none), whose decision is replaced, are moved to it. Sets `fresh` to whether
-  // the report file should be written: a record was added and, if there are more than kWholeReports
-  // records, enough others were added since the last write.
+  // `earlier` (null: none), whose decision is replaced, are moved to the returned record. Sets
+  // `fresh` to whether the report file should be written: a record was added and, if there are more
+  // than kWholeReports records, enough others were added since the last write.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Records that something did not go as planned. Both texts are for people.

@@ -125,7 +125,8 @@ cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
     // Ranks that are still meeting wait for this rank, so this rank must meet them before it can
-    // tell them. If ranks are threads, it is unknown to which rank this call belongs.
+    // tell them of the failure. If ranks are threads, it is unknown to which rank this call
+    // belongs.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);

@@ -1,6 +1,6 @@
 // Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step. After it, Decide continues with empty answers, and its decision is
-// dropped.
+// becomes the next step. That question and later ones that the facts do not answer get empty
+// answers, and the decision that Decide then makes is dropped.
 #pragma once
 
 #include <algorithm>

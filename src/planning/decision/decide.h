@@ -72,8 +72,8 @@ Step Decide(const Facts& facts);
 // Returns the decision to run the program's own call unchanged, for the reason `because`.
 Decision AsAsked(const Facts& facts, Because because);
 
-// Returns the candidates for a plan of the graph API that shares a budget. They are the rows `own`
-// of the plan's own engine, and the rows of `other` for all `n` images. `other` is a substitute,
+// Returns the candidates for a plan of the graph API that shares a budget: the rows `own` of the
+// plan's own engine, and those of `other` for all `n` images. `other` are the rows of a substitute,
 // which runs without workspace. Rows of `own` for all images are dropped if they state less than
 // the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
@@ -91,8 +91,9 @@ bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // Returns the workspace of the fastest undivided engine among `candidates`, without any limit.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// Returns why tiles do not help a program whose limit nothing else fits. Returns an empty string if
-// a later call may know more. `tilings` is the answer to FindTilings with that limit.
+// To be called for a kernel that nothing else brings under the limit. Returns why tiles do not
+// help, either, or an empty string if a later call may know more. `tilings` is the answer to
+// FindTilings with that limit.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
@@ -100,10 +101,10 @@ std::string WhyNoTiles(const Tilings& tilings);
 //  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
 //     the graph API is divided with its own engine. Other engines run only as a substitute, by the
 //     workspace plan, or, if they are as exact, in tiles of a vast plan.
-//  2. Nothing uses more than the workspace that the caller passes, or that a plan promises: the
-//     plan's need, or less, or more if the user has a limit. The promise is kept by an undivided
-//     engine that fits it, or by pieces that nothing can replace. A plan that was promised less
-//     than it needs never runs as the program asked for it.
+//  2. Nothing uses more than the workspace that the caller passes, or that a plan promises. A plan
+//     promises its need, or less, or, if the user has a limit, more. The promise is kept by an
+//     undivided engine that fits it, or by pieces that nothing can replace. A plan that was
+//     promised less than it needs never runs as the program asked for it.
 //  3. Everything that runs was built before.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Unless the kernel must fit a limit, nothing is slower than what the program asked for, as far

@@ -11,7 +11,7 @@ namespace ucudnn::planning {
 namespace {
 
 // Returns true if the promise has more workspace than its plan and its undivided engine need,
-// because pieces of the named algorithm need it to serve an identity activation.
+// because pieces of the named algorithm need that much to serve an identity activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -123,9 +123,9 @@ class CallDecider {
   bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and later found wrong
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
-  std::string no_tiles_;  // why no tiles fit; empty if none were sought
-  // Why tiles that fit do not run: they are not faster than an undivided engine. Empty if no tiles
-  // were found slower.
+  std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
+  // Says that tiles that fit do not run because they are not faster than an undivided engine. Empty
+  // if no tiles were found slower.
   std::string slower_;
 };
 
@@ -251,7 +251,7 @@ std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
     // The real library refuses this algorithm. The call must reach the library even under a strict
-    // limit: if another engine ran, the program would not see that error.
+    // limit, because if another engine ran, the program would not see that error.
     decision_.promised_bytes = 0;
     decision_.reason = {Because::kDoesNotServe};
     return std::nullopt;
@@ -459,8 +459,8 @@ void CallDecider::Run(bool trusted) {
     NotPrepared(built.message);
   }
   if (!has_whole || (!told_ && MayRunAsAsked())) return;
-  // The undivided engine is built in its own workspace: it may need less than was promised, and the
-  // caller's own algorithm may need more.
+  // The undivided engine is built for the workspace that it needs itself, which may be less than
+  // was promised, and less than the caller's own algorithm needs.
   const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     if (whole_only) NotPrepared(built.message);

@@ -65,7 +65,7 @@ struct Tilings {
   std::vector<Tiling> measured;
   // If no grid fits: the smallest workspace of a grid; 0: unknown.
   size_t least_bytes = 0;
-  std::string why;      // if no grid can be run at all: what prevented the last one
+  std::string why;      // what prevented the last grid, if no grid can be run
   bool settled = true;  // see Rows::settled
   bool late = false;    // see Rows::late
 };
@@ -171,8 +171,8 @@ struct BudgetShare {
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise that this process or an earlier one gave: less than a plan needs, or more, so that
-// tiles have room.
+// A promise of this process or of an earlier one. It is of less workspace than a plan needs or, so
+// that tiles have room, of more.
 struct KeptPromise {
   size_t workspace_bytes = 0;
   // The engine that keeps the promise in one piece. If more than the need was promised, it is the
@@ -211,7 +211,7 @@ struct PlanFacts {
   // undivided convolution. The plan's tiles may then run engines that are as exact as the plan's
   // engine but do not propagate NaNs as strictly.
   bool is_vast = false;
-  std::optional<KeptPromise> told;  // the promise that holds under this limit
+  std::optional<KeptPromise> told;  // the promise given under this user limit
   bool told_here = false;           // this process gave `told`, so it must not change
   bool store = false;               // other processes may add measurements to the store
   bool in_workspace_plan = false;   // the workspace plan has an entry for this plan

@@ -18,10 +18,10 @@ struct Offer {
   Promise promise;
 };
 
-// Changes `promise` so that `engine` alone can keep it, if that may be necessary. cuDNN serves a
-// bias with identity activation by a single algorithm, and a query does not say whether such a call
-// will follow. The promise may grow within the limit of `request`. Returns false if `engine` cannot
-// keep the promise alone.
+// Changes `promise` so that `engine` alone can keep it, if `engine` may have to serve a bias with
+// identity activation. cuDNN serves such a call by a single algorithm, and a query does not say
+// whether one will follow. The promise may grow within the limit of `request`. Returns false if
+// `engine` cannot keep the promise alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 

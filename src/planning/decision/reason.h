@@ -60,7 +60,7 @@ struct Reason {
   size_t bytes = 0, limit_bytes = 0;
   std::string detail;
   bool in_tiles = false;  // the pieces are tiles
-  std::string no_tiles;   // why no tiles run; empty if none were sought
+  std::string no_tiles;   // why no tiles run; empty if no tiles were sought
 
   bool operator==(const Reason&) const = default;
 };

@@ -138,8 +138,8 @@ class Bench(FolderTest):
         return sorted(json.dumps({key: row[key] for key in row if key not in timed}) for row in self.rows_in_store())
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
-        # Policy auto measures different sizes for different limits, and only graph engines that may win within the
-        # limit. With these options, the measurements are the same for all limits.
+        # Policy auto measures different sizes for different limits, and only those graph engines that may win within
+        # the limit. With these options, the measurements are the same for all limits.
         choice = ("--policy", "powerOfTwo", "--engines", "legacy")
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
@@ -206,8 +206,8 @@ class Bench(FolderTest):
         """Builds a cuDNN that has the functions in `source` and passes all other calls to the stand-in. Returns the
         variables that make a process use it."""
         host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
-        # The new cuDNN calls the stand-in as librealdnn.so. Link with an empty library of this name, so that no symbol
-        # versions are required; then replace it with a copy of the stand-in whose soname is changed.
+        # The new cuDNN calls the stand-in under the name librealdnn.so. Link with an empty library of this name, so
+        # that no symbol versions are required; then replace it with a copy of the stand-in whose soname is changed.
         real = self.build_library("", "librealdnn.so")
         built = self.build(source, "other_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
@@ -310,8 +310,8 @@ class Bench(FolderTest):
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["real"]:
                 self.assertEqual(1, kernel["real"]["plan"][0]["count"])
-                # ucudnn could also choose the real library's plan: it is undivided, and planned from the same
-                # measurements.
+                # ucudnn could also choose the real library's plan, because that plan is undivided and comes from the
+                # same measurements.
                 self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["real"]["planned_ms"] * (1 + 1e-9))
             sums["best"] += best["run_ms"]
         total = report["total"]
@@ -324,7 +324,7 @@ class Bench(FolderTest):
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
     def test_cliff_counts_grids_as_divisions(self):
-        """If the store has rows for several grids of tiles, ucudnn runs the fastest one that fits within the limit."""
+        """If the store has rows for several grids of tiles, ucudnn runs the fastest grid that fits within the limit."""
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
 """
 
 # This program is linked with one cuDNN, and opens a second cuDNN by the path in its first argument. Its second argument
-# says which to call: "linked", or anything else for the opened one.
+# says which of the two to call: "linked", or anything else for the opened one.
 BOTH = r"""
 #include <dlfcn.h>
 unsigned long cudnnGetVersion(void);
@@ -154,8 +154,9 @@ class DoctorRun(FolderTest):
         self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_each_way_to_cudnn_is_told(self):
-        """Each case is (words, verdict, (where, text)...). `where` is a severity of findings or a fact's name, which
-        must contain the text; "no fault", "no warning" and "no note" name severities that must not contain it."""
+        """Each case is (words, verdict, (where, text)...). If `where` is a severity, the findings of that severity must
+        contain `text`; if `where` is "no " and a severity, they must not. Otherwise `where` names a fact whose value
+        must contain `text`."""
         by_path, at_path = (self.opener, f"{HOST}/libcudnn.so.9", "call"), f"{HOST}/libcudnn.so.9"
         called, unused = "the program called cuDNN, but no convolution", "loaded cuDNN, but called nothing of it"
         second, hooked = f"a second cuDNN beside the drop-in: {at_path}, opened by ", "the dlsym hook redirects"
@@ -283,7 +284,8 @@ class DoctorRun(FolderTest):
     def test_running_process_with_more_rights_than_its_user(self):
         if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
             self.skipTest("the file system of temporary files gives no rights")
-        # The program is setuid, so the loader ignores $ORIGIN; its libraries are in a folder that user 65534 may read.
+        # The program is setuid, so the loader ignores $ORIGIN, and the program's libraries must be in a folder that
+        # user 65534 may read.
         folder = f"{self.folder}/secure"
         os.mkdir(folder)
         os.chmod(self.folder, 0o755)

@@ -134,7 +134,7 @@ class Doctor(CommandTest):
         self.assertRegex(text, r"  do +(start the container with its GPUs|install NVIDIA's driver)")
 
     def with_nccl(self):
-        """Returns the environment of rank 1 of 4. Its cuDNN is in a folder with an NCCL."""
+        """Returns the environment of rank 1 of 4, whose cuDNN is in a folder that also has an NCCL."""
         others = ("GetErrorString", "GetLastError", "GetUniqueId", "CommInitRankConfig", "CommDestroy", "CommAbort",
                   "CommGetAsyncError", "GroupStart", "GroupEnd", "Send", "Recv", "AllReduce")
         self.build_library("int ncclGetVersion(int* version) { *version = 22809; return 0; }" + "".join(

@@ -417,8 +417,8 @@ SETTINGS = [
 
 
 class Settings(CommandTest):
-    """Tests settings with which all calls of a program would be refused, or which would have no effect. `ucudnn run`
-    refuses to start the program."""
+    """Tests settings with which all calls of a program would be refused, or which would have no effect. With them,
+    `ucudnn run` refuses to start the program."""
 
     def test_each_is_one_line_before_anything_starts(self):
         for variables, typed, line in SETTINGS:

@@ -1,4 +1,4 @@
-"""Tests `ucudnn multigrid --analyse`: what it says about machines, from a model, and what it refuses."""
+"""Tests `ucudnn multigrid --analyse`: what a model predicts for machines, and what the command refuses."""
 
 import re
 import resource

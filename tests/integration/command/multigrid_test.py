@@ -250,7 +250,8 @@ class Multigrid(MultigridTest):
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        """Two faults, for the form of the message; chain_weights_test and safetensors_test test the others."""
+        """Tests the form of the message with two faults; chain_weights_test and safetensors_test test the other
+        faults."""
         self.chain(steps=1)
         self.refused(("chain", "--weights", "w.safetensors"), "chain: ...'step1.add'...no residual step follows it at once, "
                      "nor any other; expected two or more of one shape in a row")

@@ -104,7 +104,7 @@ class Pages(CommandTest):
         }""")
         self.assertEqual({"undivided": "269.75", "best": "233.35", "planned": "192.25"}, found["once"])
         self.assertEqual((4, "1.20x", True, 0), tuple(found[k] for k in ("rows", "gain", "named", "outside")))
-        # an undivided plan and 4 micro-batches, an undivided plan and 3 micro-batches
+        # The chart shows an undivided plan and 4 micro-batches, then an undivided plan and 3 micro-batches.
         self.assertEqual(1 + 4 + 1 + 3, found["pieces"])
 
     def test_a_heading_sorts_by_its_column_both_ways_and_what_is_not_known_stays_last(self):
@@ -138,7 +138,8 @@ class Pages(CommandTest):
             text.textContent = "moved"; text.setAttribute("y", 1e6);"""))
 
     def budget_page(self):
-        """Makes the page of a run within one budget. --db names a store with measurements for its desirable sets."""
+        """Makes the page of a run within one budget. --db names a store, so that the page shows the desirable sets of
+        its measurements."""
         self.import_rows(measurements("64,27,27,192,5,5,2,2", [
             ("legacy:0", 64, 100, 0), ("legacy:1", 64, 30, 16 * MIB), ("legacy:1", 32, 17, 8 * MIB),
             ("legacy:1", 16, 18.5, 4 * MIB)]))

@@ -303,7 +303,8 @@ class Report(PageTest):
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """No undivided engine of the legacy API was measured, so the gain of the graph engine over it is unknown."""
+        """No undivided engine of the legacy API was measured, so the gain of the graph engine over the legacy API is
+        unknown."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row, = self.rows(self.page(REPORT | {"kernels": [one]}), "kernel-table")
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(
@@ -358,7 +359,7 @@ class Report(PageTest):
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
         """Each kernel is compared with the fastest undivided engine within an equal share of the budget, 12 MiB / 2
-        segments, even if it runs undivided in an engine that needs more."""
+        segments, even if the kernel itself runs undivided in an engine that needs more."""
         page = self.page(OFFLINE)
         text = page.text()
         self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x by division", text)
@@ -367,7 +368,7 @@ class Report(PageTest):
         self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
         self.assertIn("their sum is 11 MiB", text)  # 4 MiB of segment 0, which two kernels share, and 7 MiB of segment 1
-        # Without `undivided`, no engine fits the share, so the gain of conv2 is unknown.
+        # If `undivided` is null, no engine fits the share, and the gain of conv2 is unknown.
         text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)

@@ -48,8 +48,8 @@ def sum_messages(schedule, one):
 
 
 class Counted:
-    """Counts for each device. `devices` has a dict for each device: "transfer", "update", "statistics" and "labels" are
-    [elements sent, elements received], and "memory" has what it keeps."""
+    """The counts of each device. `devices` has a dict for each device: "transfer", "update", "statistics" and "labels"
+    are [elements sent, elements received], and "memory" has what the device keeps."""
 
     def __init__(self, schedule):
         self.schedule = schedule

@@ -71,7 +71,7 @@ class Pinned(AlexnetTest):
 
     def check_missed(self, report, errors, instead):
         """Expects that the report names each of the 15 kernels as missing in the plan, that stderr names one of them,
-        and that the budget is not divided as the file says."""
+        and that a budget, if there is one, is not divided."""
         self.assertEqual(1, len(errors.splitlines()), errors)
         self.assertIn(f": the workspace plan does not have it{instead}\n", errors)
         self.assertEqual({f"the workspace plan does not have it{instead}"}, {entry["cause"] for entry in report["fallbacks"]})

@@ -42,8 +42,8 @@ def front(measured, n=4):
 
 def least_time(lanes, budget, disjoint):
     """Returns the least total time of kernels a and b, by enumeration. `lanes`: {kernel: set of its lanes}. Either each
-    kernel has a segment for each of its lanes. Or, unless `disjoint`, kernels with a common lane have one segment for
-    each lane of both, and all of these have the same size."""
+    kernel has a segment for each of its lanes; or, unless `disjoint`, kernels with a common lane share one segment for
+    each lane of either kernel, and all of these have the same size."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
@@ -303,8 +303,8 @@ class Workspace(CommandTest):
         self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
         self.assertEqual([(0, 10)], self.chosen(self.plan()))
         self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
-        # The tiles' engine belongs to the graph API. Rows do not show whether its arithmetic may replace a legacy
-        # engine's.
+        # The tiles run on an engine of the graph API. A measurement does not record whether that engine is exact enough
+        # to replace a legacy engine, so the undivided legacy engine is chosen.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 

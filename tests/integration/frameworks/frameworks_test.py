@@ -1,6 +1,6 @@
 """Tests that the drop-in exports, under cuDNN's version node, every cuDNN function that the recorded frameworks import
-or look up. If an imported function were missing, a framework would not start; if a looked-up function were missing, it
-would report an error of cuDNN. `record` makes the lists; loader_forward_test tests that exports are forwarded."""
+or look up. If an imported function were missing, a framework would not start; if a looked-up function were missing, the
+framework would report an error of cuDNN. `record` makes the lists; loader_forward_test tests that exports are forwarded."""
 
 import os
 import pathlib

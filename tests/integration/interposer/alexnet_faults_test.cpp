@@ -1,7 +1,7 @@
-// Tests a training step of five small convolutions like AlexNet's, in which one occurrence of a
-// fault fails: while kernels are measured at their first call, while pieces run, and at allocations
-// of host memory inside libucudnn. The result stays right, or the caller gets the real error of its
-// own call; no device memory stays allocated.
+// Tests a training step of five small convolutions like AlexNet's, in which one fault is injected:
+// while kernels are measured at their first call, while pieces run, or at an allocation of host
+// memory inside libucudnn. The result stays right, or the caller gets the real error of its own
+// call; no device memory stays allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns the factor by which fewer faults are tried: 8 under one budget for all kernels, which
-// changes little here.
+// Returns the factor by which fewer faults are tried: 8 under one budget for all kernels, because
+// the budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with
@@ -153,9 +153,8 @@ int AlexNet::next_variant_ = 0;
 
 class ColdStep : public AlexNet {
  protected:
-  // Asks about and runs each kernel of the step as a new kernel, while the k-th occurrence of a
-  // fault at `site` fails. Repeats this for every BetweenFaults(6)-th k. Returns how many faults
-  // occurred.
+  // Asks about and runs each kernel of the step as a new kernel, while the k-th occurrence at
+  // `site` fails. Repeats this for every BetweenFaults(6)-th k. Returns how many faults occurred.
   static size_t FailEvery(const char* site) {
     size_t met = 0;
     for (const Kernel& kernel : Step()) {

@@ -1,7 +1,7 @@
 // Tests batches whose images are not a multiple of 16 bytes. Few boundaries between images are
 // aligned ("legal"). At any other boundary, an engine with 16-byte accesses gets a misaligned
-// address, at which the stand-in loses its device, as a GPU does. The store says that illegal sizes
-// are the fastest; ucudnn must not run them.
+// address, at which the stand-in loses its device, as a GPU does. The store says that pieces with
+// such boundaries are the fastest; ucudnn must not run them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -56,8 +56,8 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// The answer to Choose(), which asks like programs for cuDNN 7: the status, an algorithm, and the
-// workspace that is reported for the algorithm.
+// The answer to Choose(), which asks in the way of programs that were written for cuDNN 7: the
+// status, an algorithm, and the workspace that is reported for the algorithm.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;

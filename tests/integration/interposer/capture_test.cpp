@@ -93,8 +93,8 @@ class Captured : public testing::Test {
   }
 
   // Asks for an algorithm, runs it `before` times outside of a capture, captures one call, and
-  // replays the graph. Sets `outside` and `inside` to the number of convolutions in a call outside
-  // and in the capture.
+  // replays the graph. Sets `outside` to the number of convolutions in a call outside of the
+  // capture, and `inside` to that of the captured call.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
@@ -125,7 +125,7 @@ class Captured : public testing::Test {
 
 const Scales kScales[] = {{1, 0}, {2, 1}};
 
-// --- The store says that pieces are the fastest that fit -----------------------------------------
+// --- The store says that, within the limit, pieces are the fastest -------------------------------
 class Planned : public Captured {
  protected:
   static void SetUpTestSuite() { PrimeLayer(); }

@@ -1,7 +1,6 @@
-// Tests steps in which one occurrence of a fault fails: a device resource, a query or a
-// convolution, while measuring or while pieces run, or an allocation of host memory inside
-// libucudnn. The result stays right, or the caller gets the real error. No device memory stays
-// allocated.
+// Tests steps in which one fault is injected: a device resource, a query or a convolution fails
+// while measuring or while pieces run, or an allocation of host memory inside libucudnn fails. The
+// result stays right, or the caller gets the real error. No device memory stays allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

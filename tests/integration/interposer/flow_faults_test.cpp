@@ -1,7 +1,8 @@
-// Tests faults in all ways in which a plan is made: compared with the undivided engine for the
-// first time, measured at the third call, promised from heuristics and improved later, found by
-// policy auto, checked at every call, under a strict limit, and without a report. Each call that
-// may meet the fault runs while another thread captures.
+// Tests faults in all ways in which ucudnn makes a plan: it compares the plan with the undivided
+// engine for the first time, measures at the third call, promises from heuristics and improves the
+// plan later, or follows policy auto. Also tests faults when every call is checked, under a strict
+// limit, and without a report. Each call that may meet the fault runs while another thread
+// captures.
 //
 // The result stays right, or the caller gets the real error of its own call. No device memory stays
 // allocated, and what a fault prevented succeeds later.
@@ -196,7 +197,8 @@ class Flow : public testing::Test {
   static long met_;  // the number of faults that occurred
 
  private:
-  // Fewer faults under one budget for all kernels, which changes little here.
+  // Under one budget for all kernels, fewer faults are tried, because the budget changes little
+  // here.
   static long MeanStep() { return (EveryFault() ? 1 : 8) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
@@ -207,8 +209,8 @@ long Flow::met_ = 0;
 // --- A divided plan from a store, not compared yet -----------------------------------------------
 class Verifying : public Flow {
  protected:
-  // Returns a new kernel. The store says that pieces of one image are its fastest, but were not
-  // verified.
+  // Returns a new kernel. The store says that the kernel is fastest in pieces of one image, and
+  // that these pieces were not verified.
   static ConvolutionProblem Untrusted(Operation operation) {
     const ConvolutionProblem problem = FreshLayer(operation, kImages);
     PrimedStore store;
@@ -343,8 +345,8 @@ TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
-// Graph engines are listed, measured and compared as well. Other suites test the faults that both
-// kinds of engines share, without graph engines.
+// Here, graph engines are listed, measured and compared as well. The other suites run without graph
+// engines and test the faults that both kinds of engines share.
 class BothEngines : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2};

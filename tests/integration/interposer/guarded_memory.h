@@ -1,6 +1,6 @@
-// Device memory between two guard pages. An access to a guard page ends the process. The data is
-// next to one of these pages, except for alignment. There may be about a page between the data and
-// the guard pages; GuardsAreIntact() finds writes there, but reads are not found.
+// Device memory between two guard pages. An access to a guard page ends the process. The data is as
+// close to one of these pages as alignment allows. Up to about a page may lie between the data and
+// the other guard page; GuardsAreIntact() finds writes there, but reads there go unnoticed.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The layer that protocol tests ask about and run. PrimeLayer stores times with which algorithm 1,
 // which needs workspace, is by far the fastest, and algorithm 0, which needs none, is faster in
-// pieces.
+// pieces than undivided.
 #pragma once
 
 #include "convolution.h"

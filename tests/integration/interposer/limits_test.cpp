@@ -21,7 +21,7 @@ namespace {
 class UsersLimit : public Protocol {};
 
 // PyTorch's deterministic mode always uses algorithm 1, and asks only for its workspace. This test
-// is the first of its suite, so the report has only its kernels.
+// is the first of its suite, so the report has no other kernels yet.
 TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));

@@ -30,18 +30,19 @@ class PrimedStore {
   std::vector<db::StoredMeasurement> rows_;
 };
 
-// Returns a cost with which pieces of `piece` images, of `n`, are by far the fastest, for all
-// direct algorithms.
+// Returns a cost with which every direct algorithm runs `n` images by far the fastest in pieces of
+// `piece` images.
 Cost DividedInto(int piece, int n);
 
-// Returns the sizes `piece` and `n`, and the legal sizes of the remainder of `n` after pieces.
+// Returns the sizes `piece` and `n`. If pieces of `piece` leave a remainder of `n`, also returns
+// the sizes of its legal pieces: a multiple of `step`, and what is then left.
 std::vector<int> SizesFor(int piece, int n, int step);
 
 // Returns the workspace in bytes for summing partial gradients; 0 if `problem` has none.
 size_t PartialSumRoom(const ConvolutionProblem& problem);
 
-// Returns a size of pieces that leaves a smaller remainder, if `n` and `step` allow one. Returns n
-// if it cannot be divided.
+// Returns a multiple of `step` as the size of pieces. If `n` and `step` allow it, pieces of this
+// size leave a smaller remainder of `n`. Returns `n` if `n` images cannot be divided.
 int UnequalPiece(int n, int step);
 
 }  // namespace ucudnn::test

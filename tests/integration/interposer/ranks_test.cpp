@@ -139,9 +139,9 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
   return all;
 }
 
-// Runs the steps of a training run, with mini-batches of each size in `batches`. The processes wait
-// for each other at the start of each part; `meetings` has the step at which each part ends. At
-// these numbers of calls, ucudnn remakes plans that are not final.
+// Runs the steps of a training run, with mini-batches of each size in `batches`. The run has parts,
+// and the processes wait for each other at the start of each part. `meetings` has the number of
+// steps after which each part ends; after as many calls, ucudnn remakes plans that are not final.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();
@@ -348,7 +348,8 @@ TEST_F(Waiting, EndsInsideTheBudgetAndWhatOthersMeasuredIsUsedLater) {
 
   std::vector<TestProcess> processes;
   for (int rank = 0; rank < kProcesses; ++rank) {
-    // The job has one more rank than processes, because this process also waits in its meetings.
+    // The job has one more rank than processes, because this process also waits in the job's
+    // meetings.
     processes.emplace_back("Waiting.Steps", ReportOf(rank), RankEnvironment(rank, kProcesses + 1));
   }
   setenv("WORLD_SIZE", std::to_string(kProcesses + 1).c_str(), 1);

@@ -27,11 +27,12 @@ namespace ucudnn::test {
 namespace {
 
 constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
-// SPLIT_WHERE says when the fault is armed: during all calls, the refused call, or making the plan.
+// SPLIT_WHERE says when the fault is armed: during all calls, during the refused call, or while the
+// plan is made.
 constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-// Limit of processes at the same time. With more, calls might take longer than ranks wait for each
-// other.
+// The number of processes that may run at the same time. With more, calls might take longer than
+// ranks wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -78,8 +79,9 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes, several at the same time, each with one fault at `site`: at later and later
-  // occurrences, until a process has too few occurrences. Expects that the first fault occurred.
+  // Starts processes, several at the same time. In each process, a later occurrence at `site` fails
+  // than in the one before, until a process has fewer occurrences. Expects that the first fault
+  // occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only some are tried: the step is 6 * `stride`. With
     // INTERPOSER_TEST_FAULTS=every it is `stride` / 4, so 24 times as many are tried.

@@ -49,7 +49,8 @@ pid_t Start(const std::string& filter, const Environment& environment) {
   if (child != 0) return child;
   for (const auto& [name, value] : environment) Set(name, value);
   const std::string argument = "--gtest_filter=" + filter;
-  // Start the program by its own path, with which death tests start it again.
+  // Start the program by its own path, because death tests start it again by the path that is given
+  // here.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const char* const arguments[] = {program.c_str(), argument.c_str(), nullptr};
   execv(program.c_str(), const_cast<char* const*>(arguments));

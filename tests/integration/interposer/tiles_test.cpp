@@ -127,9 +127,9 @@ class Tiles : public Protocol {
   }
 };
 
-// The program may add an identity activation to algorithm 1 of forward, which neither tiles nor
-// other algorithms support. So ucudnn reports the real need, but plain calls run as tiles within
-// the limit.
+// Neither tiles nor other algorithms support an identity activation, which the program may add to
+// algorithm 1 of forward. So ucudnn reports the real need, but plain calls run as tiles within the
+// limit.
 TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   Convolution convolution(Image(Operation::kForward));
   const size_t need = RealNeed(convolution, kFast).value();

@@ -19,8 +19,8 @@ namespace {
 
 class Tuned : public testing::Test {
  protected:
-  // Asks for one algorithm, and sets the math type of the answer. Expects that the answer fits the
-  // limit and that nothing was measured.
+  // Asks for one algorithm, and sets the math type that the answer names. Expects that the answer
+  // fits the limit and that nothing was measured.
   static cudnn::AlgorithmPerformance AskOnce(Question question, Convolution& convolution) {
     const GuardedMemory lent(1 << 20);
     ConvolutionsRun();

@@ -1,5 +1,5 @@
-/* When preloaded, this library makes a machine look as if no cuDNN were installed: the search calls
- * realpath for every path that it considers. */
+/* When preloaded, this library makes a machine look as if no cuDNN were installed. The drop-in's
+ * search calls realpath for every path that it considers, and here realpath finds no cuDNN. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // Tests to which library the drop-in forwards: the library that the program would find without the
-// drop-in, or the one that the user names. Also tests what happens without any.
+// drop-in, or the one that the user names. Also tests what happens if there is no such library.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

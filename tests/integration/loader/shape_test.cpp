@@ -152,8 +152,8 @@ TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
-// libgcc's unwinder calls _dl_find_object, which came with glibc 2.35; its replacement must find
-// exception handlers.
+// libgcc's unwinder calls _dl_find_object, which came with glibc 2.35. With the replacement of this
+// function, the unwinder must find exception handlers.
 TEST(Shape, ExceptionsFindTheirHandlersWithoutNewerGlibc) {
   const std::string path = kRoot + "/libthrowing.so";
   const std::string symbols = RunProgram({NM, "-D", "--undefined-only", path}).out;
@@ -267,7 +267,8 @@ TEST(Shape, LoadingCostsLittle) {
     preloaded = std::min(preloaded, milliseconds({{"LD_PRELOAD", DROPIN}}));
   }
   RecordProperty("milliseconds_per_process", std::to_string(preloaded - alone));
-  // Loading only maps and relocates two libraries; work in a constructor would exceed this.
+  // Loading only maps and relocates two libraries; work in a constructor would take longer than
+  // this.
   EXPECT_LT(preloaded - alone, 5.0);
 }
 

@@ -1,5 +1,5 @@
-/* Test programs call UseCudnn to show which cuDNN they have reached. The hook of test_hooks.cpp
- * answers its first call, the real library answers the second. */
+/* Test programs call UseCudnn to show which cuDNN they have reached. UseCudnn makes two calls: the
+ * hook of test_hooks.cpp answers `create`, and the real library answers `version`. */
 #pragma once
 
 #include <cudnn.h>

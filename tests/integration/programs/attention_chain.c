@@ -2,8 +2,8 @@
  * <ucudnn/layer_parallel.h>. Written in C11, as an example for chains of other kinds. A state u is
  * a sequence of tokens. Block n turns u into u + h F_n(u), with h = 1 / blocks and F_n(u) =
  * softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n. The loss is half the squared norm
- * of the last state. The program prints residuals, and the differences of states, their gradients
- * and the gradients of all B_n from those of running the blocks in sequence. It also compares the
+ * of the last state. The program prints residuals, and how far states, their gradients and the
+ * gradients of all B_n are from the results of running the blocks in sequence. It also compares the
  * loss's slope along one direction with its difference quotient. It exits with 1 if a difference is
  * too large, or if the solver's number of states is not the number that the solver reports.
  * attention_chain [BLOCKS [LANES]] */
@@ -291,8 +291,8 @@ static void print_residuals(const ucudnnLayerParallelResult_t* forward,
   }
 }
 
-/* The solver's tolerance is 1e-11. If F does not amplify, `blocks` steps of 1 / blocks amplify an
- * error by (1 + 1 / blocks)^blocks < e. This allows a factor of 10. */
+/* The solver's tolerance is 1e-11. If F itself amplifies no error, `blocks` steps of 1 / blocks
+ * amplify an error by (1 + 1 / blocks)^blocks < e. This allows a factor of 10. */
 static const double kAllowed = 1e-10;
 
 /* Prints a line of the table. Returns 1 if the difference is too large, otherwise 0. */

@@ -1,8 +1,8 @@
 // A convolution layer as BVLC Caffe 1.0 runs it on cuDNN. Each group of channels has three handles
-// on three streams; its tensors are views of the whole tensors, with their strides. Algorithms come
-// from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace limit. Every handle
-// has a slice of one workspace. Filter gradients are added with beta = 1, while another stream
-// computes the gradients of the images.
+// on three streams; a group's tensors are views of the whole tensors, with the strides of the whole
+// tensors. Algorithms come from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a
+// workspace limit. Every handle has a slice of one workspace. Filter gradients are added with beta
+// = 1, while another stream computes the gradients of the images.
 //
 // With CAFFE_WITH_UCUDNN, handles are ucudnn's, and layers tell ucudnn their names.
 #pragma once

@@ -128,8 +128,8 @@ class Caffe(unittest.TestCase):
     BUDGET = 9 * LIMIT
 
     def check_divisions(self, steps, check):
-        """Runs the program with each division. Expects right results within the budget, and calls check(division,
-        report)."""
+        """Runs the program with each value of UCUDNN_DIVISION. Expects right results within the budget, and calls
+        check(division, report)."""
         expected = checksums(direct(CUDNN, 0, steps=steps))
         for division in ("disjoint", "shared", "concurrent"):
             with self.subTest(division=division):

@@ -1,5 +1,6 @@
-"""Runs tools/demo.py, the part of tools/demo after its build, on the stand-in with four images. The demo succeeds only
-if its four runs have equal outputs and keep the limit. It prints the gains of better engines and of division."""
+"""Runs tools/demo.py, the part of tools/demo that follows the build, on the stand-in with four images. The demo
+succeeds only if its four runs have equal outputs and keep the limit. It prints the gains of better engines and of
+division."""
 
 import os
 import subprocess

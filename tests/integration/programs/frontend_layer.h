@@ -93,8 +93,8 @@ struct Layer {
 };
 
 // A channels-last tensor of small integers with `extent` elements along each side. The host has the
-// whole tensor. For an image (`extent` is the layer's size), the device has the process's rows; for
-// other tensors, all of it.
+// whole tensor. The device has only the process's rows of an image (whose `extent` is the layer's
+// size), and all of any other tensor.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),
@@ -212,8 +212,8 @@ class Graph {
     return graph_.pointwise(dy, y, Pointwise(fe::PointwiseMode_t::RELU_BWD));
   }
 
-  // Builds the first plan of the heuristics that the device supports, and runs it. Returns its
-  // workspace in bytes.
+  // Builds the first plan in the heuristics' list that the device supports, and runs it. Returns
+  // its workspace in bytes.
   int64_t Run() {
     Check(graph_.build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
     return Execute(graph_);

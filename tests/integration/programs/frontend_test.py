@@ -95,7 +95,7 @@ class Frontend(unittest.TestCase):
                     followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
                     # Under a budget, a kernel gets only the workspace that the file has for it. Plans with fused
-                    # operations may need more; then they fall back.
+                    # operations may need more; then the report has the kernel among its fallbacks.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)

@@ -36,8 +36,8 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Makes the tensor `all` the concatenation of y and the second half of its present channels,
-  // which stay in place.
+  // Makes the tensor `all` the concatenation of y and the channels that are now the second half of
+  // `all`; these stay in place.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

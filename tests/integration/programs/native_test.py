@@ -37,7 +37,8 @@ class Native(unittest.TestCase):
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # The micro_batch of a row with engine "sum" is that of the partials, so its time is 0 for any micro_batch.
+            # In a row with engine "sum", micro_batch is that of the partials. Sums take no time here, whatever their
+            # micro_batch is.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")

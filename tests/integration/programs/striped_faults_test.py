@@ -292,8 +292,8 @@ class Training(unittest.TestCase):
 
 class BesideSumsOfTheProgram(unittest.TestCase):
     """Tests two groups of four ranks (n2h4) in a program that itself also sums over ranks r and r + 4.
-    HOSTGPU_NCCL_SERIAL lets a device run one NCCL operation at a time, so operations in different orders on two ranks
-    would wait for each other forever."""
+    HOSTGPU_NCCL_SERIAL makes a device run only one NCCL operation at a time, so operations in different orders on two
+    ranks would wait for each other forever."""
 
     @staticmethod
     def run_groups(kind, **variables):

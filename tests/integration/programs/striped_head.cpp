@@ -9,9 +9,10 @@
 //   loss = half the sum of the squares of logits and c
 //
 // The program itself computes averages and products, and gathers with ucudnnSpatialExchange.
-// UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies; the program declares c
-// and its input. Every process prints the gradients of all filters, and its rows of dL/dx. Without
-// duplicates, the lines of all processes equal those of one process with the whole image.
+// UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies; the program itself
+// declares c and the input of the convolution that computes c. Every process prints the gradients
+// of all filters, and its rows of dL/dx. Without duplicates, the lines of all processes equal those
+// of one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -24,7 +25,7 @@
 
 namespace {
 
-// A power of two, so that averages are exact.
+// kSize is a power of two, so that averages are exact.
 constexpr int kImages = 2, kSize = 8;
 constexpr double kOne = 1, kZero = 0;
 

@@ -141,7 +141,8 @@ def without_template(head):
 
 
 def opens_scope(head):
-    """Returns whether the brace after `head` encloses declarations: `head` is a namespace, a class or extern "C"."""
+    """Returns whether the brace after `head` encloses declarations, because `head` is a namespace, a class or extern
+    "C"."""
     declared = without_template(head)
     texts = [token.text for token in declared]
     if "namespace" in texts or texts == ["extern", '"C"']:

@@ -152,7 +152,7 @@ class Scaled(torch.autograd.Function):
 
 
 class SetUp(torch.autograd.Function):
-    """An autograd function with setup_context, which combines neighbouring positions and also returns its input."""
+    """An autograd function with setup_context. It combines neighbouring positions and also returns its input."""
 
     @staticmethod
     def forward(x):

@@ -46,8 +46,8 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """`told` is the result of start(). If ranks have failed, raises an error with the output of all of them, because
-    the first one may only have lost another rank."""
+    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks,
+    because some may have failed only by losing another rank."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))

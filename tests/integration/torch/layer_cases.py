@@ -307,7 +307,7 @@ def pointwise():
 
 
 def losses(*shape):
-    """Yields losses of two images of `shape`, whose first dimension is the classes, with every reduction. In the first
+    """Yields losses with every reduction, of two images of `shape`, whose first dimension is the classes. In the first
     half of the first image the class is 1, which some losses ignore."""
     target = picture(2, *shape).roll(1, 1)
     classes = torch.randint(0, shape[0], (2, *shape[1:]), generator=torch.Generator().manual_seed(9))

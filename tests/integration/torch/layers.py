@@ -67,8 +67,8 @@ class Told:
 
 
 def moved_later():
-    """A model may be moved to a GPU after it was converted. The geometry is told who sums gradients before the first
-    convolution inside which ucudnn exchanges rows. Here the CPU runs this convolution, so its values are not
+    """A model may be moved to a GPU after it was converted. Before the first convolution inside which ucudnn exchanges
+    rows, the geometry is told who sums gradients. Here the CPU runs this convolution, so its values are not
     compared."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route

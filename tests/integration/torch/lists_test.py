@@ -14,8 +14,8 @@ from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):
-    """Returns (number of all cases, of cases that their own rules require, of cases that an unchanged program can run,
-    of cases that convert can run; the reasons why convert cannot run required cases)."""
+    """Returns (number of all cases, of cases that the systems' own rules require, of cases that an unchanged program
+    can run, of cases that convert can run; the reasons why convert cannot run required cases)."""
     why = {}
     for case in cases:
         if case.key not in why:

@@ -1,4 +1,4 @@
-"""Runs a model during which rank 1 is killed; the other ranks must end with an error. lost_test.py runs this file."""
+"""Runs a model in which rank 1 kills itself; the other ranks must end with an error. lost_test.py runs this file."""
 import os
 import pathlib
 import signal

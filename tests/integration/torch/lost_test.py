@@ -1,4 +1,5 @@
-"""Tests that if a rank is killed during a model, the other ranks end without a result, with an error that names it."""
+"""Tests that if a rank is killed while a model runs, the other ranks end without a result and with an error that names
+that rank."""
 import pathlib
 import unittest
 

@@ -89,8 +89,8 @@ def fewest_bytes():
 
 
 class Memory(unittest.TestCase):
-    """The peak includes the rows of the largest exchange: on a GPU, convolutions are cuDNN calls inside which ucudnn
-    exchanges rows."""
+    """On a GPU, convolutions are cuDNN calls inside which ucudnn exchanges rows. These rows are not results of
+    operators, so ratio() adds those of the largest exchange."""
 
     def ratio(self, trains):
         whole, largest = peak(decoder(), latent(), trains), 0

@@ -109,8 +109,8 @@ class Signs(torch.optim.SGD):
 
 
 def unnamed_mixing():
-    """An optimizer of any name is compared on small parameters before its first step. If this fails, it is refused
-    unless `elementwise` names it."""
+    """An optimizer of any name is compared on small parameters before its first step. If the comparison fails, the
+    optimizer is refused unless `elementwise` names it."""
     divided, single, x, y = pair(12, plan=rows_of_fc1())
     divided(x, y).backward()
     refused(Trust(divided.parameters()).step, parallel.NotSupported, "the optimizer Trust, which mixes")
@@ -246,7 +246,8 @@ def momenta():
 
 
 def attributes():
-    """Tensors, containers, functions and methods of modules are also compared, and likewise those of a copy."""
+    """Ranks also compare tensors, containers, functions and methods of modules, in a divided model and in a copy of
+    it."""
     model, x, y = made(13)
     model.alpha, model.table, model.cfg, model.ls = torch.tensor(0.5), torch.zeros(4000), {"k": [1.0]}, [None, 1.0]
     model.pool.act, model.scale, model._gain = F.relu, None, (1, [2.0])
@@ -269,7 +270,7 @@ def attributes():
             refused(lambda: one(x, y), parallel.NotSupported, whose + text)
             undo() if mine else None
             if "table" not in text:
-                one.step = RANK  # hides only a function of this package
+                one.step = RANK  # accepted, because it hides only a function of this package
                 one(x, y)
 
 
@@ -285,8 +286,8 @@ def gradients_of_images():
 
 
 def outputs_alone():
-    """A backward pass through whole outputs is refused by name. They require gradients in the same cases as on one
-    device."""
+    """Whole outputs require gradients in the same cases as on one device, but a backward pass through them is refused
+    by name."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
@@ -308,8 +309,8 @@ def one_image():
 
 
 def unusual_losses():
-    """Losses whose means leave out or weight images are refused, and so are functions when every rank has only one
-    image."""
+    """Losses whose means leave out or weight images are refused, and so is a loss that is a Python function when every
+    rank has only one image."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -373,8 +374,8 @@ def failing(outputs, labels):
 
 
 def means():
-    """A function that weights or leaves out classes is refused before labels of these classes come. A function that
-    fails on one rank is refused on all."""
+    """A loss function that weights or leaves out classes is refused before labels of these classes come. A loss
+    function that fails on one rank is refused on all."""
     plan, weights, left = pinned({None: {"n": WORLD}}), torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0]), nn.CrossEntropyLoss(ignore_index=4)
     for loss, text in ((lambda outputs, labels: F.cross_entropy(outputs, labels, weights), "as with labels 0 and 1"),
                        (functools.partial(F.cross_entropy, ignore_index=4), "as with labels 3 and 4"),
@@ -405,8 +406,8 @@ def of_present(outputs, labels):
 
 
 def missing_labels():
-    """A function that is a mean only while no label is missing is refused on all ranks when some labels are. Also where
-    a rank has one image, or equally many labels for each of its images."""
+    """A loss function that is a mean only while no label is missing is refused on all ranks when labels are missing,
+    even where a rank has one image, or equally many labels for each of its images."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
         divided, single, x, _ = pair(14, loss=of_present, plan=plan)
         parallel.batch_sampler(range(BATCH + WORLD), divided)
@@ -423,8 +424,8 @@ def missing_labels():
 
 
 def unlike_losses():
-    """Functions are refused if they differ between ranks in a constant, in a value of their closure, or in an attribute
-    of a module."""
+    """Loss functions are refused if they differ between ranks in a constant, in a value of their closure, or in an
+    attribute of a module."""
     plan, smoothing = pinned({None: {"n": WORLD}}), 0.1 * RANK
     for loss in (lambda y, t: (1 + RANK) * F.cross_entropy(y, t), lambda y, t: F.cross_entropy(y, t, label_smoothing=smoothing),
                  nn.CrossEntropyLoss(label_smoothing=0.1 + smoothing), parallel.Sum(lambda y, t: y[:, RANK].sum()),

@@ -208,7 +208,7 @@ def frozen():
 def frozen_counts():
     """Compares counts of moved elements with counts by hand. Each of four ranks has two images, but fc1's 9 channels
     are divided. Before fc1, a rank sends its two images of 96 numbers to each of the three others. After fc1, it sends
-    its channels of two images to each of them."""
+    to each of the three its own channels of that rank's two images."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
     after = 3 * 2 * channels + 2 * (9 - channels)  # forward, and the gradients of its two images' other channels
@@ -526,8 +526,8 @@ def loader():
 
 
 def out_of_step():
-    """Ranks whose samplers are at different batches are refused: because one has drawn a batch in advance, has skipped
-    a batch, or has another seed."""
+    """Ranks whose samplers are at different batches are refused, whether one rank has drawn a batch in advance, has
+    skipped a batch, or has another seed."""
     divided, _, x, y = pair(11, plan=pinned({None: {"n": WORLD}}))
     data = TensorDataset(x.repeat(3, 1, 1, 1), y.repeat(3))
     for seed, looks, skips, text in ((0, True, False, "24 images, seed 0, epoch 1, batch 0 on rank 0, "), (RANK, False, False, "seed 1, "),
@@ -542,7 +542,7 @@ def out_of_step():
 
 
 def last_whole():
-    """A smaller last batch that all ranks have whole may have as many images as a rank's rows of a full batch."""
+    """A smaller last batch that all ranks have whole may have as many images as a rank has of a full batch."""
     divided, single, x, y = pair(11, plan=pinned({None: {"n": 2}}))
     parallel.batch_sampler(range(BATCH + BATCH // 2), divided)
     rows = divided._ucudnn.rows(BATCH) or (0, 1)
@@ -593,7 +593,8 @@ def augmented():
 
 
 def blank():
-    """If ranks have equal images, the sampler or the labels distinguish rows of a batch from a smaller whole batch."""
+    """If all images are equal, the sampler or the labels still tell a rank's part of a batch from a smaller whole
+    batch."""
     count = BATCH + BATCH // 2
     divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
     images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5

@@ -153,7 +153,7 @@ def each_pass():
 
 
 def half_precision():
-    """In fp16, divided(x, y) is refused, because the backward pass of passes needs the scaler during forward. The
+    """In fp16, divided(x, y) is refused, because with passes the backward pass begins before the loss is scaled. The
     message names model.step."""
     batch = 4 * WORLD
     model, x, y = made(4, batch)

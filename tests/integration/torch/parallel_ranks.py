@@ -57,7 +57,8 @@ def part(model, name, whole):
 
 def planned(rng, text, network, batch, last):
     """Returns a schedule of `ucudnn plan`, which rank 0 runs with random degrees of layers. If `ucudnn plan` refuses a
-    layer's degrees, it chooses the layer's degrees itself. `last` has the degrees of the last layer."""
+    layer's random degrees, rank 0 lets `ucudnn plan` choose that layer's degrees. `last` has the degrees of the last
+    layer."""
     pins, update = {}, rng.choice(UPDATES)
     for node in network.nodes:
         if node.inputs and node.op not in schedules.FOLLOWERS:

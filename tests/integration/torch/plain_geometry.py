@@ -1,5 +1,5 @@
-"""The interface of ucudnn.spatial.geometry.Library in plain Python, for tests without libucudnn: the rule of
-docs/spatial.md, "What is refused", and the rows that a window reads. Needs no torch."""
+"""The interface of ucudnn.spatial.geometry.Library in plain Python, for tests without libucudnn. It applies the rule of
+docs/spatial.md, "What is refused", and computes the rows that windows read. Needs no torch."""
 import os
 
 from ucudnn.spatial.errors import NotSupported
@@ -9,7 +9,7 @@ from ucudnn.spatial.grid import owned
 
 def geometries():
     """Yields PlainGeometry and, if UCUDNN_TEST_LIBRARY is set, libucudnn's geometry. Raises if the library cannot be
-    loaded or lacks the function."""
+    loaded or lacks ucudnnSpatialGetRows."""
     yield PlainGeometry()
     if path := os.environ.get("UCUDNN_TEST_LIBRARY"):
         yield Library(path)

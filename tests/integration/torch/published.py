@@ -1,6 +1,6 @@
-"""The parameter lists with which other systems for split images are tested, and which cases their own rules excuse. The
-numbers come from their tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. A
-geometry decides which cases ucudnn.spatial supports. Needs no torch."""
+"""The lists of cases with which other systems for split images are tested, and which of these cases the systems' own
+rules excuse. The numbers come from the systems' tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and
+NVIDIA/physicsnemo 94b3551. A geometry decides which cases ucudnn.spatial supports. Needs no torch."""
 import itertools
 import math
 from dataclasses import dataclass
@@ -246,8 +246,8 @@ def converted(library, case):
 @_refusal
 def unchanged(library, case):
     """Returns why a program that calls cuDNN on its stripes, without knowing of ucudnn, cannot run the case, or "" if
-    it can. The program's framework itself implements circular padding, before a convolution without padding, and norms
-    that cuDNN's legacy API lacks."""
+    it can. The program's framework itself implements circular padding (followed by a convolution without padding) and
+    norms that cuDNN's legacy API lacks."""
     if case.kind.endswith("norm"):
         return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"
     for i, parts in _cut(case):

@@ -1,8 +1,8 @@
 /* The graph API of the null library: execution plans made from JSON, variant packs, and
- * executions that return at once. The engines are 0, 5, 28, 38, 40 and 67. For each image engine
- * 38 needs a workspace of 1024 bytes, engine 67 of 2048, engine 5 of 64, and engine 40 of 256
- * for each row; engines 0 and 28 need none. Destroyed descriptors are kept in a list, so that
- * making one again allocates nothing. */
+ * executions that return at once. The engines are 0, 5, 28, 38, 40 and 67. Engine 38 needs a
+ * workspace of 1024 bytes for each image, engine 67 of 2048, engine 5 of 64, and engine 40 of 256
+ * for each row of each image; engines 0 and 28 need none. Destroyed descriptors are kept in a list,
+ * so that making a descriptor again allocates nothing. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Sets whose plans can become native CUDA graphs: those of engine i if bit i is set. Before the
- * first call no engine's can. */
+/* Sets the engines whose plans can become native CUDA graphs: engine i if bit i is set. Before the
+ * first call, no engine's plans can. */
 void nullGraphSetNative(uint64_t engines);
 
 /* Sets the JSON texts of the plans that heuristics list from now on; the texts must stay alive.

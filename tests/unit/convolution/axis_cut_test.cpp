@@ -1,6 +1,6 @@
 // Tests two answers about a cut axis. Does a program that knows nothing of the cut compute the same
-// as without it? This answer is compared with windows that are looked at one by one. What does a
-// part read from other parts? This answer is compared with pairs of windows and taps.
+// as without the cut? This answer is compared with windows that are looked at one by one. What does
+// a part read from other parts? This answer is compared with pairs of windows and taps.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -111,8 +111,8 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
 using Pair = std::array<int64_t, 3>;  // window, tap, element
 using Pairs = std::set<Pair>;
 
-// Returns all triples of a window of `windows`, a tap and an element of `elements` that the tap
-// reads.
+// Returns each triple of a window, a tap and the element that this tap of the window reads, for
+// windows in `windows` and elements in `elements`.
 Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interval& elements) {
   Pairs pairs;
   for (int64_t at = windows.begin; at < windows.end; ++at) {
@@ -124,8 +124,9 @@ Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interv
   return pairs;
 }
 
-// Adds the pairs of one rectangle, whose tensors begin at `windows_at` and `elements_at`. Returns
-// false if a pair is already there, or if the rectangle reads beyond its elements.
+// Adds the pairs of the rectangle `term`, whose windows count from `windows_at` and whose elements
+// count from `elements_at`. Returns false if a pair is already there, or if the rectangle reads
+// beyond its elements.
 bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows_at,
               int64_t elements_at, Pairs& pairs) {
   for (int64_t at = 0; at < term.windows.Length(); ++at) {
@@ -143,8 +144,8 @@ bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows
   return true;
 }
 
-// Returns the size of the largest set of pairs in which no two lie in one rectangle of pairs, found
-// by trial: `pairs` must be few. No division into rectangles has fewer rectangles.
+// Returns the size of the largest subset of `pairs` in which no two lie in one rectangle of pairs:
+// at least so many rectangles are needed. Tries all subsets, so `pairs` must be few.
 size_t MostApart(const Pairs& pairs, std::vector<Pair> chosen = {}) {
   size_t most = chosen.size();
   for (const Pair& next : pairs) {
@@ -291,7 +292,7 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // The sources list all of a part's own positions or none.
+        // If the part reads any of its own positions, the sources list all its own, otherwise none.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }

@@ -16,7 +16,7 @@ namespace ucudnn::test {
 
 using Place = std::array<int64_t, kMaxSpatial>;  // d, h, w
 
-// One image of one channel. Values are modulo 2^64: two sums of products of random numbers are
+// One image of one channel. Values are modulo 2^64, so two sums of products of random numbers are
 // equal if they have the same products, and almost never otherwise.
 struct Image {
   Place extents = {0, 0, 0};
@@ -51,9 +51,9 @@ struct Moves {
   Place dilation = {1, 1, 1};
   bool is_flipped = false;  // the filter's last element is the first tap
 };
-// Adds the convolution of two operands to the operand that `operation` computes, from the
-// definition. Fails the test if cuDNN's legacy API would refuse the extents: y must have the
-// extents that x, w and the pad on both sides give.
+// By the definition, adds the convolution of two operands to the operand that `operation` computes.
+// Fails the test if cuDNN's legacy API would refuse the extents: y must have the extents that x, w
+// and the pad on both sides give.
 void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
 
 // Counts, one by one, the windows that fit into an axis padded on both sides.
@@ -67,8 +67,8 @@ struct RandomAxis {
   std::string Text() const;
 };
 
-// Returns whether the parts' own convolutions compute each window of the whole once, by looking at
-// every window.
+// Looks at every window, and returns whether the parts' own convolutions compute each window of the
+// whole exactly once.
 bool IsTransparent(const RandomAxis& axis);
 
 // A convolution of one image and one channel, and its cut, which is transparent along every axis.
@@ -81,10 +81,12 @@ struct CutConvolution {
   Moves AllMoves() const;
   ConvolutionProblem LocalOf(int cell) const;
   Place PartOf(int cell) const;
-  // Returns the box of x, or of y, that `cell` owns, by sums of extents and of counted windows.
+  // ElementsOf returns the box of x that `cell` owns, WindowsOf that of y, both from sums of
+  // extents and of counted windows.
   SpatialBox ElementsOf(int cell) const;
   SpatialBox WindowsOf(int cell) const;
-  // Returns the Stripes of every cell. Fails the test and returns none if one of them is refused.
+  // Returns the Stripes of every cell. If the Stripes of a cell are refused, fails the test and
+  // returns none.
   std::vector<Stripes> Cells() const;
 };
 

@@ -210,7 +210,8 @@ TEST(EngineId, UnfusedIsTheSameEngineAlone) {
   }
 }
 
-// Ties between engines are decided by name, and stores list their rows in this order.
+// Ties between engines are decided by their texts, and stores list their rows in the order of the
+// texts.
 TEST(EngineId, IsOrderedAndEqualAsTextsAre) {
   const std::vector<std::string> texts = AllTexts();
   for (const std::string& a : texts) {

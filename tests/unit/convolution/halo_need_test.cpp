@@ -1,4 +1,4 @@
-// Tests the least that ranks must exchange against what windows read and what messages hold.
+// Compares the least that ranks must exchange with what windows read and what messages hold.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// Returns the positions of the exchanged tensor along one axis that `part` reads, found one by one.
+// Returns which positions of the exchanged tensor `part` reads along one axis, found one by one.
 std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged) {
   const bool forward = exchanged == Exchanged::kElements;
   const Interval own = (forward ? cut.windows : cut.elements)[static_cast<size_t>(part)];
@@ -48,7 +48,7 @@ int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   return product;
 }
 
-// Messages may hold more than is needed: whole rows, also the columns that windows skip.
+// Messages hold whole rows, also columns that windows skip, so they may hold more than is needed.
 TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
   constexpr unsigned kSeed = 20261125;
   constexpr int kRounds = 2000;

@@ -1,4 +1,4 @@
-// Tests rows next to cuts, which are computed again from assembled rows, against the undivided
+// Rows next to cuts are computed again from assembled rows. Tests them against the undivided
 // convolution: 10,000 random cuts along one to three axes, forward and backward_data in turns.
 #include "convolution/recomputation.h"
 
@@ -114,8 +114,8 @@ TEST(Recomputation, OfRowsAtTheCutsGivesTheUndividedResult) {
   EXPECT_GT(boxes, kRecomputationRounds);
 }
 
-// Returns, for each position of a rank's result along one axis, whether the position reads or is
-// read by a position of another part. Looks at all windows and taps.
+// Returns, for each position of a rank's result along one axis, whether it reads a position of
+// another part or is read by one. Looks at all windows and taps.
 std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval result = ResultOf(cut, cell)[axis], own = ExchangedOf(cut, cell)[axis];
@@ -133,7 +133,7 @@ std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis)
   return touched;
 }
 
-// Returns whether anything contributes to position `at` of a rank's result along every axis.
+// Returns whether, along every axis, anything contributes to position `at` of a rank's result.
 bool ReadsAlongAllAxes(const CutConvolution& cut, int cell, const Place& at) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const SlidingWindow window = WindowOf(cut.whole, axis);

@@ -153,7 +153,7 @@ TEST(Stripes, WhatARankReceivesIsWhatThePeerSendsIt) {
   EXPECT_GT(silent, 100);
 }
 
-// Returns the positions of the exchanged tensor along one axis that a rank reads.
+// Returns which positions of the exchanged tensor a rank reads along one axis.
 std::set<int64_t> ReadAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval elements = cut.ElementsOf(cell)[axis], windows = cut.WindowsOf(cell)[axis];

@@ -68,8 +68,8 @@ void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   });
 }
 
-// Computes `problem` in `operands` from its own fields, and replaces its output, or adds to it.
-// Fails the test if the problem reaches beyond the memory.
+// Computes `problem` from the fields of the problem alone. The result replaces the output in
+// `operands`, or is added to it if `adds`. Fails the test if the problem reaches beyond the memory.
 void Compute(const ConvolutionProblem& problem, TileOperands& operands, const Offsets& at,
              bool adds) {
   const int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
@@ -143,7 +143,7 @@ TileOperands RandomOperands(const ConvolutionProblem& problem, std::mt19937_64& 
           memory(ViewSpan(problem.n, problem.k, OutputExtents(problem), problem.y_strides))};
 }
 
-// Checks that the tile's problem describes its boxes, and that no library would refuse it.
+// Checks that the tile's problem describes the tile's boxes, and that no library would refuse it.
 void CheckProblem(const ConvolutionProblem& whole, const Tiles& cut, const Tile& tile) {
   const TileKind& kind = cut.kinds[tile.kind];
   const ConvolutionProblem& problem = kind.problem;

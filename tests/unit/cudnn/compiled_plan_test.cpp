@@ -1,4 +1,4 @@
-// Tests plans whose kernels cuDNN compiles while it makes them, such as plans with a scale or a
+// Tests plans whose kernels cuDNN compiles while it makes the plan, such as plans with a scale or a
 // dReLU after the convolution. BuildPart compiles the kernels anew for another batch, and its plan
 // equals the one that the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
@@ -81,7 +81,8 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   EXPECT_EQ(fusion, GetParam().text);
   EXPECT_EQ(read->convolution.problem, problem);
   EXPECT_TRUE(read->convolution.compiled);
-  // Compiled kernels hold addresses of the process that compiled them, so equal plans would differ.
+  // Compiled kernels hold addresses of the process that compiled them. read->json lacks them,
+  // because otherwise the texts of equal plans would differ.
   EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
   EXPECT_EQ(read->json.find("cubin"), std::string::npos);
 

@@ -20,7 +20,8 @@ using test::GraphOptions;
 using test::RealCudnn;
 using ::testing::HasSubstr;
 
-// There are as many filters as images: a filter's leading extent must not be taken for the batch.
+// There are as many filters as images, to test that a filter's leading extent is not taken for the
+// batch.
 ConvolutionProblem Problem(Operation operation = Operation::kForward) {
   return test::ProblemWith(
       {.operation = operation, .n = 64, .c = 32, .k = 64, .x = {1, 28, 28}, .alignment = 16});
@@ -365,7 +366,7 @@ TEST(PlanWords, AreOfAnyText) {
 }
 
 TEST(PlanEdit, ChangesTheBatchAndNothingElse) {
-  // There are 64 images and 64 filters: the filter's leading extent looks like a batch.
+  // There are 64 images and 64 filters, so the filter's leading extent looks like a batch.
   const ConvolutionProblem problem = Problem();
   const std::string json = JsonOf(problem);
   const auto convolution = ReadFusedConvolution(json);

@@ -17,8 +17,8 @@ const std::string kRoot = ROOT;
 
 std::string Real(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
 
-// Returns the path that FindReal finds in a child process after `prepare`. What FindReal finds
-// depends on the loaded libraries, which stay loaded, so its tests load libraries in `prepare`.
+// Returns the path that FindReal finds in a child process after `prepare`. Loaded libraries decide
+// what FindReal finds, and stay loaded, so tests load libraries only in `prepare`.
 std::string PathFoundInChild(const std::function<void()>& prepare) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";

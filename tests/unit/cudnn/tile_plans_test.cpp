@@ -161,7 +161,7 @@ class TilePlans : public ::testing::Test {
   }
 
   int plans_ = 0;
-  int refused_ = 0;  // plans that the library refuses in both ways
+  int refused_ = 0;  // plans that neither BuildPart nor the library makes
   std::set<std::string> refuse_views_;
 };
 

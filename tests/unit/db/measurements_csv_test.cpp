@@ -79,7 +79,7 @@ std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
     promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
     promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
     promise.workspace_bytes = promise.limit_bytes - promise.limit_bytes / (1 + i % 3);
-    if (i % 4 != 0) promise.undivided = "graph:0+relu";  // otherwise only pieces keep it
+    if (i % 4 != 0) promise.undivided = "graph:0+relu";  // otherwise only pieces keep the promise
     promise.any_engine = i % 3 == 0;
     promises.push_back(promise);
   }

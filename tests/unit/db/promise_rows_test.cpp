@@ -1,4 +1,4 @@
-// Tests promises in stores: the first one kept under a key stays, whoever asks.
+// Tests promises in stores: the first promise kept under a key stays, whoever asks.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>

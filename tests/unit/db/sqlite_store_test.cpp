@@ -178,7 +178,7 @@ TEST_F(SqliteStoreTest, SizesAreCompleteWhenTheWriterSaysSo) {
   ASSERT_TRUE(known.ok()) << known.message();
   EXPECT_EQ(known->rows.size(), 3u);
   EXPECT_THAT(known->complete_sizes, ElementsAre(8));
-  // Another process completes size 4; the row that it measured again stays as it was.
+  // The next write completes size 4. A row that is there already keeps its old time.
   ASSERT_TRUE(store.Write(Problem(), kPlatform, {Row("a", 4, 9), Row("b", 4, 5)}, {4}).ok());
   known = SqliteStore({Path()}).Read(Problem(), kPlatform);
   ASSERT_TRUE(known.ok()) << known.message();

@@ -54,7 +54,7 @@ uint16_t Encode(DataType type, double value) {
 }
 
 // y has 8 x 8 elements, so each row has 16 bytes and keeps the alignment. With `pad_h` = 0 the
-// legacy API can compute it in tiles of rows.
+// legacy API can compute the gradient in tiles of rows.
 ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
   return test::ProblemWith({.operation = Operation::kBackwardFilter,
                             .n = images,
@@ -118,7 +118,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
-  // Returns the configuration with which `engine` computes `part` as a partial of `problem`;
+  // Returns the configuration with which `engine` computes `part` as a partial sum of `problem`;
   // nullopt if the engine does not serve `part`.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
@@ -131,8 +131,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return AsPartial(problem, {engine, part.n, 1, choice->workspace_bytes, true}, 0);
   }
 
-  // Returns a plan of `engine` in pieces of `sizes` images; it has no runs if the engine does not
-  // serve one of them.
+  // Returns a plan of `engine` in pieces of `sizes` images. The plan has no runs if the engine does
+  // not serve a piece.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
     for (const int size : sizes) {
@@ -145,8 +145,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return configuration;
   }
 
-  // Returns a plan of `engine` on `parts` parts of the rows of y; it has no runs if the engine does
-  // not serve them.
+  // Returns a plan of `engine` on `parts` parts of the rows of y. The plan has no runs if the
+  // engine does not serve the parts.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();

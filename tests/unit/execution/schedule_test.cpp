@@ -475,7 +475,7 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A fused operand may have wider elements than the tensors and strides of its own, and its place
+// A fused operand may have strides of its own and wider elements than the tensors, and its place
 // may depend on the image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {

@@ -85,7 +85,8 @@ class TiledRuns : public test::DeviceTest {
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TiledRuns() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // Draws -1, 0 and 1, mostly 0: every type holds them, and sums of hundreds of their products.
+  // Draws -1, 0 and 1, mostly 0, so that every type holds the numbers and sums of hundreds of their
+  // products.
   Bytes Numbers(DataType type, size_t elements) {
     const size_t element = ElementBytes(type);
     Bytes bytes(elements * element);
@@ -356,7 +357,7 @@ class TiledFaults : public TiledRuns {
 };
 
 // Verify compares the undivided convolution with the same pieces that a Schedule executes later, so
-// it must notice a wrong kind of tile.
+// Verify must notice a wrong kind of tile.
 TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
   using tuning::Verdict;
   for (const Operation operation : test::kOperations) {

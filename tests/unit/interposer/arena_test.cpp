@@ -160,7 +160,7 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   EXPECT_EQ(arena.bytes(), 400u);
 }
 
-// A kernel may wait for work that this thread has yet to enqueue: an arena that waited for the
+// A kernel may wait for work that this thread has yet to enqueue, so an arena that waited for the
 // device would never return.
 TEST_F(ArenaTest, NeverWaitsForTheDevice) {
   HeldStream busy, idle;
@@ -211,8 +211,8 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two handles left the arena. Waited(first) stands for a wait for the device that began between the
-// two, so the second handle's work may still run.
+// Two handles left the arena. Waited(first) stands for a wait for the device that began before the
+// second handle left, so the second handle's work may still run.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();

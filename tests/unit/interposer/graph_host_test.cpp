@@ -260,7 +260,7 @@ cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
 
 // Partials lie in the workspace, so the workspace must be aligned as the plan's tensors are
 // declared: 32 bytes here, the most that PyTorch declares. In a less aligned workspace a call runs
-// undivided; the next aligned one is divided again.
+// undivided; the next call in an aligned workspace is divided again.
 TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
   GraphOptions graph_options;

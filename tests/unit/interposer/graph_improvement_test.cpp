@@ -140,7 +140,8 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
   while (executions < 50) std::this_thread::yield();
   Measure(setting);
   for (std::thread& thread : threads) thread.join();
-  // A plan is decided anew at the latest when its calls have doubled. The threads made 1200 calls.
+  // A plan is decided anew at the latest when its calls have doubled. The threads made 1200 calls,
+  // so 1200 more suffice.
   for (int call = 0; call < 1200; ++call) PiecesOf(setting, plan);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
 }

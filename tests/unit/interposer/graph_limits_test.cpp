@@ -17,8 +17,8 @@ using ::testing::SizeIs;
 
 constexpr size_t kFive = 64 * GraphSetting::kImages;  // the workspace that engine 5 needs
 
-// Returns plans in the order of the heuristics: two that need too much, one with a knob that fits,
-// and one that needs no workspace.
+// Returns plans in the order of the heuristics: two that need too much, one that fits and has a
+// knob, and one that needs no workspace.
 std::vector<std::string> Listed(const GraphSetting& setting) {
   return {setting.Json(38), setting.Json(67), setting.Json(5, "\"CUDNN_KNOB_TYPE_TILE_SIZE\":1"),
           setting.Json(0)};

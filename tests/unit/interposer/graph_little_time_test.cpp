@@ -54,8 +54,8 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   const auto stored = program.store.Read(plan->convolution.problem, PlatformOf(program.real));
   ASSERT_TRUE(stored.ok());
-  // The store also has rows of engines that may replace the plan, because measuring these has a
-  // time limit of its own.
+  // Measuring the engines that may replace the plan has a time limit of its own, so the store also
+  // has rows of these.
   std::vector<int> sizes;
   for (const planning::Measurement& row : stored->rows) {
     if (row.micro.engine == plan->convolution.engine) sizes.push_back(row.micro.micro_batch);

@@ -327,7 +327,7 @@ inline GraphOptions ReluGradient() {
   return options;
 }
 
-// Returns, if `fused`, a residual, a bias and a ReLU after a forward convolution.
+// Returns options of a forward convolution. If `fused`, a residual, a bias and a ReLU follow it.
 inline GraphOptions Fused(bool fused) {
   GraphOptions options;
   options.residual = options.bias = options.relu = fused;
@@ -455,7 +455,7 @@ class CaptureSetting {
   CUstream other_ = nullptr;
 };
 
-// A native graph of the plan that computes in `memory`.
+// A native graph, made from the plan, that computes in `memory`.
 class NativeGraphOf {
  public:
   NativeGraphOf(OnePlan& subject, const Operands& memory) {

@@ -85,8 +85,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
   first.Plan();
   MeasureMore(first);
-  // At first the promise of `first` cannot be read. `next` finds it when it is about to store its
-  // own promise, as if another process had been faster.
+  // At first the promise of `first` cannot be read. `next` finds it only when its own promise is
+  // about to be stored, as if another process had been faster.
   GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
   store.promises_fail = true;
   const auto plan = next.Plan();
@@ -96,7 +96,7 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
 }
 
 // The pieces were built before another process's promise prevailed over this process's own, and
-// they do not fit that promise.
+// they do not fit the other promise.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {

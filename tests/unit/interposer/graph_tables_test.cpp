@@ -137,8 +137,8 @@ class Shadows : public ::testing::Test {
     Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, At(0x99));
     return graph;
   }
-  // Returns the plan of a graph. It is made through heuristics at `rank` or, if `rank` is negative,
-  // through an engine.
+  // Returns the plan of a graph. The plan is made through heuristics at `rank` or, if `rank` is
+  // negative, through an engine.
   DescriptorShadow PlanOf(cudnnBackendDescriptor_t graph, int rank = -1) {
     const auto configuration = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (rank < 0) {
@@ -183,7 +183,7 @@ TEST_F(Shadows, WhatCannotBeDividedIsSeenAtOnce) {
   }
 }
 
-// A single image of 2^31 elements or more may gain from tiles.
+// A single image of 2^31 elements or more may gain from tiles, so its span must be known.
 TEST_F(Shadows, TheSpanOfAVastImageIsKnown) {
   const auto small = Tensor(1), vast = Tensor(1, CUDNN_DATA_FLOAT, 32768);
   for (const auto& [x, y] : {std::pair{vast, small}, {small, vast}}) {

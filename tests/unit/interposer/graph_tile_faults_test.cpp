@@ -40,8 +40,8 @@ class ComparedTiles : public TiledPlan {
     ExpectTiles();
     EXPECT_EQ(Fallbacks(), "[]");
   }
-  // Executes the plan without its `kth` tile and returns the status. If that is success, the
-  // result is right.
+  // Executes the plan without its `kth` tile and returns the status. After a success expects the
+  // right result.
   cudnnStatus_t ExecuteWithout(int kth, Operands& memory) {
     memory.Fill(kth);
     TheLostTile().left = kth;

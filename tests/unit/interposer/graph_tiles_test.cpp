@@ -57,8 +57,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of the plan's need, and the program is told a need of 0. The network has no
-// other kernel: once it is learned, the tiles run in ucudnn's workspace.
+// The total is a third of the plan's need, and the program is told a need of 0. The plan is the
+// network's only kernel. Once the network is learned, the tiles run in ucudnn's workspace.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -390,8 +390,8 @@ cudnnStatus_t GetFromVastLibrary(cudnnBackendDescriptor_t const from,
   return status;
 }
 
-// A plan of engine 0 from FinalizeInVastLibrary. The stored time of the whole is far too long, so
-// that tiles gain on every machine.
+// A plan of engine 0 that FinalizeInVastLibrary has finalized. The stored time of the whole is far
+// too long, so that tiles gain on every machine.
 class VastPlan : public OnePlan {
  public:
   VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,

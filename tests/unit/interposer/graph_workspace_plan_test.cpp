@@ -1,5 +1,6 @@
 // Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic: divided
-// into its micro-batches they compute the same bits as the undivided plan, in less workspace.
+// into the file's micro-batches they compute the same bits as the undivided plan, in less
+// workspace.
 #include <gmock/gmock.h>
 
 #include <optional>

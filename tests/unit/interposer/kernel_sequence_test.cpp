@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using Known = KernelSequence::Known;
 
-// Returns the run of a kernel that is the only one of its problem.
+// Returns the run of a kernel that is the only kernel of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
 
 // Runs the kernels named by the letters of `calls` on one lane. Returns the number of calls after

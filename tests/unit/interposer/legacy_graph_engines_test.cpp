@@ -292,7 +292,7 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
 }
 
-// A plan holds its scales: beta = 1 if gradients of the filter add up, otherwise beta = 0.
+// A plan holds its scales: beta = 1 if it adds to the gradient of a filter, otherwise beta = 0.
 TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   const float two = 2, one = 1, zero = 0;
   for (const Operation operation : kOperations) {

@@ -141,8 +141,8 @@ class Program {
     call.workspace_bytes = bytes;
     return call;
   }
-  // Returns the output of a call through the interposer, which `change` has modified. Before the
-  // call the output holds Before().
+  // Lets `change` modify a call, makes the call through the interposer and returns its output.
+  // Before the call the output holds Before().
   Values Output(const std::function<void(cudnn::ConvolutionCall&)>& change) {
     return RunWith(
         [&](cudnn::ConvolutionCall call) {

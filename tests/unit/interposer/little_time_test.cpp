@@ -20,8 +20,8 @@ using ::testing::SizeIs;
 // engine's two calls of kSlow use it up.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// The algorithm that the program names. Any algorithm that is as exact may replace it, which does
-// not hold of algorithm 1: no other serves identity activations.
+// The algorithm that the program names. Any algorithm that is as exact may replace it. Algorithm 1
+// would not do, because no other algorithm serves identity activations.
 constexpr int kNamed = 2;
 
 // Returns a sixth of the named algorithm's need.

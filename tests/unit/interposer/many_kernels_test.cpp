@@ -20,7 +20,8 @@ size_t PiecesRun(PlannedSetting& setting, const cudnn::ConvolutionCall& call) {
   return setting.Run(call).size();
 }
 
-// A different kernel for every `number` from 1, which determines the distance between images.
+// The kernel with this `number`, from 1. The number determines the distance between images, so all
+// these kernels are different.
 class NumberedKernel {
  public:
   NumberedKernel(PlannedSetting& setting, size_t number)

@@ -1,5 +1,6 @@
-// Tests a named algorithm that no undivided engine as exact can replace within the limit: its own
-// pieces keep the promise, once they have run in this process and were compared with the whole.
+// Tests a named algorithm. No undivided engine that is as exact can replace it within the limit, so
+// its own pieces keep the promise, once they have run in this process and were compared with the
+// whole.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -272,7 +273,8 @@ TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// At most a fourth of a total may be assured: here that holds pairs of images, but not all images.
+// At most a fourth of a total may be assured. This total's fourth holds pairs of images, but not
+// all images.
 size_t Total() { return 4 * NeedOfPairs(); }
 
 std::set<const void*> Workspaces() {

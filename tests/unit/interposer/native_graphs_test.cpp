@@ -29,7 +29,7 @@ TEST(NativeGraphs, HoldThePieces) {
     GraphSetting setting({.operation = operation, .fused = operation == Operation::kForward});
     const auto plan = setting.Plan();
     const auto pack = setting.Pack();
-    // Executes the pieces on a stream: the graph's pieces are compared with these.
+    // Executes the pieces on a stream, to compare the graph's pieces with them.
     EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
     const std::vector<RecordedExecution> executed = Executions().calls;
     const auto expect_pieces = [&](const std::vector<CUgraph>& children) {

@@ -144,7 +144,7 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
-  // These return the status of a solve from the chain's own first or last state.
+  // These return the status of a solve from the chain's own first state or last adjoint.
   ucudnnLayerParallelStatus_t TryForward(const ucudnnLayerParallelSolveOptions_t* options = nullptr,
                                          ucudnnLayerParallelResult_t* result = nullptr) {
     return ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(chain_.First()), options,

@@ -229,8 +229,8 @@ TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
   EXPECT_GT(result.residuals[result.cycles - 1], kTolerance);
   options.measures_start = 1;
   result = solver.Forward(chain.First(), options);
-  // Before the first cycle all states equal the first one, so the residual of each layer is what
-  // the layer adds to it.
+  // Before the first cycle all states equal the first state, so the residual of each layer is what
+  // the layer adds to that state.
   double squares = 0;
   for (int layer = 0; layer < chain.layers(); ++layer) {
     const Vector step = chain.Step(layer, chain.First());

@@ -28,7 +28,7 @@ TEST(Roofline, ArithmeticDecidesWhereMemoryIsFast) {
               3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms, 1e-9);
   EXPECT_NEAR(roofline.Compute(LayerOf(alexnet, "fc6"), {4, 4}).ms,
               (3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms) / 16, 1e-9);
-  // conv1 computes no gradient of the data, hence 2 passes in place of 3; relu1 follows it.
+  // conv1 computes no gradient of the data, hence 2 passes in place of 3. relu1 follows conv1.
   EXPECT_NEAR(
       roofline.Compute(LayerOf(alexnet, "conv1"), {}).ms,
       2 * 2.0 * 512 * 64 * 55 * 55 * 3 * 121 / 2e9 + 2 * 2 * 512.0 * 64 * 55 * 55 * 4 / 1e12, 1e-6);

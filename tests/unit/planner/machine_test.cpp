@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The preset p100x4x4, whose small kernels cost something else.
+// The preset p100x4x4 with other costs of small kernels.
 constexpr char kJson[] = R"({
   "format": "ucudnn-machine", "version": 1, "name": "p100x4x4",
   "device": {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6,

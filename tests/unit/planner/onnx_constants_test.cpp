@@ -186,7 +186,7 @@ TEST(OnnxConstants, NumbersThatCountUpAreKnownWhateverTheBatch) {
   EXPECT_TRUE(CountsUp(Integers({0, 1, 2, 3})));
 }
 
-// If two layers read the same tensor, one of them transposed, its numbers count once.
+// If two layers read the same tensor, one of them transposed, the tensor's numbers count once.
 TEST(OnnxConstants, ATensorThatSeveralLayersReadCountsOnce) {
   OnnxModel named({4});
   named.Weight("w", {4, 4}).Node("MatMul", {"x", "w"}, "a").Node("MatMul", {"a", "w"}, "y");

@@ -45,7 +45,7 @@ TEST(Strategies, FollowTheirRules) {
   EXPECT_EQ(DegreesOf(alexnet, model.assignment, "conv1"), (Degrees{1, 16}));
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "pool5"), Degrees{16});
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc6"), (Degrees{1, 16}));
-  EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // 16 divides no 1000
+  EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // 16 does not divide 1000
 }
 
 // Returns two convolutions with one filter, between layers for which different divisions are best.
@@ -145,8 +145,8 @@ TEST(Strategies, Names) {
             "'data' is no strategy; expected one of image, model, owt, deepa");
 }
 
-// The layout is that of section 7.1.2 and Figure 9. The text and Table 2 give fc6 two workers,
-// because the table's row of fc6 does not count the transfer of fc6's output.
+// The layout is that of section 7.1.2 and Figure 9, but fc6 has one worker. The text and Table 2
+// give fc6 two, because the table's row of fc6 does not count the transfer of fc6's output.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);

@@ -278,7 +278,7 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
 
 // Lists the positions that each rank sends to each other rank. If `of_elements`, positions of x are
 // sent to the ranks whose windows read them. Otherwise positions of dy are sent to the ranks that
-// own the elements of x that their windows read.
+// own the elements of x that the windows of these positions read.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});
@@ -361,9 +361,9 @@ TEST(HaloBytesOf, TheNetworksOwnInputNeedsNoGradient) {
 }
 
 // A 3x3 window with stride 2 and pad 1 moves over 128 rows, 64 on each rank. The first window of
-// the second rank also reads the first rank's last row. To find its maximum, the first rank needs
-// two rows of x and one row of gradients from the second rank. The second rank needs the first
-// rank's last row again.
+// the second rank also reads the first rank's last row. In the backward pass, the first rank needs
+// the window's other two rows of x, to find its maximum, and its row of gradients. The second rank
+// needs the first rank's last row again.
 TEST(HaloBytesOf, GradientsOfMaximaNeedRowsOfBothTensors) {
   const StripedOperator pool = Find(Stripe(At("resnet18", 256), "h2"), "pool1");
   constexpr int64_t kRow = 2 * 64 * 128 * 4, kGradientRow = 2 * 64 * 64 * 4;

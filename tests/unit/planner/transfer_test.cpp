@@ -66,7 +66,8 @@ Traffic Between(const Machine& machine, const PlannedLayer& layer, const Degrees
   return counter.Count(OutputParts(layer.inputs[0].shape, from), 0, NeededParts(layer, 0, to), 0);
 }
 
-// In DeePa's Table 3, from n=16 every target moves 15/16 of the input, apart from halos.
+// In DeePa's Table 3, going from n=16 to any other degrees moves 15/16 of the input, apart from
+// halos.
 TEST(Transfer, ResidentElementsAreCredited) {
   const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 512);
   const PlannedLayer& layer = LayerOf(vgg, "conv5_1");

@@ -1,4 +1,5 @@
 // Tests views as index maps: each element of a small tensor is followed to its place in the node.
+// view.h says what the digits of a view are.
 #include "planner/graph/formats/view.h"
 
 #include <gtest/gtest.h>

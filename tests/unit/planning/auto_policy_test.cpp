@@ -373,8 +373,8 @@ TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
   }
 }
 
-// Policy all picks the luckiest of n noisy times. A search of fewer sizes cannot follow it, so it
-// may be 5 % slower.
+// Policy all picks the luckiest of n noisy times. A search of fewer sizes has less luck, so its
+// division may be 5 % slower.
 TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
   for (const int n : {32, 256}) {
     for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {

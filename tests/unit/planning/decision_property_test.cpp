@@ -1,4 +1,4 @@
-// Tests on random kernels, programs and worlds that every decision keeps the invariants.
+// Tests that every decision keeps the invariants, on random kernels, programs and worlds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -214,8 +214,8 @@ class Drawing {
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
     } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
-      // A program is told the need of an algorithm that fits the limit. Another engine is promised
-      // in its place only if the need exceeds the limit.
+      // If the need of an algorithm fits the limit, a program is told this need. Only if the need
+      // exceeds the limit, another engine is promised in the algorithm's place.
       NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
                         facts.deterministic, in_budget},
                        *call.need_bytes};
@@ -232,8 +232,8 @@ class Drawing {
       if (!told) told = PiecesFor(offer, rows);
     }
     if (!told || told->workspace_bytes > call.passed_bytes) return;
-    // The promise may have been given on another device; here ucudnn may set aside less than it
-    // needs.
+    // The promise may have been given on another device; here ucudnn may set aside less than the
+    // promise needs.
     facts.assured_bytes = Once(8) ? Bytes() : AssuredBytes(*told);
     told->provisional |= Once(4);
     if (call.kind != CallKind::kIdentity) {
@@ -454,10 +454,10 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
       [](World& world, size_t room) { world.facts.user_limit = room; });
 }
 
-// If a list's first plan exceeds the limit, any engine may replace it. If it fits, no faster engine
-// replaces it, because the program chose it, so more room may make it slower without bound
-// (docs/design.md, invariant 7; DecisionTable has rows that show it). Therefore the plan here
-// exceeds all limits.
+// If a list's first plan exceeds the limit, any engine may replace it. If the plan fits, it is the
+// program's choice, and no faster engine replaces it. So more room may make the kernel slower
+// without bound (docs/design.md, invariant 7; DecisionTable has rows that show this). Therefore the
+// plan here exceeds all limits.
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

@@ -728,14 +728,14 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 | 1@8:4/8 0@8:9/0 |", "legacy:1", "legacy:1"},
       {"plain need=8 | |", "", ""},
       {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0", "legacy:0"},
-      // In these four rows graph:5 is the fastest and fits, has faster pieces of its own, is slower
-      // than legacy:1, and does not fit.
+      // In the first of these four rows graph:5 is the fastest and fits. In the second its own
+      // pieces are faster; in the third it is slower than legacy:1; in the fourth it does not fit.
       {"plain need=8 with-graph | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // A Winograd engine is coarser than any undivided engine of the legacy API that could be told
-      // in its place.
+      // A Winograd engine does not count: it is coarser than any undivided engine of the legacy API
+      // that could be told in its place.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},

@@ -137,8 +137,8 @@ struct Answerer {
   void operator()(const Decision&) {}
 };
 
-// Returns false if another process promised something else first, and then adds its promise to the
-// facts. Otherwise the decision's promise is kept.
+// If another process promised something else first, adds its promise to the facts and returns
+// false. Otherwise the decision's promise is kept.
 bool IsKept(const Decision& decision, World& world) {
   if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
   const KeptPromise rival = *std::exchange(world.rival, std::nullopt);

@@ -39,8 +39,8 @@ std::vector<Point> Points(const std::vector<Configuration>& set) {
   return points;
 }
 
-// Returns the points that no other point beats, by definition: for every workspace the least time
-// in the fewest pieces, if it is faster than every point with less workspace.
+// Returns, by the definition, the points that no other point beats: for every workspace the least
+// time in the fewest pieces, if it is faster than every point with less workspace.
 std::vector<Point> Front(const std::map<size_t, std::pair<double, int>>& best) {
   std::vector<Point> front;
   for (const auto& [workspace_bytes, cost] : best) {

@@ -48,7 +48,7 @@ void CoarsenTimes(std::vector<Choices>& network) {
 
 // Expects the same least time from KnapsackSolver and GLPK. Sizes must be whole MiB, the unit of
 // the plug-in, so that both get the same problem. Returns whether GLPK proved that its answer is
-// the best, or that there is none.
+// the best, or that the problem has no solution.
 bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network, size_t budget) {
   const Result<Selection> exact = KnapsackSolver().Solve(network, budget);
   const Result<Selection> other = glpk.Solve(network, budget);

@@ -23,7 +23,7 @@ struct KernelTable {
 Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path);
 
 // Holds sums over the kernels for which every policy finds a division that can be timed:
-// milliseconds of the division that each policy finds, and the number of rows, engines times sizes,
+// milliseconds of the division that each policy finds, and the number of rows (engines times sizes)
 // that the policy looks at.
 struct Comparison {
   int kernels = 0;

@@ -1,7 +1,7 @@
-// Tests Workspace Reuse, desirable sets and Workspace Division on times of GPUs that others
-// measured (tables/miopen/README.md), against optima that this file finds in another way. Times in
-// the tables have at most seven decimals of a millisecond, so in ticks of a tenth of a nanosecond
-// they are whole numbers and their sums are exact.
+// Tests Workspace Reuse, desirable sets and Workspace Division on times that others measured on
+// GPUs (tables/miopen/README.md), against optima that this file finds in another way. Times in the
+// tables have at most seven decimals of a millisecond, so in ticks of a tenth of a nanosecond they
+// are whole numbers and their sums are exact.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -212,8 +212,8 @@ TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
   }
 }
 
-// Returns the least sum over all ways to make up `images` from pieces of the size at index `at` and
-// later sizes, tried one after the other.
+// Tries, one after the other, all ways to make up `images` from pieces of the size at index `at`
+// and later sizes. Returns the least sum.
 Ticks LeastOfAllCompositions(const std::vector<std::pair<int, Ticks>>& fastest, size_t at,
                              int images) {
   if (images == 0) return 0;
@@ -326,8 +326,8 @@ TEST_P(PublishedNetworks, DisjointDivisionIsOptimal) {
     EXPECT_TRUE(divided->optimal) << budget;
     EXPECT_LE(divided->total_bytes, budget);
     const Ticks ticks = TicksOf(sets_, divided->chosen);
-    // The solver rounds each time to 2^-30 ms, so each of its times and of the optimum's is off by
-    // up to 2^-31 ms.
+    // The solver rounds each time to 2^-30 ms. So each time of its selection, and each of the
+    // optimum's, is off by up to 2^-31 ms.
     const double rounding = 2.0 * sets_.kernels.size() * std::ldexp(kTicksInMs, -31);
     EXPECT_NEAR(ticks, LeastTotalTicks(sets_, budget), rounding) << budget;
     EXPECT_LT(ticks, less_room) << budget;
@@ -355,7 +355,7 @@ TEST_P(PublishedNetworks, SharedDivisionGivesEachKernelItsOptimumWithinTheBudget
 
 #ifdef GLPK_PLUGIN
 // Sizes are rounded up to MiB, the unit in which the plug-in states the problem, so both solvers
-// solve the same one.
+// solve the same problem.
 TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
   std::vector<Choices> kernels;
   size_t least = 0;

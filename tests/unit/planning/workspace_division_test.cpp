@@ -51,7 +51,7 @@ TEST(WorkspaceDivision, DisjointReservesTheSumAndSharedTheLargest) {
   }
 }
 
-// Two layers run one kernel: its workspace is spent once and saves time twice.
+// Two layers run one kernel, so its workspace is spent once and saves time twice.
 TEST(WorkspaceDivision, LayersOfOneKernelWeighItsTime) {
   const std::vector<DesirableConfigurations> kernels = {{One(0, 9), One(6, 5)},
                                                         {One(0, 9), One(6, 3)}};

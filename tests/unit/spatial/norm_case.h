@@ -315,8 +315,8 @@ class NormJob {
       ExpectOk(rank.statistics->FinishStatistics(rank.tensors->Gradient(handle_), rank.scratch));
     }
   }
-  // Copies each rank's message, statistics or sums of gradients, to all ranks. Makes the unbiased
-  // variance of a slice of one element NaN, like a division by 0.
+  // Copies each rank's message to all ranks: statistics if `is_statistics`, otherwise sums of
+  // gradients. Makes the unbiased variance of a slice of one element NaN, like a division by 0.
   void Exchange(bool is_statistics) {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     const std::vector<int64_t> counts = whole_.Counts();

@@ -86,8 +86,8 @@ struct Scenario {
   int victim;
 };
 
-// Repeats the call on a surviving rank until it returns an error. Even the first call may return
-// one, since the victim may be dead by then.
+// Repeats the call on a surviving rank until it returns an error. Even the first call may return an
+// error, since the victim may be dead by then.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {

@@ -306,7 +306,7 @@ TEST(SplitRecords, ForkedChildLeavesNothing) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 4));
   const pid_t child = fork();
   if (child == 0) {
-    alarm(5);  // a lock that another thread held here would never be released
+    alarm(5);  // ends a child that waits for a lock which another thread held
     _exit(job.rank(0).calls->Leave() ? 1 : 0);
   }
   int status = -1;
@@ -692,7 +692,7 @@ TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
     const size_t free_before = FreeBytesOf(job);
     for (int i = 0; i < 10; ++i) ExpectExactOnAll(job, layer);
     EXPECT_EQ(FreeBytesOf(job), free_before);
-    // Each way one row of all images and channels travels: 2 images, 6 columns, 4 bytes.
+    // In either direction one row of all images and channels travels: 2 images, 6 columns, 4 bytes.
     const int channels = operation == Operation::kForward ? 2 : 3;
     const int64_t row_bytes = int64_t{2} * channels * 6 * 4;
     EXPECT_EQ(before, 2 * row_bytes);

@@ -20,7 +20,7 @@ std::vector<RankFigures> FiguresOf(RankJob& job) {
   });
 }
 
-// Returns the layers of a network of two: forward, then both gradients.
+// Returns the calls of a network of two layers: forward, then both gradients.
 std::vector<SplitLayer> NetworkOver(const SpatialGrid& grid) {
   std::vector<SplitLayer> layers;
   const AxisExtents extents = {{{1},

@@ -121,7 +121,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
         }
         RunOnAll(job, pair, data_first, false);
         EXPECT_EQ(traffic.exchanges, (2 + 3 + 2) * job.size());
-        // The report counts as many bytes as the channels.
+        // The report counts as many bytes as the channels do.
         int64_t told = 0;
         for (int rank = 0; rank < job.size(); ++rank) {
           const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
@@ -216,7 +216,7 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
 }
 
 // In the second call one rank's tensor has a layout that is new to this rank, so the rank makes its
-// kernel anew. It must still have the rows that the first call received.
+// kernel anew. The rank must still have the rows that the first call received.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));

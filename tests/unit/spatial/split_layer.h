@@ -122,8 +122,8 @@ struct SplitLayer {
   }
 };
 
-// Spreads the stripes of a layer that is cut along w alone over a grid that cuts h and w, so that
-// ranks have copies along h.
+// The layer is cut along w alone, the grid along h and w. Gives each rank the stripe at its place
+// along w, so that ranks have copies along h.
 inline void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
   const std::vector<Stripe> parts = strip.stripes;
   strip.stripes.clear();
@@ -308,7 +308,7 @@ inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
   return cudnn::Convolve(functions, call);
 }
 
-// Makes a call on each rank for the problem of this rank, and returns the statuses by rank.
+// Makes a call on each rank for this rank's problem, and returns the statuses by rank.
 inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
   return OnEach(job, [&](RankState& rank) {
     std::mt19937 random(1);

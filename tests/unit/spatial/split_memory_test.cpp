@@ -15,10 +15,10 @@
 namespace ucudnn::test {
 namespace {
 
-// Bounds the buffer by the rows that a rank exchanges with both neighbours, received or sent,
-// whichever are more: by 2.5 times their bytes if halos are added, and by 6 times if results are
-// recomputed. A row counts as wide as the wider of x's and y's rows. The buffer may also hold a
-// copy of the filter, the sum of a filter gradient and what alignment takes.
+// The bound is 2.5 times the bytes of a halo if halos are added, and 6 times if results are
+// recomputed. A halo is the rows that a rank receives from both neighbours, or sends to them,
+// whichever are more. A row counts as wide as the wider of x's and y's rows. The buffer may also
+// hold a copy of the filter, the sum of a filter gradient and what alignment takes.
 class SplitMemory : public DeviceTest {
  protected:
   SplitMemory() { EXPECT_EQ(cudnnCreate(&handle_), kFine); }
@@ -29,8 +29,8 @@ class SplitMemory : public DeviceTest {
                          const std::vector<Spatial>& extents, const spatial::CallForm& form) {
     spatial::PlanContext context{functions_, *cuda::GetDriver(), handle_, {}};
     context.demand.is_fused = form.is_fused;
-    // KernelAgreement sets half of the buffer's 256 MiB (rank_meeting.cpp) if the user sets no
-    // limit.
+    // KernelAgreement sets this to half of the buffer's 256 MiB (rank_meeting.cpp) if the user sets
+    // no limit.
     context.demand.most_workspace_bytes = size_t{128} << 20;
     const auto group = spatial::GroupStripes::Make(local, grid, rank, extents, {});
     ASSERT_TRUE(group.ok()) << group.message();

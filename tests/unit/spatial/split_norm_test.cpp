@@ -373,8 +373,8 @@ TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   }
 }
 
-// If each rank has a map of one row, the program must say whether the maps are stripes or copies:
-// copies share no statistics.
+// If each rank has a map of one row, the program must say whether the maps are stripes or copies,
+// because copies share no statistics.
 TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
   for (const auto ones : {std::optional<SpatialOnes>(), std::optional(SpatialOnes::kSplit),
                           std::optional(SpatialOnes::kReplicated)}) {

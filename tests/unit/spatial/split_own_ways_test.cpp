@@ -1,4 +1,4 @@
-// Tests that what a rank does on its own changes nothing about what ranks do together: its
+// Tests that what ranks do together does not depend on what a rank does on its own: its
 // micro-batches and pauses, the memory that it takes, and the layout of its tensors.
 #include <gtest/gtest.h>
 

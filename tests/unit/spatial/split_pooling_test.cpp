@@ -362,8 +362,8 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-// The average of a power of two of small whole numbers does not round, so the sum of the ranks'
-// messages has the same bits as the undivided result.
+// The average of small whole numbers does not round if their count is a power of two, so the sum of
+// the ranks' messages has the same bits as the undivided result.
 TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const SpatialGrid grid = OfOneGroup(job.grid());
@@ -612,8 +612,9 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     Operation operation;
     int64_t rows;  // received by each of two ranks, with 4 columns, 2 channels, 2 images
   };
-  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for a
-  // maximum two more of x. A message of a maximum also has an arrival number of 4 bytes.
+  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for the
+  // gradient of a maximum two more of x. A message of a maximum also has an arrival number of 4
+  // bytes.
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {

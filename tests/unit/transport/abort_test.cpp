@@ -1,5 +1,5 @@
-// Tests channels that are aborted: nothing hangs, and memory that received nothing does not look as
-// if it had.
+// Tests aborted channels: nothing hangs, and a receive buffer into which nothing arrived cannot be
+// mistaken for one with data.
 #include <dirent.h>
 #include <pthread.h>
 

@@ -1,5 +1,4 @@
-// Tests work that runs on a thread of its own, and that RunBounded waits for no longer than its
-// bound.
+// Tests work that runs on a thread of its own. RunBounded must wait no longer than its bound.
 #include "transport/background.h"
 
 #include <gtest/gtest.h>

@@ -148,8 +148,8 @@ inline std::vector<unsigned char> Content(int round, int from, int to, size_t by
   return content;
 }
 
-// Holds the bytes of the message between each pair of ranks in each round; 0: no message. All ranks
-// make the same plan.
+// Holds the size (bytes) of the message between each pair of ranks in each round; 0: no message.
+// All ranks make the same plan.
 class Plan {
  public:
   Plan(unsigned seed, int size, int rounds, size_t most_bytes)

@@ -1,5 +1,5 @@
-// This stand-in for NCCL moves nothing, fails or waits on demand, and counts open groups,
-// communicators and their uses after their end.
+// This stand-in for NCCL moves nothing, fails or waits on demand, and counts open groups, living
+// communicators, and uses of communicators that have ended.
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>

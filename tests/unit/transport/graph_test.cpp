@@ -1,4 +1,4 @@
-// Tests calls of channels that are captured into CUDA graphs: they take place at each launch,
+// Tests channels' calls that are captured into CUDA graphs: the calls take place at each launch,
 // whatever runs between launches, and nothing waits for ever if a rank gives up.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -261,7 +261,7 @@ TEST_P(GraphsOfChannels, LaunchesMayBeFarAheadOfTheirStream) {
   });
 }
 
-// Messages of all sizes travel between some of the ranks; their number may be odd.
+// Messages of all sizes travel between some of the ranks; the number of messages may be odd.
 TEST_P(GraphsOfChannels, ManyMessagesOfOneGraphArriveWhole) {
   constexpr int kLaunches = 6;
   constexpr size_t kMostBytes = 50000;
@@ -612,7 +612,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// The word 0 means that there is no message, so no size may have it.
+// A word of 0 means that there is no message, so no size may have the word 0.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);

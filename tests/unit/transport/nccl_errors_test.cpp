@@ -80,8 +80,8 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   }
 }
 
-// An abort ends a call that waits for other ranks, and destroys its communicator. Nothing may use
-// the communicator afterwards, whatever the call returns.
+// An abort ends a call that waits for other ranks, and destroys the call's communicator. Nothing
+// may use the communicator afterwards, whatever the call returns.
 TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
   auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
   auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");

@@ -1,4 +1,5 @@
-// Tests posts: their order, also among gathers, what they cost, and how they wait for a listener.
+// Tests posts: their order among each other and among gathers, their cost, and how they wait for a
+// listener.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

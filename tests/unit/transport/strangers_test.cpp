@@ -111,8 +111,8 @@ TEST_F(StrangersTest, OneWithAnotherTokenLearnsThatAndNoMore) {
 }
 
 TEST_F(StrangersTest, AGreetingIsNoFurtherReadWithoutItsToken) {
-  // The hello begins correctly, but its token is wrong. It is cut off behind the token, and rank 0
-  // must answer without the rest.
+  // The hello begins correctly, but its token is wrong. The hello is cut off behind the token, and
+  // rank 0 must answer without the rest.
   std::string body = PackHello(job_.Of(1), "wrong");
   body.resize(8 + kLongestToken);
   const Descriptor socket = ConnectedTo(job_);

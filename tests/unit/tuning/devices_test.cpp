@@ -116,7 +116,7 @@ TEST_F(DevicesTest, AllAreHeldAndGivenBack) {
     ASSERT_TRUE(handle.ok()) << handle.message();
     EXPECT_EQ(*held->devices[1]->Handle(), *handle);
   }
-  EXPECT_TRUE(IsActive(0));  // because of the context of the test
+  EXPECT_TRUE(IsActive(0));  // since the test itself has a context there
 }
 
 TEST_F(DevicesTest, NothingNamedIsTheFirst) {

@@ -74,8 +74,8 @@ double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
 }
 
 // GridsOf cuts d and h together only if the largest tile then has at most half the elements that a
-// cut along one of them leaves. Among cuts of the same number of axes, it takes the one with the
-// smallest largest tile.
+// cut along one of them leaves. Among cuts of equally many axes GridsOf takes the cut whose largest
+// tile is the smallest.
 TEST(Grids, OfRandomVolumesHaveTheSmallestTiles) {
   std::mt19937 random(1);
   const auto draw = [&](int least, int most) {

@@ -26,7 +26,7 @@ struct Contender {
 struct Cliff {
   Layer layer;
   Contender best;          // the fastest undivided engine, with any workspace
-  size_t limit_bytes = 0;  // the user's limit; without one, one byte less than `best` needs
+  size_t limit_bytes = 0;  // the user's limit, or else one byte less than `best` needs
   // The contenders within the limit; none if nothing fits, or if `best` itself fits. `real` is the
   // fastest undivided engine that fits, as the real library would find it.
   std::optional<Contender> real;
@@ -53,7 +53,7 @@ struct Cliffs {
   CliffTotal Total() const;
 };
 
-// Measures the rows that the store (null: none) lacks, at the policy's sizes and for tiles, and
+// Measures what the store (null: none) lacks, at the policy's micro-batch sizes and for tiles, and
 // then runs the contenders. `engines` run undivided or on parts of the mini-batch; tiles use all
 // engines that tiles in a program would use. Calls progress() before each layer. Fails if there is
 // no device, no real cuDNN, or no engine for a layer.

@@ -167,7 +167,8 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
-  // Returns whether the device still works. If it does, the layer or its memory caused the failure.
+  // Returns whether the device still works. If so, the layer or a lack of memory caused the
+  // failure.
   bool Works() const {
     const cuda::Driver& driver = *held.device().driver;
     const cuda::ContextScope context(driver, held.device().context);

@@ -291,7 +291,7 @@ Result<int> Doctor(const CLI::App& app, const DoctorOptions& options, const Prog
   } else {
     DiagnoseMachine(diagnosis);
   }
-  std::signal(SIGPIPE, SIG_DFL);  // as in Main: the program has already been started
+  std::signal(SIGPIPE, SIG_DFL);  // as in Main, now that no program can inherit this setting
   (options.json ? PrintJson : PrintText)(diagnosis);
   return diagnosis.works ? 0 : kFailed;
 }

@@ -183,7 +183,8 @@ CudnnUse FindCudnnUse(const ProcessView& view) {
   for (const std::string& file : files) LookAt(view, file, use);
   ReadLog(view, use);
   // TensorFlow and XLA define functions with cuDNN's names, which open the library and forward the
-  // calls, so these are no static cuDNN.
+  // calls. So a file that defines such functions counts as a static cuDNN only if nothing shows
+  // that the process uses a libcudnn.
   std::string linked_in = std::exchange(use.linked_in, "");
   if (!use.Any()) use.linked_in = std::move(linked_in);
   // NVIDIA's own libraries also contain a runtime, so a runtime inside a file counts only if there

@@ -15,8 +15,8 @@ namespace ucudnn::command {
 // An object that asked for cuDNN, and how the object names it.
 struct CudnnUser {
   std::string path;
-  // Whether the object needs the library. An object that does not need it has texts with the
-  // library's name.
+  // True if the object needs the library; false if it only has texts with the library's name, or
+  // functions with cuDNN's names.
   bool linked = false;
   std::string library;  // the library's name with its version
   std::string rpath;

@@ -134,8 +134,8 @@ class Analyst {
                              : problem_.step;
   }
   // Returns the number of cycles to run on the network itself, at most two. With a tolerance it is
-  // two, because these give a rate. Otherwise it is no more than the setting needs, because only
-  // residuals are shown.
+  // two, because two cycles give a rate. Otherwise it is no more than the setting needs, because
+  // only residuals are shown.
   int VerifiedCycles(const TriedSetting& tried) const {
     const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
     return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
@@ -143,7 +143,7 @@ class Analyst {
   // Returns whether these cycles take at most a few seconds.
   bool IsVerifiable(const TriedSetting& tried) const;
   // Solves the network itself and sets analysis_.verified. If the user gave a tolerance, returns
-  // whether the network needs another number of cycles than the stand-in.
+  // whether the network needs another number of cycles than the small network that stood in for it.
   Result<bool> Verify(const TriedSetting& tried);
 
   const SolveSpec& spec_;
@@ -347,7 +347,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
   // If the user gave no tolerance, the tolerance is a residual of the reference setting on the
-  // stand-in. The network itself need not reach it, so the stand-in's number of cycles stays.
+  // small network. The network itself need not reach it, so the small network's number of cycles
+  // stays.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

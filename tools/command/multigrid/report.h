@@ -35,7 +35,7 @@ struct ReportedTimeline {
   void Members(json::Object& member, const std::vector<int64_t>& levels);
 };
 
-// Marks a stage without a solve, because training solves it many times.
+// Marks a stage whose report has no solve, because training solves the stage many times.
 struct WithoutSolve {};
 
 struct ReportedStage {
@@ -64,7 +64,7 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Reads or writes the members of a solve that the document itself also has.
+  // Reads or writes those members of a solve that the document itself also has.
   void SolveMembers(json::Object& member);
 };
 
@@ -124,10 +124,11 @@ struct MultigridReport {
   std::string method;   // "multigrid" or "partitioned"
   int64_t devices = 1;  // of each replica
   bool has_cpu_times = true;
-  // Threads of the host, on each of several devices; 0 if stages are solved on a device.
+  // Threads of the host that run blocks, for each of `devices`; 0 with --backend cudnn.
+  // stages.
   int64_t threads = 0;
   std::string way, launch;
-  std::vector<std::pair<std::string, double>> ways;  // seconds of one cycle by way, if measured
+  std::vector<std::pair<std::string, double>> ways;  // seconds of a cycle for each way, if measured
   int64_t batch = 0;
   std::string norm;
   std::optional<double> tolerance;

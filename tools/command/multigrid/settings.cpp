@@ -117,7 +117,7 @@ std::string MultigridSettings::MachineText() const {
 namespace {
 
 // Returns the operator of --coarse. By default, processors use inject, and a device uses the
-// operator that fits it best in the longest stage.
+// operator that MeasureOperator finds best for the longest stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;

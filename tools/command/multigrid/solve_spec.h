@@ -42,7 +42,7 @@ struct SolveSpec {
   std::optional<multigrid::Start> start;
   std::string check;
 
-  // The members below say where it is solved.
+  // The members below say where the problem is solved.
   std::optional<bool> on_device;  // none: --host decides
   bool host = false;
   multigrid::DeviceSetting device;
@@ -61,9 +61,9 @@ struct SolveSpec {
   bool json = false;
   std::string report;
 
-  // By option: its text, whether given or default; "yes" for a flag.
+  // The text of each option: what the user gave, or else the default. A flag has "yes".
   std::map<std::string, std::string> texts;
-  std::map<std::string, bool> given;
+  std::map<std::string, bool> given;  // whether the user gave the option
   bool IsGiven(const std::string& option) const { return given.at(option); }
   const std::string& Text(const std::string& option) const { return texts.at(option); }
   // Fails if one of these options was given; the error names the first one.

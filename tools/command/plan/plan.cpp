@@ -57,7 +57,7 @@ struct PlanOptions {
   bool html = false;
 };
 
-// Returns `text` as a number; 0 if it is empty, because the option is not given.
+// Returns `text` as a number; 0 if `text` is empty, which means that the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
   return ParseWhole(option, text, 1, most, "accepted: 1 to " + std::to_string(most));

@@ -124,8 +124,8 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Sees ends before notes: other ranks also send notes about the death of a rank, and its end
-  // should be told first.
+  // Sees ends before notes, because other ranks also send notes about the death of a rank, and the
+  // end of that rank should be told first.
   TakeSignals();
   SeeEnds();
   TakeNotes();

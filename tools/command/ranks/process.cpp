@@ -81,7 +81,7 @@ Status StartFailure(const std::string& what) {
   return Status::Error(what + ": " + strerror(errno));
 }
 
-// Adds one process to `ranks`, which waits at the gate.
+// Adds to `ranks` one process that waits at the gate.
 Status Fork(const RankProgram& program, const RankVariables& variables, int input, Gate& gate,
             std::vector<RankProcess>& ranks) {
   Pipe output, errors;

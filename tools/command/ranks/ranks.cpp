@@ -71,8 +71,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   JobSignals signals;
   NoteSocket notes;
   TerminalInput input;
-  // Signals are blocked first, so that no signal can end this process while ranks exist that it
-  // could not end.
+  // Signals are blocked first, so that no signal ends this process while it has ranks to end.
   for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }
@@ -92,8 +91,8 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   }
   RankJob job(FullName(app), std::move(*started), {signals, notes, input});
   job.Run();
-  // As long as the ranks are not reaped, no other process can have the ids that the guard would
-  // kill.
+  // The guard is dismissed before the ranks are reaped: until then no other process can have the
+  // ids that the guard would kill.
   guard.Dismiss();
   Reap(job.ranks());
   if (job.loss() != 0) {

@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// IsNew returns false if the division is `disjoint` and the kernel's segment was counted before: in
-// a run, layers of one shape are one kernel then, and share its segment.
+// IsNew returns false if the budget's division is `disjoint` and the kernel's segment was counted
+// before. In a run with such a division, layers of one shape are one kernel and share its segment.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)

@@ -148,8 +148,7 @@ void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& ce
   }
 }
 
-// Returns the text beside a panel, which lists the planes that the panel's ranks read from other
-// panels.
+// Returns a text beside a panel: the planes that the panel's ranks read from other panels.
 std::string DepthText(const std::vector<HaloPiece>& pieces, size_t part) {
   std::string text = "d part " + std::to_string(part + 1);
   for (const HaloPiece& piece : pieces) {

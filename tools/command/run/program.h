@@ -33,8 +33,8 @@ Status CheckPreload(const std::string& program);
 // execve().
 std::string WhyNotStarted(const std::string& program, int error);
 
-// Files of a program that the CPU stand-ins may not serve. The program is started nevertheless,
-// because it may not use these files; if it does, the call itself fails.
+// Files of a program that the CPU stand-ins possibly cannot serve. The program is started
+// nevertheless, because it might not use these files; if it does, the call itself fails.
 struct HostGaps {
   std::vector<std::string> with_kernels;  // files with kernels that the shared runtime launches
   std::vector<std::string> with_runtime;  // libraries with a static CUDA runtime, such as NVIDIA's

@@ -31,7 +31,7 @@ constexpr std::string_view kCudnn = "libcudnn";
 constexpr std::string_view kCudnnPath = "/libcudnn.so";
 constexpr std::string_view kXlaPath = "XLA_GPU_LIBRARY_PATH";
 
-// The program that reads a file, or a text, which names no interpreter of its own.
+// The kind of program that reads a file or text which names no interpreter of its own.
 enum class Reader { kNone, kShell, kPython };
 
 Reader ReaderOf(const std::string& program) {

@@ -140,7 +140,7 @@ void PrintConclusion(const Striping& striping) {
   std::printf("%s\n", line.c_str());
 }
 
-// Prints the next size and the next multiple with which no operator is refused.
+// Prints the next size, and the next `multiple` of a stripe's rows, with which nothing is refused.
 void PrintNext(const Striping& striping, const NextExact& next) {
   if (next.size) {
     std::printf("the next size at which nothing is refused: %s%s",

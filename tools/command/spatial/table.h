@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// `next` has the next size and multiple with which no operator is refused, if one is refused now.
+// `next` has the changes with which no operator is refused (exact_size.h), if one is refused now.
 void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

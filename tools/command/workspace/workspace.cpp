@@ -139,8 +139,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// Divides the budget as a run does that sees the kernels on these lanes. A kernel without lanes
-// counts as one on the first lane in `all`, which has one bit per lane.
+// Divides the budget like a run that sees each kernel on its lanes. A kernel without lanes counts
+// as one on the first lane in `all`, which has one bit per lane.
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;

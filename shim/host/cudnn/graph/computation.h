@@ -2,10 +2,10 @@
 // of: a convolution, possibly with pointwise operations on its result; only pointwise operations;
 // or one operation's sums over channels.
 //
-// Other graphs become several such computations, called stages, which run one after the other. They
-// are graphs with operations before the convolution, with a concatenation, or with sums besides
-// other operations. There is one stage for each operation, or for each input that a concatenation
-// copies. All virtual tensors of such a graph are in the workspace.
+// Graphs with operations before the convolution, with a concatenation, or with sums besides other
+// operations become several such computations, called stages, which run one after the other: one
+// stage for each operation, or for each input that a concatenation copies. All virtual tensors of
+// such a graph are in the workspace.
 #pragma once
 
 #include <optional>
@@ -22,8 +22,8 @@ struct ConvolutionPart {
   double alpha, beta;
   std::array<int64_t, 3> unique_ids;  // unique ids of x, w and y
   std::array<int64_t, 3> alignments;  // declared alignments of x, w and y, in bytes
-  // The application does not get the result. It exists, dense and in the type of x, only while
-  // pointwise operations read it, as operand `result` of the program.
+  // True if the application does not get the result. Then the result exists, dense and in the type
+  // of x, only while pointwise operations read it, as operand `result` of the program.
   bool is_virtual;
   int result;
 };

@@ -1,6 +1,6 @@
 // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: the properties of the device for which plans are made. They
-// are read from JSON, so that plans can be made on a machine without the device, or from a device
-// of this process.
+// come from a device of this process, or from JSON, so that plans can also be made on a machine
+// without the device.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -31,8 +31,8 @@ class ExecutionPlan final
   // Populate makes the execution the only node of the empty `graph`. Update replaces the node of an
   // equal plan by this execution. Both check pointers as Execute does; a GPU is less strict,
   // because it uses the pointers only at launch. They return NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API if
-  // the engine does not declare support for this, and BAD_PARAM_CUDA_GRAPH_MISMATCH for any other
-  // graph.
+  // the engine does not declare support for this, and BAD_PARAM_CUDA_GRAPH_MISMATCH if `graph` is
+  // not as described.
   cudnnStatus_t Populate(cudaGraph_t graph, const VariantPack& pack) const;
   cudnnStatus_t Update(cudaGraph_t graph, const VariantPack& pack) const;
 

@@ -19,8 +19,7 @@ class PointwiseOperation final
   }
 
   // Returns true if `t` is a mask: a finalized tensor in memory. As in the real library, a function
-  // of one operand writes its mask to t, and its backward function reads the mask from t instead of
-  // x.
+  // of one operand writes its mask to t, and its backward function reads that mask instead of x.
   bool HasMask() const { return t.finalized() && !t.is_virtual; }
 
   GraphPointwise pointwise;

@@ -23,7 +23,7 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   // extents are positive.
   bool SpanBytes(size_t* bytes) const;
 
-  // Sets strides without gaps; the channels are the last axis in memory if they are so now. Returns
+  // Sets strides without gaps; the channels are the last axis in memory if they are now. Returns
   // false if the number of elements overflows.
   bool MakeDense();
 

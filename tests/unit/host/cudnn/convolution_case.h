@@ -318,7 +318,7 @@ class Convolution {
     });
   }
 
-  // Returns the numbers of `of` without depth if the problem has two spatial axes.
+  // Returns the numbers of `of`, without the depth if the problem has two spatial axes.
   std::vector<int> Pick(const Index& of) const {
     std::vector<int> picked(of.begin(), of.end());
     if (problem.spatial == 2) picked.erase(picked.begin() + 2);

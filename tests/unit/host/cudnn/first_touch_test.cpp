@@ -1,5 +1,5 @@
-// Tests FirstTouch, the artificial cost of a run whose image is not the image of the algorithm's
-// last run.
+// Tests FirstTouch, the artificial cost of a run that reads another image than the algorithm's last
+// run read.
 #include "shim/host/cudnn/first_touch.h"
 
 #include <gtest/gtest.h>

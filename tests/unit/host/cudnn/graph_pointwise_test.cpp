@@ -142,8 +142,8 @@ const std::vector<Activation>& Activations() {
 }
 
 // Bounds the error of fp32 functions, relative to their value, with arguments of up to 3 in
-// magnitude that are rounded, too. It is largest for e^x, which multiplies the argument's rounding
-// by the argument.
+// magnitude that are rounded, too. The error is largest for e^x, which multiplies the argument's
+// rounding by the argument.
 constexpr double kTolerance = 16 * 0x1p-24;
 
 TEST(GraphPointwise, EveryActivationIsItsFormula) {

@@ -1,5 +1,6 @@
-// Tests graphs that have operations before the convolution, or sums over channels, a concatenation
-// or gradients of a batch normalisation after it, against plain loops on small integers.
+// Tests graphs against plain loops on small integers. The graphs have operations before the
+// convolution or, behind it, sums over channels, a concatenation or gradients of a batch
+// normalisation.
 #include <algorithm>
 
 #include "tests/unit/host/cudnn/backend_graph.h"

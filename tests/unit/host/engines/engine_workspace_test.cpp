@@ -58,8 +58,8 @@ TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
 }
 
 TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
-  // Each image may add at most the planes of y's 16 channels, two copies of x's 3 planes, and one
-  // plane of slack.
+  // Each image may add at most the following to the workspace: the planes of y's 16 channels, two
+  // copies of x's 3 planes, and one plane of slack.
   constexpr size_t kPlane = 128 * 128 * sizeof(float);
   for (Operation operation : kOperations) {
     for (Layout layout : kLayouts) {

@@ -110,7 +110,7 @@ std::string Compare(const Tensor& tensor, const std::vector<double>& expected, d
     if (!(std::abs(is - ought) <= tolerance) && wrong++ == 0) {
       problem << "element " << index << " is " << is << ", ought to be " << ought;
     }
-    to[offset] = old[offset];  // leaves only wrong writes for the comparison below
+    to[offset] = old[offset];  // so that `got` and `before` differ in gaps alone
   });
   if (wrong > 0) problem << " (" << wrong << " of " << expected.size() << " wrong)";
   if (!(got == before)) problem << " gaps of the output were written";

@@ -1,6 +1,6 @@
-// Runs one engine on small integers and compares every byte that it could have touched with a naive
-// convolution in fp64. Sums of small integers are exact in fp32, so a result is right to the bit or
-// wrong.
+// Runs one engine on small integers. Every byte that the engine could have touched is compared with
+// a naive convolution in fp64. Sums of small integers are exact in fp32, so a result is right to
+// the bit or wrong.
 #pragma once
 
 #include <array>

@@ -111,8 +111,8 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// If links are serial, the operation of the second communicator waits for the operation of the
-// first one, which rank 1 enqueues last.
+// Rank 1 enqueues the operation of the first communicator last. If links are serial, the operation
+// of the second communicator waits for it.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);

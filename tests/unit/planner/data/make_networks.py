@@ -1,7 +1,7 @@
 """Writes torch_*.onnx, tf_residual.onnx, googlenet_deploy.prototxt, vgg16_v1.prototxt and resnet18_deploy.prototxt beside this
-file. The ONNX networks (PyPI's onnx, 1.16 or newer) are put together node by node the way torch.onnx and tf2onnx do, with
-weights that have a shape and no values. GoogLeNet has the structure of BVLC's file, VGG-16 that of the VGG group's. Nothing but
-the standard library is needed for the Caffe networks:
+file. The ONNX networks (for which PyPI's onnx, 1.16 or newer, is needed) are put together node by node the way torch.onnx and
+tf2onnx do, with weights that have a shape and no values. GoogLeNet has the structure of BVLC's file, VGG-16 that of the VGG
+group's. Nothing but the standard library is needed for the Caffe networks:
 
     python3 make_networks.py [caffe]
 """

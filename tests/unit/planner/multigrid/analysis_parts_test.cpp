@@ -197,7 +197,7 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
 }
 
-// Returns as the time of a batch its number of layers, in ms.
+// Gives a batch a time in ms that is its number of layers.
 class CountingTimes : public LayerTimes {
  public:
   RunCost Cost(LayerPass, const LayerBatch& batch) const override {

@@ -43,8 +43,8 @@ int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
   }
   return pixel;
 }
-// The first function returns the number of pixels of a channel, the second the pixels that a
-// pooling window reads.
+// PixelsOf(shape) returns the number of pixels of a channel. PixelsOf(op, in, place) returns the
+// pixels that the pooling window of output `place` reads.
 inline int PixelsOf(const planner::Shape& shape) {
   return static_cast<int>(shape.Features()) / shape.c;
 }
@@ -81,7 +81,7 @@ class DenseChain {
   DenseChain(const WeightedChain& chain, double h);
 
   int steps() const { return static_cast<int>(steps_.size()); }
-  int size() const { return size_; }  // of the state of one image
+  int size() const { return size_; }  // numbers in the state of one image
 
   // Returns u + h F(u) for one image.
   Vector Step(int step, const Vector& u) const;

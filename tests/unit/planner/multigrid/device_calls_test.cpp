@@ -35,8 +35,8 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(made->LoadWeights().ok());
     return made;
   }
-  // REQUIRES: `cycles` are too few for relaxation alone to be exact, since the solve would then
-  // measure its residual.
+  // REQUIRES: `cycles` are too few for relaxation alone to be exact, since a solve with so many
+  // cycles measures its residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
@@ -119,8 +119,8 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   }
 }
 
-// A coarse sum of 4 layers has one call more than a coarse layer: like it a convolution, but then a
-// copy and a reduction. Side by side, the restriction's 16 coarse steps are one.
+// A coarse layer is a convolution and a sum. A coarse sum of 4 layers has one call more: a
+// convolution, a copy and a reduction. Side by side, the restriction's 16 coarse steps become one.
 TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   for (const auto& [way, restricted] :
        {std::pair(Way::kStreams, 16), std::pair(Way::kGrouped, 1)}) {

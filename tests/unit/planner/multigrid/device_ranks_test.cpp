@@ -98,7 +98,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     for (int ranks = 2; ranks <= 5; ++ranks) {
       for (const int distributed : {1, 2}) {
         settings.distributed = distributed;
-        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have two blocks
+        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
         const bool share = (ranks + distributed) % 2 == 0;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
                      std::to_string(distributed));

@@ -123,8 +123,8 @@ cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int
   return status;
 }
 
-// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. Where relu's
-// slope jumps, rounding may change it.
+// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. Rounding may also
+// change relu's slope where the slope jumps.
 constexpr double kRounding = 1e-5;
 
 void ExpectNear(const BothWays& found, const BothWays& expected, double tolerance) {
@@ -362,8 +362,7 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
 }
 
-// The second solve begins with the states of the first one, except that its first state is another
-// one.
+// The second solve begins with the states of the first solve, except for its own first state u0.
 TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   std::mt19937_64 random(33);
   const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);

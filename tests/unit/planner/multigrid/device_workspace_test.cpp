@@ -1,4 +1,4 @@
-// Tests that the lanes of a stage share its workspace limit like concurrent Workspace Division
+// Tests that the lanes of a stage share its workspace limit as WorkspaceDivision::kConcurrent
 // divides a budget between lanes that run the same kernels.
 #include <gtest/gtest.h>
 

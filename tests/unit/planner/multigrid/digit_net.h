@@ -16,8 +16,8 @@ struct DigitNetShape {
   int classes = 3;
 };
 
-// Returns a 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected layer and
-// softmax.
+// Returns a network of a 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected
+// layer and softmax.
 ResidualChain DigitNet(const DigitNetShape& shape);
 
 // Draws images. All images of a class share a pattern, and each image has its own noise.

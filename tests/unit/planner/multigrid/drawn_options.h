@@ -20,7 +20,8 @@ struct DrawnSolve {
   std::string Text() const;
 };
 
-// Draws 4 to `most_steps` layers and at least two levels; the factors need not divide the layers.
+// Draws 4 to `most_steps` layers and at least two levels. The factors in `coarsening` need not
+// divide the number of layers.
 DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps);
 
 // Draws a number from `low` to `high`, both included.

@@ -68,7 +68,8 @@ double ResidualOf(const Draw& draw, const Solution& solution) {
   return solution.residuals.back() * (is_relative ? solution.largest_state : 1);
 }
 
-// Bounds the rounding error of all steps: each rounds up to 36 products and sums and an activation.
+// Bounds the rounding error of all steps. Each step rounds at most 36 products and sums, and an
+// activation.
 double RoundingOf(const DenseChain& dense, const Solution& solution) {
   return 40 * 0x1p-53 * dense.steps() * solution.largest_state;
 }

@@ -30,7 +30,7 @@ TEST(Partition, DistributesCoarseLevelsWhereMessagesAreCheap) {
   // from each device to the next.
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 4}, std::nullopt)->distributed, 2);
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 100}, std::nullopt)->distributed, 1);
-  // The coarser levels have fewer than 9 blocks.
+  // The coarser levels have fewer than 9 blocks, so they are not distributed.
   EXPECT_EQ(MakePartition(hierarchy, 9, costs, {}, std::nullopt)->distributed, 1);
 }
 

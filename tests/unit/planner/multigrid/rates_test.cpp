@@ -80,8 +80,8 @@ double LargestRate(const std::vector<double>& residuals) {
   return largest;
 }
 
-// These are eigenvalues a of F in u + h F(u) that decay and rotate, with |1 + h a| and |1 + c h a|
-// of at most 1.
+// Eigenvalues `a` of F in u + h F(u). Their modes decay, and some rotate, too: |1 + h a| and
+// |1 + c h a| are at most 1.
 const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2, 0},
                                            {-4, 0},   {-1, 1},   {-2, -1.5}, {-0.3, 0.4}};
 
@@ -122,7 +122,7 @@ TEST(Rates, ReachTheirBound) {
     const double rate = LargestRate(ResidualsOf({mode}, f));
     EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
     EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));
-    // The bound of FCF must not hold for F.
+    // With F alone, residuals must fall more slowly than the bound of FCF says.
     if (eigenvalue.real() <= -1) {
       EXPECT_GT(rate, BoundOf(mode, fcf));
     }

@@ -147,9 +147,9 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
   EXPECT_EQ(given_up, 1);
 }
 
-// The expected cycles are those of the table in docs/multigrid.md to 1e-9 (multilevel V, c = 4,
-// coarsest below 8 layers). These depths have no fixtures, so weights differ, and the number of
-// cycles may differ by one.
+// The expected numbers of cycles to reach 1e-9 are in the table of docs/multigrid.md (multilevel V,
+// c = 4, coarsest below 8 layers). These depths have no fixtures, so weights differ, and the number
+// of cycles may differ by one.
 TEST(Reference, CyclesDoNotDependOnDepth) {
   const struct {
     double time;
@@ -192,8 +192,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
-// Counts the cycles of the adjoint to 1e-9 (two levels, c = 4, FCF, T = 2) at 1024 layers. The
-// fixtures have no weights for this depth, so the number of cycles may differ by one.
+// Counts the cycles that the adjoint takes to reach 1e-9 (two levels, c = 4, FCF, T = 2) at 1024
+// layers. The fixtures have no weights for this depth, so the number of cycles may differ by one.
 TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   constexpr int kLayers = 1024;
   constexpr double kStep = 2.0 / kLayers;

@@ -475,7 +475,7 @@ class RandomChains {
       if (Chance()) nodes.push_back(Append("bn", BatchNormalization{}));
       if (Chance()) nodes.push_back(Append("act", Function()));
       switch (Draw(0, 4)) {
-        case 0:  // with another number of channels between
+        case 0:  // with another number of channels between two convolutions
           nodes.push_back(Append("conv", Square(Draw(1, 4), 1)));
           nodes.push_back(Append("conv", Same(3)));
           break;

@@ -1,5 +1,5 @@
 // Makes chains whose steps are functions on vectors of `Number`, float or double. VectorChain
-// implements Propagator for states that do not belong to a network, as a caller of the library may.
+// implements Propagator for states that do not belong to a network, as callers of the library may.
 #pragma once
 
 #include <algorithm>

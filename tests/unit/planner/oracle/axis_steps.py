@@ -122,7 +122,7 @@ def transposition(net, rng):
 def reshaping(net, rng):
     x = pick(net, rng, lambda t: t.batch.splits)
     tensor = net[x]
-    digits = []  # pairs (extent, is batch) in row-major order, of which the axes of the new shape are joined
+    digits = []  # parts of axes as (extent, is batch), in row-major order; an axis of the new shape joins neighbouring parts
     for axis, extent in enumerate(tensor.extents()):
         if axis == tensor.batch.axis:
             parts = [(tensor.batch.outer, False)] * (tensor.batch.outer > 1) + [(1, True)]

@@ -22,8 +22,8 @@ class Layer:
 
 
 class Net:
-    """A net whose layers are written in the order in which they were added. `blobs` has extents by name; the extent of the
-    batch's axis is without the batch."""
+    """A net whose layers are written in the order in which they were added. `blobs` has the extents of each blob by name; the
+    batch's axis has its extent for one image."""
 
     def __init__(self, rng):
         self.rng, self.layers, self.blobs, self.order = rng, [], {}, []

@@ -1,5 +1,5 @@
-"""Makes random valid small Caffe nets as prototxt, with the shape of every blob except labels, losses and masks, and the
-number of trained parameters of the network of the training phase. The rules come from Caffe's schema and from the layers'
+"""Makes random valid small Caffe nets as prototxt. Gives, for the network of the training phase, the number of trained
+parameters and the shape of every blob except labels, losses and masks. The rules come from Caffe's schema and from the layers'
 LayerSetUp and Reshape (BVLC/caffe). A net depends only on its Recipe. Leaving out steps of a recipe gives another recipe."""
 
 import dataclasses
@@ -16,7 +16,7 @@ STEPS = steps_of(caffe_layers)
 class Made:
     recipe: Recipe
     text: str
-    blobs: dict  # name -> extents; the first extent is without the batch
+    blobs: dict  # name -> extents for one image
     parameters: int
     features: set
     inputs: set              # the blobs that the net is given

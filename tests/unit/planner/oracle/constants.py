@@ -250,7 +250,8 @@ def _clipped(net, rng, shape, depth):
 
 
 def _one_hot(net, rng, shape, depth):
-    """Looks up rows of a table by a product, as exported einsums do. The parameters belong to the product."""
+    """Looks up rows of a table by a product with one-hot rows, as exported einsums do. The product, not the table, counts as
+    parameters."""
     if net.opset < 9 or len(shape) != 2:
         raise Unfit
     rows = rng.choice([2, 3])

@@ -1,5 +1,5 @@
-"""Reads the output of graph_dump about a file: its nodes, and for each element of the file's tensors, its place in a node. A
-box is five ranges (begin, end), of n, c, d, h and w."""
+"""Reads the output of graph_dump about a file: the nodes, and in which node and where each element of the file's tensors lies.
+A box is five ranges (begin, end), of n, c, d, h and w."""
 
 import json
 import subprocess
@@ -10,8 +10,8 @@ LETTERS = "ncdhw"
 
 
 class Wrong(Exception):
-    """Raised when the dump contradicts the net. `kind` names the kind of difference in a few words, which are the same for
-    every net that shows it."""
+    """Raised when the dump contradicts the net. `kind` names the kind of difference in a few words, the same ones for every net
+    with this difference."""
 
     def __init__(self, kind, detail=""):
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -64,7 +64,7 @@ def slope(net, rng):
 
 
 def _broadcast_shape(net, rng, x):
-    """Returns the shape of a constant that is broadcast to x: 1 along its batch."""
+    """Returns the shape of a constant that is broadcast to x: 1 along the batch of x."""
     tensor = net[x]
     shape = [1 if a == tensor.batch.axis or rng.random() < 0.4 else e for a, e in enumerate(tensor.extents())]
     if rng.random() < 0.4:

@@ -51,7 +51,7 @@ class Tensor:
         return self.at[0].ndim
 
     def extent(self, axis):
-        """Returns the extent of an axis, without the batch in the batch's axis."""
+        """Returns the extent of an axis; for the batch's axis, its extent for one image."""
         return self.at[0].shape[axis] // (BATCHES[0] if self.batch and self.batch.axis == axis % self.rank else 1)
 
     def extents(self):
@@ -235,8 +235,8 @@ class Net:
 
     def parameters(self, outputs):
         """Returns by name how many trained numbers each tensor has, for all tensors on which the numbers of `outputs`
-        depend. These are constants of more than one number that a node reads in addition to its data. A constant computed
-        from other constants is counted in their place, with its own shape and without copies of one number."""
+        depend. Only constants of more than one number count, which a node reads in addition to its data. A constant computed
+        from other constants counts in their place, with its own shape and without copies of one number."""
         counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()

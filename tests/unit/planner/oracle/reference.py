@@ -174,7 +174,8 @@ def _average_pool(_, attributes, x):
         attributes = {k: v for k, v in attributes.items() if k not in ("auto_pad", "pads")}
         attributes["pads"] = [0] * 2 * rank
     count = sum(part for _, part in _windows(counted, window, attributes, 0))
-    # If the pads count as part of the image, a window of ceil_mode may start in the trailing pads.
+    # If the pads count as part of the image, a window of ceil_mode may start in the trailing pads, so `count` may have more
+    # windows than `total`.
     count = count[(slice(None), slice(None), *map(slice, total.shape[2:]))]
     return [(total / numpy.maximum(count, 1)).astype(x.dtype)]
 

@@ -9,7 +9,7 @@ from steps import need
 
 
 def reshaped(net, rng, x, dims, batch):
-    """Returns x reshaped to the extents `dims`. The extent of axis batch.axis is without the batch itself."""
+    """Returns x reshaped to the extents `dims`. The axis batch.axis has its extent for one image."""
     tensor = net[x]
     target = list(dims)
     ways = ["minus", "minus"] + ["number"] * 2 * bool(net.batch) + ["arithmetic"]

@@ -15,7 +15,7 @@
 namespace ucudnn::planner {
 namespace {
 
-using Index = std::pair<int64_t, int64_t>;  // along the first two axes of a weight
+using Index = std::pair<int64_t, int64_t>;  // of a weight, along the first two axes
 
 const DeviceBox* BoxOn(const std::vector<DeviceBox>& boxes, int device) {
   for (const DeviceBox& one : boxes) {
@@ -250,7 +250,7 @@ TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) 
     }
     return text;
   };
-  // Four devices sum 5 + 32 + 32 = 69 MiB, and bundle up to a quarter of that.
+  // Four devices sum 5 + 32 + 32 = 69 MiB, and a bundle of layers has at most a quarter of that.
   EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
   // Pairs of devices sum 5 MiB, so a bundle of two layers of 1 MiB would exceed a quarter of the
   // sum.

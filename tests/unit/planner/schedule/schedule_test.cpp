@@ -628,7 +628,7 @@ TEST(Schedule, ReadersOfOneTensorNeedItOnTheSameDevices) {
       continue;
     }
     ASSERT_TRUE(schedule.ok()) << schedule.message();
-    ASSERT_EQ(schedule->sums.size(), 1u);  // only once, when the gradient of "first" is computed
+    ASSERT_EQ(schedule->sums.size(), 1u);  // one for both layers, after the gradient of "first"
     EXPECT_EQ(schedule->sums[0].elements, 20);
     EXPECT_EQ(NodeOf(*schedule, schedule->sums[0].parameters[0].node).name, "first");
   }

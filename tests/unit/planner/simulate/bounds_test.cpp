@@ -143,8 +143,8 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
     }
     // Shares are rounded to multiples of 2^-32, hence the tolerance.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));
-    // At any time, the next task of a chain runs at full speed, or its resource works at full
-    // speed, or all slots of its resource do.
+    // At any time, the next task of some chain runs at full speed, or its resource works at full
+    // speed, or all slots of its resource run tasks at full speed.
     EXPECT_LE(timeline.makespan_ms, most_ms * (1 + 1e-8));
   }
 }

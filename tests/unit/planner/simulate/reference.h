@@ -1,5 +1,5 @@
-// Finds the timeline of a graph of tasks by advancing from end to end and looking at every task
-// each time. It is slow, and follows only from the definition of resources, queues and
+// Finds the timeline of a graph of tasks: advances the time to the next end of a task, and then
+// looks at every task. This is slow, and follows only from the definition of resources, queues and
 // dependencies.
 #pragma once
 
