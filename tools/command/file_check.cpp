@@ -102,8 +102,8 @@ Status CheckFilesOfRun(const VariableOptions& variables) {
   if (stores.empty()) return Status::Ok();
   struct stat info;
   const bool is_file = stat(stores[0].c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  // CheckWritable must not refuse existing files: runs leave a file that is no store alone, and
-  // read a store that they may not write.
+  // An existing file is not checked with CheckWritable: a run ignores the file if it is not a
+  // store, and reads it even if it is a read-only store.
   const Status first = is_file ? Status::Ok() : CheckWritable(stores[0]);
   return first.ok() ? first : refuse("UCUDNN_DATABASE", first.message());
 }

@@ -49,7 +49,7 @@ struct LayerSection {
   // Positions in NetworkLayers::kinds: one for each step of a stage, or a single one for another
   // section.
   std::vector<int> kinds;
-  int64_t state_numbers = 0;  // numbers of the section's output, for the whole mini-batch
+  int64_t state_numbers = 0;  // how many values the section's output has, for the mini-batch
 };
 
 struct NetworkLayers {

@@ -16,7 +16,8 @@ std::string NonFiniteText(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-// Returns the index along each axis of value `place` (row-major) of an array of shape `shape`.
+// Converts `place`, the row-major position of a value in an array of shape `shape`, to the value's
+// index along each axis.
 std::vector<int64_t> IndicesOf(size_t place, const std::vector<int64_t>& shape) {
   std::vector<int64_t> indices(shape.size());
   for (size_t axis = shape.size(); axis-- > 0;) {

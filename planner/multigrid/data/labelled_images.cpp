@@ -106,7 +106,8 @@ struct IdxArray {
   std::vector<uint8_t> values;
 };
 
-// Fails if the file is too short for the size in its header.
+// Fails if the size in the header is empty or too large, if a plain file has another size, or if a
+// compressed file is too short to hold it.
 Status CheckIdxSize(const IdxStream& file, const IdxArray& array) {
   std::string text;
   for (const int64_t extent : array.extents) {

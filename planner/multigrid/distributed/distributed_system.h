@@ -56,10 +56,10 @@ struct RankPart {
 
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
-  // `local` has this rank's blocks, with an inlet unless these are the chain's first blocks.
+  // `local` has this rank's blocks. It is made with PartTraits::has_inlet, except at position 0.
   // `coarse` is null except on the gatherer, where it has all steps of the levels of
-  // Hierarchy::CoarseLevels; its finest level has right sides. REQUIRES: on position 0, SetFirst is
-  // called before the first solve.
+  // Hierarchy::CoarseLevels, and its finest level has right sides. REQUIRES: at position 0,
+  // SetFirst is called before the first solve.
   DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
                     std::unique_ptr<BlockSystem> coarse);
 

@@ -46,8 +46,9 @@ def product(compute, operands, labels, result, uncut=()):
 
 
 def _operand(x, wanted, axes):
-    """Returns x in the layout `wanted`, for results that differ between ranks along `axes`. x gets all positions along
-    dimensions that `wanted` does not cut, and only this rank's positions along the others."""
+    """Returns x in the layout `wanted`: all positions along dimensions that `wanted` does not cut, and only this rank's
+    positions along the others. `axes` are the grid's axes along which ranks compute different parts of the product. x's
+    gradient is summed over the axes along which x itself is not cut."""
     layout = layout_of(x)
     for dim, atoms in enumerate(wanted.dims):
         if not atoms:

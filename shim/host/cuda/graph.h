@@ -60,8 +60,9 @@ struct GraphExec {
   Ticket last;  // ticket of the latest launch; launches of one executable graph never overlap
 };
 
-// Returns the first use of memory that was freed after its node was recorded; null if there is
-// none. On a GPU, launching such a graph would access memory that other code may own by then.
+// Returns the first Use whose memory was freed after the node with that Use was recorded; null if
+// there is none. On a GPU, launching a graph with such a Use would access memory that other code
+// may own by then.
 const Use* FindStaleUse(const Nodes& nodes);
 
 // Returns the function that a launch enqueues. The function runs the nodes one after the other, and

@@ -229,8 +229,8 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if no segment is set aside for captures, because a capture took it or there was no room,
-  // and there may be room for a new one.
+  // True if a segment should be set aside for captures: the former one is missing, because a
+  // capture took it or there was no room for it, and room may have been freed since.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first

@@ -14,7 +14,7 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// The most configurations of a heuristics list that are tried as substitutes and compared by time.
+// The most usable configurations of a heuristics list that are compared by time.
 constexpr size_t kMostCompared = 3;
 // The most engines besides the plan's own that may serve the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;

@@ -82,7 +82,7 @@ class LegacyCalls : public DivisionChoices {
   // engine without workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
-  // Returns grids of tiles for callers with the problem's own math type, as far as tiles may
+  // Returns grids of tiles that compute with the problem's own math type; empty if tiles may not
   // replace `candidates`. `need_bytes` is the workspace of the undivided engine that the program
   // would run.
   planning::Tilings FindTilings(const LegacyKernel& kernel,

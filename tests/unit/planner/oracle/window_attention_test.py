@@ -38,8 +38,8 @@ for block in ("first", "second"):
         "joined": [N, ROWS, ROW, COLUMNS, COLUMN, C], "image": [N, H, W, C], "sum": [N, H, W, C]}.items()})
 for axis in ("rows", "columns"):
     EXPECTED.update({f"roll_{axis}": [N, H, W, C], f"unroll_{axis}": [N, H, W, C]})
-# A reader may keep these tensors inside a node, and may divide the fused linear layer `qkv` into three. A tensor that
-# it lists nevertheless must lie as expected.
+# Tensors that the planner's dump may lack, because the ONNX reader may keep them inside a node or divide the linear
+# layer `qkv` into three. Those that the dump has must match EXPECTED.
 WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("qkv", "parts", "heads", "key_transposed", "beside")}
 PARAMETERS = 2 * (6 * 18 + 18 + 6 * 6 + 6)
 
