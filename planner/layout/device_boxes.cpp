@@ -7,7 +7,7 @@
 namespace ucudnn::planner {
 namespace {
 
-Halo Beyond(const Interval& needed, const Interval& part) {
+Halo HaloOf(const Interval& needed, const Interval& part) {
   return {std::max<int64_t>(0, part.begin - needed.begin),
           std::max<int64_t>(0, needed.end - part.end)};
 }
@@ -66,8 +66,8 @@ std::vector<NeededBox> NeededBoxes(const PlannedLayer& layer, int input,
     const int image = (one.device - configuration.first_device) % (degrees.h * degrees.w);
     const Box part = parts.Of(image);
     NeededBox box{one.device, one.box, {}, {}};
-    if (degrees.h > 1) box.h = Beyond(one.box[kAxisH], part[kAxisH]);
-    if (degrees.w > 1) box.w = Beyond(one.box[kAxisW], part[kAxisW]);
+    if (degrees.h > 1) box.h = HaloOf(one.box[kAxisH], part[kAxisH]);
+    if (degrees.w > 1) box.w = HaloOf(one.box[kAxisW], part[kAxisW]);
     needed.push_back(box);
   }
   return needed;

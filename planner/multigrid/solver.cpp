@@ -138,7 +138,7 @@ class Judge {
  public:
   // Returns the reason why the solve is given up after this residual; null if it continues.
   // Residuals up to `negligible` are not judged.
-  const char* Look(int cycle, double residual, double negligible) {
+  const char* Consider(int cycle, double residual, double negligible) {
     if (!std::isfinite(residual)) return "the states are not finite";
     const double before = last_;
     last_ = residual;
@@ -190,7 +190,7 @@ class Run {
   }
   // Records the residual of the last cycle, and decides whether the solve ends and with which
   // outcome. If judge_ gives the cycles up, solves serially. Returns whether the solve has ended.
-  Result<bool> Look();
+  Result<bool> IsOver();
   void Tell(double residual) const {
     if (options_.watch) options_.watch(solution_.cycles, residual);
   }
@@ -237,7 +237,7 @@ Status Run::CheckReachable(double first) const {
                        ": a larger one, or a wider type");
 }
 
-Result<bool> Run::Look() {
+Result<bool> Run::IsOver() {
   UCUDNN_ASSIGN_OR_RETURN(const LayerSystem::StateNorms norms, system_.Norms());
   double residual = std::numeric_limits<double>::quiet_NaN();
   if (std::isfinite(norms.largest)) {
@@ -258,7 +258,7 @@ Result<bool> Run::Look() {
   if (relative <= negligible && IsDirect()) {
     UCUDNN_ASSIGN_OR_RETURN(is_negligible_, IsSmallByState(negligible));
   }
-  if (const char* reason = judge_.Look(solution_.cycles, relative, negligible)) {
+  if (const char* reason = judge_.Consider(solution_.cycles, relative, negligible)) {
     UCUDNN_RETURN_IF_ERROR(FallBack(reason));
     return true;
   }
@@ -303,7 +303,7 @@ Result<Solution> Run::Solve() {
       Tell(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    UCUDNN_ASSIGN_OR_RETURN(const bool is_over, Look());
+    UCUDNN_ASSIGN_OR_RETURN(const bool is_over, IsOver());
     Tell(solution_.residuals.back());
     if (is_over) return solution_;
   }

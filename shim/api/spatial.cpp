@@ -93,7 +93,7 @@ cudnnStatus_t ucudnnSpatialSetReduce(int sums) {
 
 cudnnStatus_t ucudnnSpatialSameGradient(void) {
   return ucudnn::ToSplitter("ucudnnSpatialSameGradient", [&](auto& splitter) {
-    splitter.declared().pair = ucudnn::spatial::Declared::Pair::kFirst;
+    splitter.declared().pair = ucudnn::spatial::CallDeclarations::Pair::kFirst;
     return ucudnn::Status::Ok();
   });
 }

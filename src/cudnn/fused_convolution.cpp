@@ -70,22 +70,24 @@ class Reader {
     if (nodes->items.empty()) return Unfamiliar("no operation");
     const JsonValue& first = nodes->items[0];
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(first, "operation", Kind::kText));
-    struct Known {
+    struct NodeNames {
       const char *name, *mode, *x, *w, *y;
       Operation operation;
     };
-    constexpr Known kKnown[] = {{"CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR",
-                                 "CONV_FORWARD", "X", "W", "Y", Operation::kForward},
-                                {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR",
-                                 "CONV_BWD_DATA", "dX", "W", "dY", Operation::kBackwardData},
-                                {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR",
-                                 "CONV_BWD_FILTER", "X", "dW", "dY", Operation::kBackwardFilter}};
-    const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown),
-                                           [&](const Known& k) { return name->text == k.name; });
-    if (known == std::end(kKnown) && nodes->items.size() > 1) {
+    constexpr NodeNames kNodeNames[] = {
+        {"CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR", "CONV_FORWARD", "X", "W", "Y",
+         Operation::kForward},
+        {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR", "CONV_BWD_DATA", "dX", "W",
+         "dY", Operation::kBackwardData},
+        {"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR", "CONV_BWD_FILTER", "X",
+         "dW", "dY", Operation::kBackwardFilter}};
+    const auto* const known =
+        std::find_if(std::begin(kNodeNames), std::end(kNodeNames),
+                     [&](const NodeNames& k) { return name->text == k.name; });
+    if (known == std::end(kNodeNames) && nodes->items.size() > 1) {
       return Status::Error("operations before the convolution");
     }
-    if (known == std::end(kKnown)) return Unfamiliar("operation " + name->text);
+    if (known == std::end(kNodeNames)) return Unfamiliar("operation " + name->text);
     const bool fused = nodes->items.size() > 1;
     if (fused && known->operation == Operation::kBackwardFilter) {
       return Status::Error("operations behind a gradient of the filter, whose pieces are sums");

@@ -103,7 +103,7 @@ Result<Claim> DecodeClaim(std::string_view text) {
   return claim;
 }
 
-std::string NameOf(const CallForm& form) {
+std::string NameOf(const CallProperties& form) {
   switch (form.work) {
     case SplitWork::kConvolution:
       break;
@@ -120,7 +120,7 @@ std::string NameOf(const CallForm& form) {
   return "";
 }
 
-std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
+std::string KernelText(const ConvolutionProblem& problem, const CallProperties& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
   // Omits members that depend on the rank's own extents. Omits strides, too, because they follow

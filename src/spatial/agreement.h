@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "options/spatial_options.h"
-#include "spatial/call_form.h"
+#include "spatial/call_properties.h"
 
 namespace ucudnn::spatial {
 
@@ -53,11 +53,11 @@ Result<Claim> DecodeClaim(std::string_view text);
 
 // Returns the name of the operation that the call computes, followed by ": "; empty for a
 // convolution.
-std::string NameOf(const CallForm& form);
+std::string NameOf(const CallProperties& form);
 
 // Formats everything that must be equal on all ranks: the problem without the extents of x along
 // the axes that `grid` cuts, and without values that follow from these extents.
-std::string KernelText(const ConvolutionProblem& problem, const CallForm& form,
+std::string KernelText(const ConvolutionProblem& problem, const CallProperties& form,
                        const SpatialGrid& grid);
 
 // Returns the FNV-1a hash.

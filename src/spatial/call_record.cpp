@@ -14,15 +14,15 @@ std::string CallOf(int rank, uint64_t sequence) {
 const char* KindWords(const CallRecord& record) {
   if (record.captured != 0) return "is inside a CUDA graph capture";
   switch (record.kind) {
-    case CallKind::kExchanged:
+    case RecordKind::kExchanged:
       return record.has_rows != 0 ? "takes the rows that the call before received" : "is split";
-    case CallKind::kAgreed:
+    case RecordKind::kAgreed:
       return "is its kernel's first";
-    case CallKind::kRefused:
+    case RecordKind::kRefused:
       return "was refused";
-    case CallKind::kReplicated:
+    case RecordKind::kReplicated:
       return "is replicated";
-    case CallKind::kBegun:
+    case RecordKind::kBegun:
       return "has begun";
   }
   return "";
@@ -77,7 +77,7 @@ std::optional<std::string> CallRecords::Compare(int rank, const CallRecord& thei
     return CallOf(first_ + rank_, mine.sequence) + " and of rank " + std::to_string(first_ + rank) +
            " differ: ";
   };
-  if (mine.kind == CallKind::kBegun) {
+  if (mine.kind == RecordKind::kBegun) {
     if (theirs == mine) return std::nullopt;
     return "devices run split calls in another order: as number " + std::to_string(mine.sequence) +
            " " + BegunText(first_ + rank_, mine) + ", and " + BegunText(first_ + rank, theirs) +
@@ -112,7 +112,7 @@ void CallRecords::Drain(int rank, std::optional<std::string>& difference) {
     const CallRecord& theirs = peer.early[(peer.compared + 1) % peer.early.size()];
     if (!difference) {
       difference = Compare(rank, theirs);
-      const bool is_begun = theirs.kind == CallKind::kBegun;
+      const bool is_begun = theirs.kind == RecordKind::kBegun;
       if (difference) *difference += SuspectFrom(is_begun ? theirs.call : theirs.sequence);
     }
     ++peer.compared;
@@ -163,7 +163,7 @@ std::optional<CallRecords::Early> CallRecords::NotAgreeing() const {
     const Peer& peer = peers_[rank];
     if (static_cast<int>(rank) == rank_ || peer.met <= last_) continue;
     const CallRecord& theirs = peer.early[(last_ + 1) % peer.early.size()];
-    if (theirs.kind != CallKind::kAgreed) return Early{static_cast<int>(rank), theirs};
+    if (theirs.kind != RecordKind::kAgreed) return Early{static_cast<int>(rank), theirs};
   }
   return std::nullopt;
 }

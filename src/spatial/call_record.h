@@ -20,7 +20,7 @@ std::string ExtentsText(const Spatial& extents);
 
 // kBegun marks a record of a call that the device begins (device_log.h); the other values are kinds
 // of calls that hosts make.
-enum class CallKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated, kBegun };
+enum class RecordKind : uint8_t { kExchanged, kAgreed, kRefused, kReplicated, kBegun };
 
 // A plain value of 64 bytes. Its bytes are posted as they are, because the claims have ensured that
 // all ranks run the same release on machines of one kind.
@@ -32,7 +32,7 @@ struct CallRecord {
   int32_t operation = 0;
   int32_t thread = 0;  // the thread's index among the threads that made split calls
   int32_t handle = 0;
-  CallKind kind = CallKind::kExchanged;
+  RecordKind kind = RecordKind::kExchanged;
   uint8_t captured = 0;
   uint8_t has_rows = 0;  // the previous call has received the rows of this call
   uint8_t reserved[13] = {};

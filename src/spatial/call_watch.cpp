@@ -22,10 +22,10 @@ CallWatch::Slowest CallWatch::SlowestPresent() const {
   return slowest;
 }
 
-Patience::Verdict CallWatch::LookAtRanks(Patience::Clock::time_point now) {
+Patience::Advice CallWatch::LookAtRanks(Patience::Clock::time_point now) {
   awaited_call_ = waiting();
   const Slowest before = std::exchange(slowest_, SlowestPresent());
-  return ranks_wait_.Look(all_came() || slowest_ != before, now);
+  return ranks_wait_.Judge(all_came() || slowest_ != before, now);
 }
 
 }  // namespace ucudnn::spatial

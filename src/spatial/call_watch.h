@@ -49,15 +49,15 @@ class CallWatch {
   Slowest SlowestPresent() const;
 
   // Judges whether the other ranks make progress towards the call in which this rank waits.
-  Patience::Verdict LookAtRanks(Patience::Clock::time_point now);
+  Patience::Advice LookAtRanks(Patience::Clock::time_point now);
   // The slowest rank and the awaited call, as of the last LookAtRanks.
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
   // Judges whether the device makes progress. The device must do so once all ranks have made the
   // awaited call. `moves` says that the device has advanced since the last look.
-  Patience::Verdict LookAtDevice(bool moves, Patience::Clock::time_point now) {
-    return device_wait_.Look(!all_came() || moves, now);
+  Patience::Advice LookAtDevice(bool moves, Patience::Clock::time_point now) {
+    return device_wait_.Judge(!all_came() || moves, now);
   }
   const Patience& ranks_wait() const { return ranks_wait_; }
   const Patience& device_wait() const { return device_wait_; }

@@ -26,7 +26,7 @@ int ExchangedChannels(const ConvolutionProblem& problem) {
 
 }  // namespace
 
-Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form) {
+Correction CorrectionOf(const ConvolutionProblem& problem, const CallProperties& form) {
   if (form.work == SplitWork::kRows) return Correction::kPlaced;
   if (problem.operation == Operation::kBackwardFilter) return Correction::kAdded;
   const bool wide = problem.type == DataType::kFloat || problem.type == DataType::kDouble;
@@ -35,7 +35,7 @@ Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form)
 
 Result<std::unique_ptr<SlicePlan>> ConvolutionSlice::Make(const PlanContext& context,
                                                           const GroupStripes& group,
-                                                          const CallForm& form) {
+                                                          const CallProperties& form) {
   const Stripes& stripes = group.stripes;
   std::unique_ptr<ConvolutionSlice> plan(new ConvolutionSlice(context, group, form));
   plan->PlanPackets(group);
@@ -109,7 +109,7 @@ Status ConvolutionSlice::PlanTerms(const PlanContext& context, const Stripes& st
 }
 
 // Plans a packed copy of the taps of `term`, unless they are the whole filter.
-void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& step) const {
+void ConvolutionSlice::FetchTaps(const HaloTerm& term, PlaceAllocator& places, Step& step) const {
   const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
                             problem_.w[2]};
   const SpatialBox taps = BoxOf(term, &AxisTerm::taps);
@@ -133,7 +133,7 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, Places& places, Step& ste
 }
 
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
-                                         const ConvolutionProblem& problem, Places& places,
+                                         const ConvolutionProblem& problem, PlaceAllocator& places,
                                          Step& step) {
   // Prefers engines that need no more workspace than the received rows take.
   EngineDemand demand = context.demand;
@@ -159,7 +159,7 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   SetPackedStrides(small);
   Step step;
   step.is_added = true;
-  Places places(received_end_);
+  PlaceAllocator places(received_end_);
 
   // The convolution reads the received rows in place. If the term reads only some of them, or they
   // are not aligned, the convolution reads a packed copy.
@@ -234,7 +234,7 @@ ConvolutionSlice::Fetch ConvolutionSlice::FetchAssembled(std::span<const HaloMes
 }
 
 void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& extents,
-                                  Places& places, Step& step) {
+                                  PlaceAllocator& places, Step& step) {
   const bool forward = problem_.operation == Operation::kForward;
   const Strides& strides = forward ? problem_.y_strides : problem_.x_strides;
   const Strides packed = PackedStrides(problem_.layout, extents);
@@ -278,7 +278,7 @@ Status ConvolutionSlice::PlanRegion(const PlanContext& context,
   }
   SetPackedStrides(small);
   Step step;
-  Places places(received_end_);
+  PlaceAllocator places(received_end_);
   step.exchanged = step.zero_place =
       places.Take(static_cast<size_t>(Elements(assembled)) * element);
   step.zero_bytes = static_cast<size_t>(Elements(assembled)) * element;

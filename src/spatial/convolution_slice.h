@@ -23,12 +23,13 @@ enum class Correction {
 // Returns kPlaced for calls that only receive rows, and kAdded for filter gradients, which are
 // summed in at least 32 bits. For any other call, returns kAdded if the call is linear and its
 // tensors have 32 or 64 bits, otherwise kRecomputed.
-Correction CorrectionOf(const ConvolutionProblem& problem, const CallForm& form);
+Correction CorrectionOf(const ConvolutionProblem& problem, const CallProperties& form);
 
 class ConvolutionSlice : public SlicePlan {
  public:
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
-                                                 const GroupStripes& group, const CallForm& form);
+                                                 const GroupStripes& group,
+                                                 const CallProperties& form);
 
   Status Keep(const SliceCall& slice) const override;
   Status Try(const SliceCall& slice) const override;
@@ -75,7 +76,8 @@ class ConvolutionSlice : public SlicePlan {
     bool is_added = false;  // the step adds to the old result
   };
 
-  ConvolutionSlice(const PlanContext& context, const GroupStripes& group, const CallForm& form)
+  ConvolutionSlice(const PlanContext& context, const GroupStripes& group,
+                   const CallProperties& form)
       : SlicePlan(context, group, form), correction_(CorrectionOf(group.stripes.local, form)) {}
   void PlanPackets(const GroupStripes& group);
   void PlanPlaces(const Stripes& stripes);
@@ -88,11 +90,11 @@ class ConvolutionSlice : public SlicePlan {
   Fetch FetchAssembled(std::span<const HaloMessage> messages, const AssembledCopy& copy,
                        const BoxExtents& assembled, size_t place) const;
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
-                         Places& places, Step& step);
-  void FetchTaps(const HaloTerm& term, Places& places, Step& step) const;
+                         PlaceAllocator& places, Step& step);
+  void FetchTaps(const HaloTerm& term, PlaceAllocator& places, Step& step) const;
   // Plans the copies of the old result and of fused operands that a recomputed box of `extents`
   // needs.
-  void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
+  void FetchFused(const PlanContext& context, const BoxExtents& extents, PlaceAllocator& places,
                   Step& step);
   // The private functions from here on, and the public functions that run a plan, are defined in
   // convolution_slice_run.cpp.

@@ -18,7 +18,7 @@ size_t PackedBytes(const ConvolutionProblem& problem, const BoxExtents& extents)
 }  // namespace
 
 GlobalPooling::GlobalPooling(const PlanContext& context, const GroupStripes& group,
-                             const CallForm& form)
+                             const CallProperties& form)
     : SplitKernel(context, group, form),
       ranks_(*group.pooled),
       layout_(group.layout),
@@ -27,7 +27,7 @@ GlobalPooling::GlobalPooling(const PlanContext& context, const GroupStripes& gro
 
 Result<std::unique_ptr<SplitKernel>> GlobalPooling::Make(const PlanContext& context,
                                                          const GroupStripes& group,
-                                                         const CallForm& form) {
+                                                         const CallProperties& form) {
   std::unique_ptr<GlobalPooling> kernel(new GlobalPooling(context, group, form));
   ConvolutionProblem stripe = kernel->problem_;
   const BoxExtents result = ResultExtents(stripe);

@@ -17,7 +17,8 @@ class GlobalPooling : public SplitKernel {
  public:
   // REQUIRES: `group.pooled` is set.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
-                                                   const GroupStripes& group, const CallForm& form);
+                                                   const GroupStripes& group,
+                                                   const CallProperties& form);
 
   size_t largest_message_bytes() const override { return slots_ ? slots_->message_bytes() : 0; }
   Status Try(const KernelCall& call, ExchangeResources& device) override;
@@ -25,7 +26,7 @@ class GlobalPooling : public SplitKernel {
                     transport::Channel& channel) override;
 
  private:
-  GlobalPooling(const PlanContext& context, const GroupStripes& group, const CallForm& form);
+  GlobalPooling(const PlanContext& context, const GroupStripes& group, const CallProperties& form);
   Status PlanGrid();
   void PlanPlaces();
   bool is_forward() const { return problem_.operation == Operation::kForward; }

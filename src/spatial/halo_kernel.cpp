@@ -10,14 +10,14 @@ namespace ucudnn::spatial {
 namespace {
 
 Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const GroupStripes& group,
-                                          const CallForm& form, int images) {
+                                          const CallProperties& form, int images) {
   GroupStripes slice = group;
   slice.stripes.local.n = images;
   return SlicePlan::Make(context, slice, form);
 }
 
 // Returns the bytes of the buffer for a gradient that is not computed in the caller's memory.
-size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
+size_t GradientBytes(const ConvolutionProblem& problem, const CallProperties& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
@@ -49,7 +49,7 @@ class ImageCall : public cudnn::PartCall {
 
 Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& context,
                                                              const GroupStripes& group,
-                                                             const CallForm& form,
+                                                             const CallProperties& form,
                                                              bool sums_gradients,
                                                              size_t most_bytes) {
   if (form.is_replicated) {
@@ -82,17 +82,18 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
 
 Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context,
                                                       const GroupStripes& group,
-                                                      const CallForm& form, bool sums_gradients,
-                                                      Slice slice, size_t most_bytes) {
+                                                      const CallProperties& form,
+                                                      bool sums_gradients, Slice slice,
+                                                      size_t most_bytes) {
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
   kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
   // If the program sums gradients, or the stripes' gradients are summed over ranks, only the first
   // copy counts. Otherwise each copy keeps its own gradient.
-  kernel->counts_ = group.counts || (sums_gradients && !group.cuts);
+  kernel->contributes_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice.images;
   if (form.is_replicated) {
-    kernel->counts_ = true;
+    kernel->contributes_ = true;
     return std::unique_ptr<SplitKernel>(std::move(kernel));
   }
   UCUDNN_RETURN_IF_ERROR(kernel->MakePlans(context, group));
@@ -296,7 +297,7 @@ Status HaloKernel::FinishGradient(const KernelCall& call, ExchangeResources& dev
   const size_t count = cudnn::FilterBytes(problem_) / ElementBytes(problem_.type);
   const CUdeviceptr gradient =
       gradient_bytes_ > 0 ? sums : reinterpret_cast<CUdeviceptr>(call.call.w);
-  if (!counts_) {
+  if (!contributes_) {
     const size_t bytes = count * (wide ? sizeof(double) : sizeof(float));
     UCUDNN_RETURN_IF_ERROR(
         cuda::DriverStatus(*driver_, driver_->cuMemsetD8Async(gradient, 0, bytes, call.stream),

@@ -18,8 +18,8 @@ class HaloKernel : public SplitKernel {
   // Implements SplitKernel::MakeFitting for this kind of kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
-                                                          const CallForm& form, bool sums_gradients,
-                                                          size_t most_bytes);
+                                                          const CallProperties& form,
+                                                          bool sums_gradients, size_t most_bytes);
   // The number of images in one exchange, and the plan for a slice of so many images; null if the
   // plan is not made yet.
   struct Slice {
@@ -27,9 +27,9 @@ class HaloKernel : public SplitKernel {
     std::unique_ptr<SlicePlan> plan;
   };
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
-                                                   const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients, Slice slice,
-                                                   size_t most_bytes);
+                                                   const GroupStripes& group,
+                                                   const CallProperties& form, bool sums_gradients,
+                                                   Slice slice, size_t most_bytes);
 
   int slice_images() const override { return slice_; }
   size_t largest_message_bytes() const override;
@@ -83,7 +83,7 @@ class HaloKernel : public SplitKernel {
   // corrected.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
-  bool counts_ = true;                      // this rank's gradient counts in a sum over ranks
+  bool contributes_ = true;                 // this rank's gradient counts in a sum over ranks
   std::unique_ptr<cudnn::PartialSum> sum_;  // set for 16-bit gradients
   // Places in the buffer, behind the rooms: first the kept results, then the gradient if it is
   // computed in the buffer.

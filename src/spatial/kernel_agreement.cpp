@@ -19,7 +19,7 @@ Layout LayoutOf(const ConvolutionProblem& problem) {
 }
 
 std::string NameOf(const SplitCall& call) {
-  CallForm form;
+  CallProperties form;
   form.work = call.work;
   form.pooling = call.pooling;
   return NameOf(form) + Describe(call.problem);
@@ -149,7 +149,7 @@ Claim KernelAgreement::ClaimOf(const Turn& turn, std::span<const AgreedKernel> m
 
 void KernelAgreement::HearPost(int rank, const CallRecord& theirs) {
   if (theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
-  if (theirs.kind != CallKind::kAgreed) FailNotNew(rank, theirs);
+  if (theirs.kind != RecordKind::kAgreed) FailNotNew(rank, theirs);
 }
 
 void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
@@ -160,14 +160,15 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
   if (theirs.captured != 0) {
     return failure_.Fail(call + ", and inside a CUDA graph capture on " + other + suspect);
   }
-  if (theirs.kind == CallKind::kReplicated) {
+  if (theirs.kind == RecordKind::kReplicated) {
     return failure_.Fail("call " + std::to_string(theirs.sequence) + " is declared replicated on " +
                          other + ", but not on " + failure_.OwnName() + suspect);
   }
   if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
-    return failure_.Fail(call + ", and another kernel" +
-                         (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") +
-                         other + ". " + kPrivateCalls + suspect);
+    return failure_.Fail(
+        call + ", and another kernel" +
+        (theirs.kind == RecordKind::kRefused ? ", which was refused, on " : " on ") + other + ". " +
+        kPrivateCalls + suspect);
   }
   failure_.Fail(
       call + " with extents " +

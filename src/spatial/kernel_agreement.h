@@ -32,7 +32,7 @@ class KernelAgreement {
     const SplitCall& call;
     LocalCall& local;
     uint64_t sequence = 0;
-    CallForm form;
+    CallProperties form;
     // How many bytes at the beginning of the buffer the previous call has received for this call.
     size_t kept_bytes = 0;
   };
@@ -50,7 +50,7 @@ class KernelAgreement {
   Found KernelOf(const Turn& turn);
   // Returns the kernels on which the ranks have already agreed for calls of this problem and form.
   // Valid until the next KernelOf.
-  std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallForm& form) {
+  std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallProperties& form) {
     return kernels_.Find(KernelKey::Of(problem, form));
   }
   // Returns the limit of memory for exchanges, in bytes, as it was at the last agreement.

@@ -11,7 +11,7 @@
 
 namespace ucudnn::spatial {
 
-enum class Verdict : uint8_t {
+enum class SplitOutcome : uint8_t {
   kTransparent,  // the calls of all ranks together are the whole call
   kReplicated,   // declared as replicated: each rank makes its own whole call
   kRefused,      // an error on all ranks
@@ -22,7 +22,7 @@ struct KernelFacts {
   const char* kind = "convolution";  // a string literal
   ConvolutionProblem problem;        // the rank's own problem
   std::string common;                // text of the properties that all ranks share
-  Verdict verdict = Verdict::kTransparent;
+  SplitOutcome verdict = SplitOutcome::kTransparent;
   std::string refusal;
   std::vector<Spatial> extents;  // extents of each rank's x
   uint64_t sent_bytes = 0, received_bytes = 0;

@@ -49,11 +49,11 @@ KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel, std::strin
   facts.refusal = kernel.refusal();
   facts.extents = kernel.extents();
   if (!kernel.refusal().empty()) {
-    facts.verdict = Verdict::kRefused;
+    facts.verdict = SplitOutcome::kRefused;
     return facts;
   }
   if (call.declared.is_replicated) {
-    facts.verdict = Verdict::kReplicated;
+    facts.verdict = SplitOutcome::kReplicated;
     return facts;
   }
   facts.sent_bytes = kernel.sent_bytes();

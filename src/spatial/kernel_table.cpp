@@ -4,7 +4,7 @@
 
 namespace ucudnn::spatial {
 
-KernelKey KernelKey::Of(const ConvolutionProblem& problem, const CallForm& form) {
+KernelKey KernelKey::Of(const ConvolutionProblem& problem, const CallProperties& form) {
   KernelKey key = {problem, form};
   key.problem.alignment = 1;
   SetPackedStrides(key.problem);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "convolution/problem.h"
-#include "spatial/call_form.h"
+#include "spatial/call_properties.h"
 #include "spatial/split_kernel.h"
 
 namespace ucudnn::spatial {
@@ -21,9 +21,9 @@ namespace ucudnn::spatial {
 // is not part of it, because the layout may change on one rank alone.
 struct KernelKey {
   ConvolutionProblem problem;  // with packed strides and no alignment
-  CallForm form;
+  CallProperties form;
 
-  static KernelKey Of(const ConvolutionProblem& problem, const CallForm& form);
+  static KernelKey Of(const ConvolutionProblem& problem, const CallProperties& form);
   bool operator==(const KernelKey&) const = default;
 };
 struct KernelKeyHash {

@@ -13,10 +13,10 @@ class Patience {
 
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
-  enum Verdict { kWait, kWarn, kGiveUp };
+  enum Advice { kWait, kWarn, kGiveUp };
   // Returns what the waiting thread should do at time `now`. `moved` is true if the awaited event
-  // has come nearer since the last Look, or if nothing is awaited; the wait then begins anew.
-  Verdict Look(bool moved, Clock::time_point now) {
+  // has come nearer since the last Judge, or if nothing is awaited; the wait then begins anew.
+  Advice Judge(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;
       told_ = false;

@@ -21,7 +21,7 @@ SpatialBox CountedFrom(const SpatialBox& from, const SpatialBox& box) {
 
 Result<std::unique_ptr<SlicePlan>> PoolingSlice::Make(const PlanContext& context,
                                                       const GroupStripes& group,
-                                                      const CallForm& form) {
+                                                      const CallProperties& form) {
   std::unique_ptr<PoolingSlice> plan(new PoolingSlice(context, group, form));
   std::vector<PooledMessage> receives = PooledReceives(group.stripes);
   std::erase_if(receives, [&](const PooledMessage& message) {
@@ -65,7 +65,7 @@ void PoolingSlice::PlanPackets(const GroupStripes& group, std::span<const Pooled
 
 PoolingSlice::Assembled PoolingSlice::Assemble(Exchange tensor, const Stripes& stripes,
                                                std::span<const PooledMessage> receives,
-                                               const PooledBox& box, Places& places,
+                                               const PooledBox& box, PlaceAllocator& places,
                                                Step& step) const {
   const size_t element = ElementBytes(problem_.type);
   const SpatialBox PooledBoxPair::*of =
@@ -106,7 +106,7 @@ PoolingSlice::Assembled PoolingSlice::Assemble(Exchange tensor, const Stripes& s
   return assembled;
 }
 
-void PoolingSlice::PlanResult(const Stripes& stripes, const PooledBox& box, Places& places,
+void PoolingSlice::PlanResult(const Stripes& stripes, const PooledBox& box, PlaceAllocator& places,
                               Step& step) {
   const size_t element = ElementBytes(problem_.type);
   const PooledBoxPair own = OwnedByPooling(stripes, stripes.cell);
@@ -133,7 +133,7 @@ void PoolingSlice::PlanResult(const Stripes& stripes, const PooledBox& box, Plac
 Status PoolingSlice::PlanStep(const Stripes& stripes, std::span<const PooledMessage> receives,
                               const PooledBox& box) {
   Step step;
-  Places places(received_end_);
+  PlaceAllocator places(received_end_);
   ConvolutionProblem small = problem_;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     small.x[axis] = static_cast<int32_t>(box.elements[axis].Length());

@@ -13,7 +13,8 @@ namespace ucudnn::spatial {
 class PoolingSlice : public SlicePlan {
  public:
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
-                                                 const GroupStripes& group, const CallForm& form);
+                                                 const GroupStripes& group,
+                                                 const CallProperties& form);
 
   Status Keep(const SliceCall& slice) const override;
   Status Try(const SliceCall& slice) const override;
@@ -58,9 +59,9 @@ class PoolingSlice : public SlicePlan {
   Status PlanStep(const Stripes& stripes, std::span<const PooledMessage> receives,
                   const PooledBox& box);
   Assembled Assemble(Exchange tensor, const Stripes& stripes,
-                     std::span<const PooledMessage> receives, const PooledBox& box, Places& places,
-                     Step& step) const;
-  void PlanResult(const Stripes& stripes, const PooledBox& box, Places& places, Step& step);
+                     std::span<const PooledMessage> receives, const PooledBox& box,
+                     PlaceAllocator& places, Step& step) const;
+  void PlanResult(const Stripes& stripes, const PooledBox& box, PlaceAllocator& places, Step& step);
   Status RunStep(const Step& step, const SliceCall& slice) const;
   Status RunPooling(const Step& step, const SliceCall& slice) const;
 

@@ -146,7 +146,7 @@ void RankWatch::WatchLeft(bool is_running) {
                 " waits in one more, " + BegunCallText(missing) + SuspectFrom(missing.call));
 }
 
-void RankWatch::Tell(Patience::Verdict verdict, const std::string& line, uint64_t call) {
+void RankWatch::Tell(Patience::Advice verdict, const std::string& line, uint64_t call) {
   if (verdict == Patience::kGiveUp) return failure_.Fail(line + SuspectFrom(call));
   Log(LogLevel::kWarn, failure_.OwnName() + " waits: " + line);
 }
@@ -191,7 +191,7 @@ void RankWatch::PostBegun(const DeviceCall& begun) {
   record.sequence = begun_.records().last() + 1;
   record.kernel = begun.kernel;
   record.call = begun.call;
-  record.kind = CallKind::kBegun;
+  record.kind = RecordKind::kBegun;
   record.captured = begun.is_captured ? 1 : 0;
   if (begun.is_captured) count_(begun);
   const std::optional<std::string> difference = begun_.records().Add(record, nullptr);

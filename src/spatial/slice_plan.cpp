@@ -19,7 +19,7 @@ int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_b
   return elements * static_cast<int64_t>(element_bytes);
 }
 
-size_t SlicePlan::Places::Take(size_t bytes) {
+size_t SlicePlan::PlaceAllocator::Take(size_t bytes) {
   const size_t place = end_;
   end_ += Aligned(bytes);
   return place;
@@ -27,7 +27,7 @@ size_t SlicePlan::Places::Take(size_t bytes) {
 
 Result<std::unique_ptr<SlicePlan>> SlicePlan::Make(const PlanContext& context,
                                                    const GroupStripes& group,
-                                                   const CallForm& form) {
+                                                   const CallProperties& form) {
   if (form.work == SplitWork::kPooling) return PoolingSlice::Make(context, group, form);
   return ConvolutionSlice::Make(context, group, form);
 }

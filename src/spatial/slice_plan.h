@@ -20,7 +20,7 @@
 #include "cuda/driver.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/partial_sum.h"
-#include "spatial/call_form.h"
+#include "spatial/call_properties.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
 #include "spatial/tensor_add.h"
@@ -61,7 +61,8 @@ class SlicePlan {
   // Makes a plan of the class that the form needs. group.stripes.local.n is the number of the
   // slice's images.
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
-                                                 const GroupStripes& group, const CallForm& form);
+                                                 const GroupStripes& group,
+                                                 const CallProperties& form);
   virtual ~SlicePlan() = default;
 
   const ConvolutionProblem& problem() const { return problem_; }
@@ -117,9 +118,9 @@ class SlicePlan {
     Exchange tensor = Exchange::kImage;
     SpatialBox box;
   };
-  class Places;  // hands out places in the buffer, one behind the other
+  class PlaceAllocator;  // hands out places in the buffer, one behind the other
 
-  SlicePlan(const PlanContext& context, const GroupStripes& group, const CallForm& form)
+  SlicePlan(const PlanContext& context, const GroupStripes& group, const CallProperties& form)
       : problem_(group.stripes.local),
         form_(form),
         layout_(group.layout),
@@ -144,7 +145,7 @@ class SlicePlan {
                      size_t count) const;
 
   const ConvolutionProblem problem_;
-  const CallForm form_;
+  const CallProperties form_;
   const Layout layout_;  // of packed tensors
   const cudnn::Functions* const functions_;
   const cuda::Driver* const driver_;
@@ -157,9 +158,9 @@ class SlicePlan {
   std::vector<transport::Message> sent_, received_;
 };
 
-class SlicePlan::Places {
+class SlicePlan::PlaceAllocator {
  public:
-  explicit Places(size_t begin) : end_(begin) {}
+  explicit PlaceAllocator(size_t begin) : end_(begin) {}
   size_t Take(size_t bytes);
   size_t end() const { return end_; }
 

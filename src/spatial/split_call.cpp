@@ -9,7 +9,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-void SetNorm(const SplitCall& call, CallForm& form) {
+void SetNorm(const SplitCall& call, CallProperties& form) {
   const DataType type = call.problem.type;
   if (const cudnn::NormTraining* const training = call.call.training) {
     form.operations = std::bit_cast<uint64_t>(training->epsilon);
@@ -31,8 +31,8 @@ std::string_view FusionOf(const SplitCall& call) {
   return engine != nullptr ? std::string_view(engine->fusion) : std::string_view();
 }
 
-CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call) {
-  CallForm form;
+CallProperties FormOf(const cudnn::Functions& functions, const SplitCall& call) {
+  CallProperties form;
   form.is_plan = call.plan != nullptr;
   form.work = call.work;
   form.is_replicated = call.declared.is_replicated;

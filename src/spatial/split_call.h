@@ -14,7 +14,7 @@
 #include "cudnn/functions.h"
 #include "cudnn/graph_engines.h"
 #include "options/spatial_options.h"
-#include "spatial/call_form.h"
+#include "spatial/call_properties.h"
 #include "spatial/gradient_sums.h"
 
 namespace ucudnn::spatial {
@@ -37,7 +37,7 @@ struct SplitSettings {
 };
 
 // The program's declarations about its calls, which must be the same on all ranks.
-struct Declared {
+struct CallDeclarations {
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
   // kFirst and kSecond: this call is the first or the second of a pair, the data gradient and the
   // filter gradient of one convolution. Both read the same dy, so the second call uses the rows
@@ -65,7 +65,7 @@ struct SplitCall {
   // - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
   SplitWork work = SplitWork::kConvolution;
   cudnn::PoolingKind pooling;
-  Declared declared;
+  CallDeclarations declared;
 };
 
 // Returns the extents of y in a kRows call: x with pad rows on both sides along each axis.
@@ -74,6 +74,6 @@ Spatial WithRowsBeside(const ConvolutionProblem& problem);
 // Returns a text of the operations fused behind a plan's convolution; empty if there are none.
 std::string_view FusionOf(const SplitCall& call);
 
-CallForm FormOf(const cudnn::Functions& functions, const SplitCall& call);
+CallProperties FormOf(const cudnn::Functions& functions, const SplitCall& call);
 
 }  // namespace ucudnn::spatial

@@ -130,7 +130,7 @@ void SplitCalls::HearLeave(int rank, std::string_view last) {
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
   CallRecord theirs;
   if (bytes.size() == sizeof theirs) std::memcpy(&theirs, bytes.data(), sizeof theirs);
-  const bool is_begun = theirs.kind == CallKind::kBegun;
+  const bool is_begun = theirs.kind == RecordKind::kBegun;
   if (std::optional<std::string> difference =
           (is_begun ? watch_.begun() : watch_.calls()).records().AddOf(rank, bytes)) {
     return failure_.Fail(*difference);
@@ -179,18 +179,18 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   }
   if (call.is_captured) return RunCaptured(call, local);
   const bool follows = received_.sequence + 1 == sequence_;
-  const bool is_second = call.declared.pair == Declared::Pair::kSecond;
-  const CallForm form = FormOf(functions_, call);
+  const bool is_second = call.declared.pair == CallDeclarations::Pair::kSecond;
+  const CallProperties form = FormOf(functions_, call);
   const auto [kernel, agreed_now] = agreement_.KernelOf(
       {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement may have overwritten the received rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  const CallKind kind = agreed_now                    ? CallKind::kAgreed
-                        : refused                     ? CallKind::kRefused
-                        : call.declared.is_replicated ? CallKind::kReplicated
-                                                      : CallKind::kExchanged;
+  const RecordKind kind = agreed_now                    ? RecordKind::kAgreed
+                          : refused                     ? RecordKind::kRefused
+                          : call.declared.is_replicated ? RecordKind::kReplicated
+                                                        : RecordKind::kExchanged;
   Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);
@@ -204,7 +204,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
   watch_.NoteEnqueued(sequence_);
-  if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
+  if (call.declared.pair == CallDeclarations::Pair::kFirst &&
+      kernel->exchanges_gradient_at_once()) {
     received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
                  kernel->received_end()};
   }
@@ -226,8 +227,9 @@ cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& o
 }
 
 bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
-  if (call.declared.pair != Declared::Pair::kSecond || received_.sequence + 1 != sequence_ ||
-      received_.dy != call.call.y || received_.problem.operation == call.problem.operation ||
+  if (call.declared.pair != CallDeclarations::Pair::kSecond ||
+      received_.sequence + 1 != sequence_ || received_.dy != call.call.y ||
+      received_.problem.operation == call.problem.operation ||
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
   }
@@ -304,7 +306,7 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   record.sequence = sequence_;
   record.kernel = common_hash;
   // The extents of a call that was refused without an agreement are not compared.
-  const bool is_unread = extents == nullptr && posting.kind == CallKind::kRefused;
+  const bool is_unread = extents == nullptr && posting.kind == RecordKind::kRefused;
   record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
@@ -346,7 +348,7 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  Post({unread, call}, {CallKind::kRefused}, 0, nullptr);
+  Post({unread, call}, {RecordKind::kRefused}, 0, nullptr);
 }
 
 KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,

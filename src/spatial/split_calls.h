@@ -95,7 +95,7 @@ class SplitCalls {
   // Returns whether the previous call has received the rows that this call needs.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
   struct Posting {
-    CallKind kind = CallKind::kExchanged;
+    RecordKind kind = RecordKind::kExchanged;
     bool has_rows = false, is_captured = false;
   };
   // Posts the record of a call. `extents` are the extents of x that each rank must have in its

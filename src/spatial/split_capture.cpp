@@ -48,7 +48,7 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   const std::string why =
       capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
   if (!why.empty()) {
-    posting.kind = CallKind::kRefused;
+    posting.kind = RecordKind::kRefused;
     Post(call, posting, 0, nullptr);
     WarnOnce("spatial capture " + why, "a split call is refused in a CUDA graph capture: " +
                                            Describe(call.problem) + ": " + why);
@@ -63,9 +63,9 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   const bool refused = !kernel->refusal().empty();
-  posting.kind = refused                       ? CallKind::kRefused
-                 : call.declared.is_replicated ? CallKind::kReplicated
-                                               : CallKind::kExchanged;
+  posting.kind = refused                       ? RecordKind::kRefused
+                 : call.declared.is_replicated ? RecordKind::kReplicated
+                                               : RecordKind::kExchanged;
   Post(call, posting, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);

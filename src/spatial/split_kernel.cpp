@@ -16,7 +16,7 @@ class RefusedKernel : public SplitKernel {
   }
 };
 
-bool IsSplitNorm(const CallForm& form) {
+bool IsSplitNorm(const CallProperties& form) {
   return form.work == SplitWork::kNorm && !form.is_replicated;
 }
 
@@ -90,7 +90,7 @@ std::unique_ptr<SplitKernel> SplitKernel::Refused(std::vector<Spatial> extents, 
 
 Result<std::unique_ptr<SplitKernel>> SplitKernel::MakeFitting(const PlanContext& context,
                                                               const GroupStripes& group,
-                                                              const CallForm& form,
+                                                              const CallProperties& form,
                                                               bool sums_gradients,
                                                               size_t most_bytes) {
   if (!group.pooled && !IsSplitNorm(form)) {
@@ -107,8 +107,9 @@ Result<std::unique_ptr<SplitKernel>> SplitKernel::MakeFitting(const PlanContext&
 
 Result<std::unique_ptr<SplitKernel>> SplitKernel::Make(const PlanContext& context,
                                                        const GroupStripes& group,
-                                                       const CallForm& form, bool sums_gradients,
-                                                       int slice_images, size_t most_bytes) {
+                                                       const CallProperties& form,
+                                                       bool sums_gradients, int slice_images,
+                                                       size_t most_bytes) {
   if (group.pooled) return GlobalPooling::Make(context, group, form);
   if (IsSplitNorm(form)) return SplitNorm::Make(context, group, form, sums_gradients);
   return HaloKernel::Make(context, group, form, sums_gradients, {slice_images, nullptr},

@@ -103,18 +103,18 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // the ranks then agree to refuse the kernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
-                                                          const CallForm& form, bool sums_gradients,
-                                                          size_t most_bytes);
+                                                          const CallProperties& form,
+                                                          bool sums_gradients, size_t most_bytes);
   // Makes the same kernel with `slice_images` images in each exchange. The ranks have agreed on
   // this number: the smallest that MakeFitting chose on any rank.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
-                                                   const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients, int slice_images,
-                                                   size_t most_bytes);
+                                                   const GroupStripes& group,
+                                                   const CallProperties& form, bool sums_gradients,
+                                                   int slice_images, size_t most_bytes);
 
   const ConvolutionProblem& problem() const { return problem_; }  // of this rank's stripe
   const std::string& refusal() const { return refusal_; }         // empty: the kernel runs
-  const CallForm& form() const { return form_; }
+  const CallProperties& form() const { return form_; }
   const std::vector<Spatial>& extents() const { return *extents_; }
   const AllExtents& shared_extents() const { return extents_; }
   void set_extents(AllExtents extents) { extents_ = std::move(extents); }
@@ -158,7 +158,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
 
  protected:
   SplitKernel() = default;
-  SplitKernel(const PlanContext& context, const GroupStripes& group, const CallForm& form)
+  SplitKernel(const PlanContext& context, const GroupStripes& group, const CallProperties& form)
       : functions_(&context.functions),
         driver_(&context.driver),
         problem_(group.stripes.local),
@@ -169,7 +169,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   const cudnn::Functions* functions_ = nullptr;
   const cuda::Driver* driver_ = nullptr;
   ConvolutionProblem problem_;
-  CallForm form_;
+  CallProperties form_;
   uint64_t sent_bytes_ = 0, received_bytes_ = 0;
   size_t buffer_bytes_ = 0;
 

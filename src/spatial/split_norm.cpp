@@ -6,11 +6,12 @@ namespace ucudnn::spatial {
 
 Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
-                                                     const CallForm& form, bool sums_gradients) {
+                                                     const CallProperties& form,
+                                                     bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
   // If ucudnn sums gradients, each copy keeps its own gradient, because copies are not summed. If
   // the program sums over ranks, only the first copy may count.
-  kernel->counts_ = group.counts || sums_gradients;
+  kernel->contributes_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
   NormSlices slices;
   slices.type = kernel->problem_.type;
@@ -32,7 +33,7 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
 }
 
 cudnnStatus_t SplitNorm::RunAlone(const KernelCall& call) const {
-  if (is_forward() || counts_) return call.local.Run(call.call);
+  if (is_forward() || contributes_) return call.local.Run(call.call);
   cudnn::NormGradient gradient = *call.call.gradient;
   gradient.parameter_alpha = ZeroOf(problem_.type);
   cudnn::ConvolutionCall own = call.call;

@@ -16,8 +16,8 @@ class SplitNorm : public SplitKernel {
  public:
   // Called by SplitKernel::Make for batch normalisations that are not replicated.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
-                                                   const GroupStripes& group, const CallForm& form,
-                                                   bool sums_gradients);
+                                                   const GroupStripes& group,
+                                                   const CallProperties& form, bool sums_gradients);
 
   size_t largest_message_bytes() const override { return slots_ ? slots_->message_bytes() : 0; }
   Status Try(const KernelCall& call, ExchangeResources& device) override;
@@ -39,7 +39,7 @@ class SplitNorm : public SplitKernel {
   std::optional<SlotExchange> slots_;
   // False: this copy contributes 0 to the gradients of scale and bias, because the program will sum
   // them over ranks.
-  bool counts_ = true;
+  bool contributes_ = true;
 };
 
 }  // namespace ucudnn::spatial

@@ -24,7 +24,7 @@ std::string Board::NewKey() {
   return "board " + std::to_string(++made);
 }
 
-std::shared_ptr<Board> Board::Meet(const std::string& key, int size, const cuda::Driver& driver) {
+std::shared_ptr<Board> Board::Open(const std::string& key, int size, const cuda::Driver& driver) {
   Boards& boards = TheBoards();
   MutexLock lock(boards.mutex);
   std::erase_if(boards.by_key, [](const auto& entry) { return entry.second.expired(); });

@@ -31,7 +31,7 @@ class Board {
   static std::string NewKey();
   // Returns the process's board with this key. The first caller makes it; it exists as long as a
   // rank holds it.
-  static std::shared_ptr<Board> Meet(const std::string& key, int size, const cuda::Driver& driver);
+  static std::shared_ptr<Board> Open(const std::string& key, int size, const cuda::Driver& driver);
   Board(int size, const cuda::Driver& driver);
   ~Board();
 

@@ -129,22 +129,22 @@ Status LoopbackState::Write(const std::atomic<uint32_t>& word, uint32_t value,
       "making a stream write a word");
 }
 
-Result<LoopbackState::Taking*> LoopbackState::NextTaking(CUstream stream) {
+Result<LoopbackState::ReceiveTask*> LoopbackState::NextTaking(CUstream stream) {
   if (order.is_captured()) {
-    auto captured = std::make_shared<Taking>();
-    Taking* const taking = captured.get();
+    auto captured = std::make_shared<ReceiveTask>();
+    ReceiveTask* const taking = captured.get();
     UCUDNN_RETURN_IF_ERROR(cuda::KeepWithGraphOf(driver, stream, std::move(captured)));
     return taking;
   }
-  Taking& taking = takings_[next_taking_++ % kTakings];
+  ReceiveTask& taking = takings_[next_taking_++ % kReceiveTasks];
   UCUDNN_RETURN_IF_ERROR(PollFor([&] { return !taking.pending; }, [this] { return State(); },
                                  setup.timeout, "receiving what was enqueued before"));
   return &taking;
 }
 
 Status LoopbackState::EnqueueTaking(const Message& message, uint32_t slot, CUstream stream) {
-  UCUDNN_ASSIGN_OR_RETURN(Taking* const next, NextTaking(stream));
-  Taking& taking = *next;
+  UCUDNN_ASSIGN_OR_RETURN(ReceiveTask* const next, NextTaking(stream));
+  ReceiveTask& taking = *next;
   taking.state = this;
   taking.peer = message.peer;
   taking.told = &lanes.Between(message.peer, setup.rank).slots[slot].bytes;
@@ -158,12 +158,12 @@ Status LoopbackState::EnqueueTaking(const Message& message, uint32_t slot, CUstr
 }
 
 void CUDA_CB LoopbackState::RunTaking(void* argument) {
-  Taking& taking = *static_cast<Taking*>(argument);
+  ReceiveTask& taking = *static_cast<ReceiveTask*>(argument);
   taking.state->Take(taking);
   taking.pending = false;
 }
 
-void LoopbackState::Take(const Taking& taking) {
+void LoopbackState::Take(const ReceiveTask& taking) {
   // Read before `aborted`, because an abort sets `aborted` before it raises this word.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;

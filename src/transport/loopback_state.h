@@ -123,10 +123,10 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   OrderedReduction reduction;  // for uncaptured calls
 
  private:
-  // The arguments of the host function that takes one message. Uncaptured messages use kTakings
-  // objects in turn, so many that only a host far ahead of its stream waits for a free one. Each
-  // captured message has an object of its own, which its graph owns.
-  struct Taking {
+  // The arguments of the host function that takes one message. Uncaptured messages use
+  // kReceiveTasks objects in turn, so many that only a host far ahead of its stream waits for a
+  // free one. Each captured message has an object of its own, which its graph owns.
+  struct ReceiveTask {
     LoopbackState* state = nullptr;
     int peer = 0;
     std::atomic<uint32_t>* told = nullptr;  // the word `bytes` of the slot
@@ -135,14 +135,14 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
     size_t bytes = 0;
     std::atomic<bool> pending{false};  // unused for a captured message
   };
-  static constexpr size_t kTakings = 256;
+  static constexpr size_t kReceiveTasks = 256;
 
   uint32_t NextSlot(uint32_t& count) const {
     return order.is_captured() ? kCapturedSlot : count++ % kSlotsInTurn;
   }
-  Result<Taking*> NextTaking(CUstream stream);
+  Result<ReceiveTask*> NextTaking(CUstream stream);
   static void CUDA_CB RunTaking(void* taking);
-  void Take(const Taking& taking);
+  void Take(const ReceiveTask& taking);
 
   // Returns whether a stream of this rank is running the work of a call. Does not see a graph that
   // is between two of its calls.
@@ -159,7 +159,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   RegisteredMemory control_registered_;
   // The number of uncaptured messages that were enqueued to and from each peer.
   std::vector<uint32_t> sends_, receives_;
-  std::array<Taking, kTakings> takings_;
+  std::array<ReceiveTask, kReceiveTasks> takings_;
   size_t next_taking_ = 0;
   std::atomic<int> mismatched_peer_{-1};
 

@@ -219,7 +219,7 @@ Result<std::unique_ptr<Channel>> OpenPeerChannel(const ChannelSetup& setup) {
       const std::vector<std::string> keys,
       GatherAll(*setup.gatherer, setup.size, setup.rank == 0 ? Board::NewKey() : "", doing));
   auto channel =
-      std::make_unique<PeerChannel>(setup, Board::Meet(keys[0], setup.size, *setup.driver));
+      std::make_unique<PeerChannel>(setup, Board::Open(keys[0], setup.size, *setup.driver));
   UCUDNN_RETURN_IF_ERROR(GatherVerdict(*setup.gatherer, setup.size, channel->Enter(), doing));
   channel->ReachOtherDevices();
   return std::unique_ptr<Channel>(std::move(channel));

@@ -99,7 +99,7 @@ Result<std::vector<std::string>> Ranks::Gather(std::string_view mine, std::strin
     return Status::Error("a callback cannot gather: it would wait for itself");
   }
   const MutexLock turn(gathering_);
-  if (failed_) return Status::Error(Verdict());
+  if (failed_) return Status::Error(FailureText());
   if (leaving_) return HasLeft(doing);
   Packer packer;
   {
@@ -161,7 +161,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
     Fail("rank " + gone + " has left the job and cannot come to " + std::string(doing) +
          ", where rank " + std::to_string(meeting_.membership.rank) + " waits");
   }
-  if (failed_) return Result<std::vector<std::string>>(Status::Error(Verdict()));
+  if (failed_) return Result<std::vector<std::string>>(Status::Error(FailureText()));
   if (ended_) return Result<std::vector<std::string>>(HasLeft(doing));
   return std::nullopt;
 }
@@ -214,7 +214,7 @@ std::optional<std::string> Ranks::Failure() const {
   return failure_;
 }
 
-std::string Ranks::Verdict() const {
+std::string Ranks::FailureText() const {
   const Clock::time_point deadline = Clock::now() + kVerdict;
   while (Clock::now() < deadline && !ended_) {
     {

@@ -116,7 +116,7 @@ class Ranks final : public Gatherer, private Sink {
   explicit Ranks(const Meeting& meeting);
   bool Forked() const;
   bool OnServiceThread() const;
-  Status Meet();
+  Status Join();
   Status FailToMeet(const std::string& line);
 
   // Returns whether this rank may post `bytes` bytes now. Fails the job if `bytes` is more than
@@ -128,7 +128,7 @@ class Ranks final : public Gatherer, private Sink {
   void SetFailure(const std::string& line, bool of_the_job);
   // Returns the job's line as soon as rank 0 has sent it. After kVerdict without it, returns this
   // rank's own line.
-  std::string Verdict() const;
+  std::string FailureText() const;
   // Returns the result of this rank's gather: all contributions, or an error. Returns none if the
   // gather must still wait.
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,

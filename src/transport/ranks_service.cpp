@@ -33,7 +33,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Join(const Meeting& meeting) {
     ranks->link_ = std::make_unique<Spoke>(std::move(connection), meeting, sink);
     ranks->link_->Serve({});  // data may have arrived together with the answer
   }
-  UCUDNN_RETURN_IF_ERROR(ranks->Meet());
+  UCUDNN_RETURN_IF_ERROR(ranks->Join());
   try {
     const SignalsBlocked blocked;
     ranks->thread_ = std::make_unique<std::thread>([&all = *ranks] { all.Serve(); });
@@ -54,7 +54,7 @@ Ranks::Ranks(const Meeting& meeting)
   beat_.reserve(kLongestDoing);
 }
 
-Status Ranks::Meet() {
+Status Ranks::Join() {
   const Clock::time_point begin = Clock::now();
   const std::string rank = "rank " + std::to_string(meeting_.membership.rank);
   const auto awaited = [this] {

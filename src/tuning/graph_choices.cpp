@@ -17,7 +17,7 @@ GraphChoices::Template GraphChoices::Named(int platform, const ConvolutionProble
   const Key key{platform, KernelFamily(problem)};
   {
     MutexLock lock(mutex_);
-    const Known& known = known_[key];
+    const Choices& known = known_[key];
     const auto found = known.engines.find(engine);
     if (found != known.engines.end() || handle == nullptr) {
       return found != known.engines.end() ? found->second : nullptr;
@@ -40,7 +40,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   const Key key{platform, KernelFamily(problem)};
   {
     MutexLock lock(mutex_);
-    const Known& known = known_[key];
+    const Choices& known = known_[key];
     if (known.heuristics) return *known.heuristics;
   }
   std::vector<cudnn::GraphTemplate> chosen;
@@ -53,7 +53,7 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
     choices.push_back(std::make_shared<const cudnn::GraphTemplate>(std::move(choice)));
   }
   MutexLock lock(mutex_);
-  Known& known = known_[key];
+  Choices& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->convolution.engine] = choice;
   // A list that was cut short is not kept, because another mini-batch has its own time budget.
   if (!cut) known.heuristics = choices;

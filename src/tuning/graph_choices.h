@@ -51,7 +51,7 @@ class GraphChoices {
       return key.problem.Hash() ^ static_cast<size_t>(key.platform);
     }
   };
-  struct Known {
+  struct Choices {
     std::map<EngineId, Template> engines;  // null: the engine may not serve the kernel
     std::optional<std::vector<Template>> heuristics;
   };
@@ -59,7 +59,7 @@ class GraphChoices {
   const cudnn::Functions& functions_;
   Mutex mutex_;
   // The problem in the key has n = 0.
-  std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<Key, Choices, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_set<Key, KeyHash> postponed_ UCUDNN_GUARDED_BY(mutex_);
 };
 

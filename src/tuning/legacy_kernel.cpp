@@ -70,7 +70,8 @@ std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
   return {};
 }
 
-LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::PromiseRequest& request) {
+LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
+                              const planning::PromiseRequest& request) {
   Question question{kernel.problem, options_.policy, request, kernel.may_measure};
   if (options_.engines == EngineSet::kGraph) question.policy = BatchSizePolicy::kUndivided;
   if (kernel.may_measure) question.until = kernels_.EndOfTurn(kernel.problem);
@@ -128,7 +129,7 @@ Question LegacyKernels::OfEngine(const GraphChoices::Template& engine,
   return of_engine;
 }
 
-bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel, const Question& question) {
+bool LegacyKernels::MeasureGraphEngines(const KernelToMeasure& kernel, const Question& question) {
   const ConvolutionProblem& problem = kernel.problem;
   // Making plans could break the capture.
   if (kernel.capturing) return false;
@@ -154,7 +155,7 @@ bool LegacyKernels::MeasureGraphEngines(const LegacyKernel& kernel, const Questi
   return done || !kernels_.HasTime(kernel.device, problem);
 }
 
-void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& question,
+void LegacyKernels::AddGraphEngines(const KernelToMeasure& kernel, const Question& question,
                                     LegacyRows& measured) {
   const ConvolutionProblem& problem = kernel.problem;
   const cudnnHandle_t handle = kernel.capturing ? nullptr : kernel.handle;
@@ -180,7 +181,7 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& 
   }
 }
 
-std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKernel& kernel) {
+std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const KernelToMeasure& kernel) {
   std::vector<GraphChoices::Template> engines;
   if (options_.engines == EngineSet::kLegacy || !functions_.HasGraphApi()) return engines;
   const auto in_time = [&] { return kernels_.HasTime(kernel.device, kernel.problem); };
@@ -202,7 +203,7 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKe
   return engines;
 }
 
-std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
+std::vector<EngineId> LegacyKernels::AlgorithmsOver(const KernelToMeasure& kernel,
                                                     const Question& question) {
   Question known = question;
   known.may_measure = false;
@@ -220,7 +221,7 @@ std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
   return engines;
 }
 
-planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
+planning::Tilings LegacyKernels::GetTilings(const KernelToMeasure& kernel,
                                             const planning::PromiseRequest& request) {
   Question question{kernel.problem, options_.policy, request};
   // Measuring tiles makes plans, which a capture forbids.
@@ -262,7 +263,7 @@ MixedScope LegacyKernels::ScopeOf(cudnn::MixedEngines::Templates engines) const 
   return scope;
 }
 
-planning::Tilings LegacyKernels::WithoutSlower(const LegacyKernel& kernel,
+planning::Tilings LegacyKernels::WithoutSlower(const KernelToMeasure& kernel,
                                                const std::vector<Candidate>& candidates,
                                                const planning::PromiseRequest& request,
                                                planning::Tilings tilings, planning::Proof proof) {
@@ -280,7 +281,7 @@ planning::Tilings LegacyKernels::WithoutSlower(const LegacyKernel& kernel,
   }
 }
 
-cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel& kernel,
+cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const KernelToMeasure& kernel,
                                                              const Configuration& configuration) {
   cudnn::MixedEngines::Templates engines;
   const auto tiles = DivisionOf(kernel.problem, configuration);
@@ -298,7 +299,7 @@ cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel&
   return engines;
 }
 
-Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
+Result<NumericClass> LegacyKernels::CoarsestClass(const KernelToMeasure& kernel,
                                                   const Configuration& configuration,
                                                   const MicroConfiguration& undivided) {
   std::vector<Run> legacy = {{undivided, 1}};
@@ -312,7 +313,7 @@ Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
   return coarsest;
 }
 
-Trust LegacyKernels::Verify(const LegacyKernel& kernel, const planning::Compare& question) {
+Trust LegacyKernels::Verify(const KernelToMeasure& kernel, const planning::Compare& question) {
   const Configuration& configuration = question.configuration;
   const Configuration other{{{question.faster_than, 1}}};
   if (!planning::UsesGraph(configuration) && !planning::UsesGraph(other)) {

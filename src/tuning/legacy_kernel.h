@@ -16,7 +16,7 @@
 namespace ucudnn::tuning {
 
 // The kernel for which a caller wants measurements.
-struct LegacyKernel {
+struct KernelToMeasure {
   Device device;
   ConvolutionProblem problem;
   int platform = 0;                // the number that the caller gives to the device's platform
@@ -58,31 +58,33 @@ class LegacyKernels {
   // Returns measurements at the policy's micro-batch sizes for `request`. Returns no rows, and a
   // status that says why, if neither the undivided kernel nor, with must_fit, a configuration that
   // fits is known.
-  LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+  LegacyRows Get(const KernelToMeasure& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
   // engines that the heuristics choose for tiles and for the undivided convolution, and legacy
   // algorithms on tiles with even paddings.
-  planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+  planning::Tilings GetTilings(const KernelToMeasure& kernel,
+                               const planning::PromiseRequest& request);
 
   // Returns `tilings` without the grids that OrInTiles would choose for `request` but that a timing
   // in place (Compare::faster_than) finds slower. Keeps grids that cannot be timed under `proof`.
-  planning::Tilings WithoutSlower(const LegacyKernel& kernel,
+  planning::Tilings WithoutSlower(const KernelToMeasure& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,
                                   planning::Tilings tilings, planning::Proof proof);
 
   // Returns the templates of the graph engines in `configuration`.
-  cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
+  cudnn::MixedEngines::Templates GraphEnginesOf(const KernelToMeasure& kernel,
                                                 const Configuration& configuration);
   // Returns a scope of the legacy algorithms and `engines`.
   MixedScope ScopeOf(cudnn::MixedEngines::Templates engines) const;
   // Returns the coarsest numeric class among the engines of `configuration` and `undivided`.
-  Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
+  Result<NumericClass> CoarsestClass(const KernelToMeasure& kernel,
+                                     const Configuration& configuration,
                                      const MicroConfiguration& undivided);
   // Does what MeasuredKernels::Verify does, for a legacy kernel. The undivided engine is a legacy
   // algorithm.
-  Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
+  Trust Verify(const KernelToMeasure& kernel, const planning::Compare& question);
 
  private:
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
@@ -90,16 +92,17 @@ class LegacyKernels {
   Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
   // Measures the engines that the heuristics choose, on the whole mini-batch. Returns false if a
   // later call may measure more.
-  bool MeasureGraphEngines(const LegacyKernel& kernel, const Question& question);
+  bool MeasureGraphEngines(const KernelToMeasure& kernel, const Question& question);
   // Returns the graph engines that tiles of the kernel may run. If `kernel.handle` is null, no plan
   // can be made, and only known engines are returned.
-  std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
+  std::vector<GraphChoices::Template> EnginesOfTiles(const KernelToMeasure& kernel);
   // Returns the fastest of the kernel's own algorithms that need more than `limit_bytes` for the
   // undivided kernel: at most kMostAlgorithms, the fastest first.
-  std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
+  std::vector<EngineId> AlgorithmsOver(const KernelToMeasure& kernel, const Question& question);
   // Adds, at the policy's micro-batch sizes, rows of the graph engines that were measured on the
   // whole mini-batch.
-  void AddGraphEngines(const LegacyKernel& kernel, const Question& question, LegacyRows& measured);
+  void AddGraphEngines(const KernelToMeasure& kernel, const Question& question,
+                       LegacyRows& measured);
 
   const cudnn::Functions& functions_;
   const Options& options_;

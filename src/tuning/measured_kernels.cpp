@@ -34,7 +34,7 @@ bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
-void MeasuredKernels::Refresh(const Family& family, Known& known) {
+void MeasuredKernels::Refresh(const Family& family, KnownRows& known) {
   if (store_ == nullptr) return;
   const Result<planning::KernelMeasurements> stored = store_->Read(family.problem, family.platform);
   if (!stored.ok()) {
@@ -46,7 +46,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   // If no caller has asked about the legacy family yet, its entry is not made here, because a
   // caller's first question reads the whole entry from the store.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
-  Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
+  KnownRows* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
     // Another program may have written the store, so a time may be NaN, which is not even equal to
     // itself.
@@ -67,7 +67,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   }
 }
 
-bool MeasuredKernels::HasOwnMath(const Known& known, int size) {
+bool MeasuredKernels::HasOwnMath(const KnownRows& known, int size) {
   static const EngineId kFirst;  // an empty engine, which sorts before all others
   bool any = false;
   for (auto row = known.rows.lower_bound({size, kFirst});
@@ -80,7 +80,7 @@ bool MeasuredKernels::HasOwnMath(const Known& known, int size) {
   return !any;
 }
 
-void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, Known& legacy) {
+void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, KnownRows& legacy) {
   const EngineId::Graph* const engine = row.engine.graph();
   if (engine == nullptr || !engine->fusion.empty() || row.micro_batch < 1) return;
   const double image_ms = row.time_ms / row.micro_batch;
@@ -90,7 +90,7 @@ void MeasuredKernels::NoteGraphEngine(const MicroConfiguration& row, Known& lega
 
 std::vector<EngineId> MeasuredKernels::GraphEnginesOf(const Device& device,
                                                       const ConvolutionProblem& problem) {
-  const Known& known = Meet(LegacyFamily(problem, device.platform));
+  const KnownRows& known = RowsOf(LegacyFamily(problem, device.platform));
   std::vector<std::pair<double, EngineId>> ranked;
   {
     MutexLock lock(mutex_);
@@ -106,17 +106,17 @@ std::vector<EngineId> MeasuredKernels::GraphEnginesOf(const Device& device,
 
 bool MeasuredKernels::HasTime(const Device& device, const ConvolutionProblem& problem,
                               Clock::duration needed) {
-  return HasTimeFor(problem.n, Meet(LegacyFamily(problem, device.platform)), needed);
+  return HasTimeFor(problem.n, RowsOf(LegacyFamily(problem, device.platform)), needed);
 }
 
-bool MeasuredKernels::HasTimeFor(int n, Known& account, Clock::duration needed) {
+bool MeasuredKernels::HasTimeFor(int n, KnownRows& account, Clock::duration needed) {
   MutexLock lock(mutex_);
   return turns_.HasTime(account.spent[n] + needed);
 }
 
 void MeasuredKernels::Spend(const Device& device, const ConvolutionProblem& problem,
                             Clock::duration taken) {
-  Known& known = Meet(LegacyFamily(problem, device.platform));
+  KnownRows& known = RowsOf(LegacyFamily(problem, device.platform));
   turns_.Spend(Use::kMeasuring, taken);
   MutexLock lock(mutex_);
   known.spent[problem.n] += taken;
@@ -135,18 +135,18 @@ MeasuredKernels::Family MeasuredKernels::FamilyOf(const ConvolutionProblem& prob
   return family;
 }
 
-MeasuredKernels::Known& MeasuredKernels::Meet(const Family& family) {
+MeasuredKernels::KnownRows& MeasuredKernels::RowsOf(const Family& family) {
   {
     MutexLock lock(mutex_);
     if (const auto entry = known_.find(family); entry != known_.end()) return entry->second;
   }
-  Known fresh;
+  KnownRows fresh;
   Refresh(family, fresh);
   MutexLock lock(mutex_);
   return known_.try_emplace(family, std::move(fresh)).first->second;
 }
 
-std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, const Known& known,
+std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, const KnownRows& known,
                                           const std::vector<int>& sizes) {
   MutexLock lock(mutex_);
   std::vector<int> missing;
@@ -159,10 +159,10 @@ std::vector<int> MeasuredKernels::Missing(const ConvolutionProblem& problem, con
   return missing;
 }
 
-MeasuredKernels::Known& MeasuredKernels::AccountOf(const Device& device, const Question& question,
-                                                   Known& known) {
+MeasuredKernels::KnownRows& MeasuredKernels::AccountOf(const Device& device,
+                                                       const Question& question, KnownRows& known) {
   if (!question.legacy_share) return known;
-  return Meet(LegacyFamily(question.problem, device.platform));
+  return RowsOf(LegacyFamily(question.problem, device.platform));
 }
 
 Status MeasuredKernels::MeasureFitting(const Device& device, const Question& question) {
@@ -171,7 +171,7 @@ Status MeasuredKernels::MeasureFitting(const Device& device, const Question& que
     return Status::Ok();
   }
   const Family family = FamilyAsked(device, question);
-  Known& known = Meet(family);
+  KnownRows& known = RowsOf(family);
   const std::pair<int, size_t> key{request.n, *question.must_fit};
   {
     MutexLock lock(mutex_);
@@ -184,8 +184,8 @@ Status MeasuredKernels::MeasureFitting(const Device& device, const Question& que
 
 Status MeasuredKernels::MeasureMissing(const Device& device, const Question& question,
                                        const Family& family, const std::vector<int>& sizes,
-                                       Extent extent, Known& known) {
-  Known& account = AccountOf(device, question, known);
+                                       Extent extent, KnownRows& known) {
+  KnownRows& account = AccountOf(device, question, known);
   const Waiting waiting(progress_);
   Clock::duration spent;
   {
@@ -223,7 +223,7 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
 
 Status MeasuredKernels::Measure(const Device& device, const Question& question,
                                 const Family& family, const std::vector<int>& sizes,
-                                const MeasureLimits& limits, Known& known) {
+                                const MeasureLimits& limits, KnownRows& known) {
   const ConvolutionProblem& problem = question.problem;
   Log(LogLevel::kInfo, "measuring " + Describe(problem));
   const IsKnown is_known = [&](const EngineId& engine, int size) {
@@ -261,7 +261,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
       }
     }
   }
-  Known& legacy = Meet(LegacyFamily(problem, device.platform));
+  KnownRows& legacy = RowsOf(LegacyFamily(problem, device.platform));
   MutexLock lock(mutex_);
   if (all) {
     known.sum_tried |= problem.n > 1 && !(fresh.ok() && fresh->sum_late);
@@ -280,7 +280,7 @@ Status MeasuredKernels::Measure(const Device& device, const Question& question,
   return fresh.ok() ? fresh->failure : fresh.status();
 }
 
-void MeasuredKernels::Confirm(const Question& question, Known& known,
+void MeasuredKernels::Confirm(const Question& question, KnownRows& known,
                               const std::vector<int>& sizes) {
   if (!question.need || !std::holds_alternative<LegacyScope>(question.scope)) return;
   std::vector<std::pair<int, EngineId>> keys;
@@ -304,7 +304,7 @@ void MeasuredKernels::Confirm(const Question& question, Known& known,
 }
 
 std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem& problem,
-                                                        const Known& known,
+                                                        const KnownRows& known,
                                                         const std::vector<int>& sizes) {
   MutexLock lock(mutex_);
   std::vector<MicroConfiguration> rows;
@@ -324,8 +324,8 @@ std::vector<MicroConfiguration> MeasuredKernels::RowsAt(const ConvolutionProblem
   return rows;
 }
 
-std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes, Known& known,
-                                            const std::vector<int>& asked) {
+std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_bytes,
+                                            KnownRows& known, const std::vector<int>& asked) {
   Confirm(question, known, asked);
   const planning::AutoRequest request = {question.request, l2_bytes};
   if (const auto* const graph = std::get_if<GraphScope>(&question.scope)) {
@@ -361,7 +361,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
   const planning::PromiseRequest& request = question.request;
   const Family family = FamilyAsked(device, question);
   const Status fitted = MeasureFitting(device, question);
-  Known& known = Meet(family);
+  KnownRows& known = RowsOf(family);
   MeasuredRows answer;
   // Only policy auto finds its sizes step by step.
   const bool search = question.policy == BatchSizePolicy::kAuto;
@@ -426,7 +426,7 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   }
   for (MicroConfiguration& micro : parts) {
     const Family family = FamilyOf(problem, device.platform, Measurer(configuration, micro));
-    Known& known = Meet(family);
+    KnownRows& known = RowsOf(family);
     if (reread) Refresh(family, known);
     const std::pair<int, EngineId> key{micro.micro_batch, micro.engine};
     MutexLock lock(mutex_);
@@ -447,7 +447,7 @@ Verification MeasuredKernels::CompareNow(
   const Verification verification = compare(turns_.LimitsNow(device, turn.deadline));
   const Clock::duration taken = Clock::now() - begin;
   turns_.Spend(Use::kComparing, taken);
-  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
+  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, configuration.Largest().engine));
   MutexLock lock(mutex_);
   known.verifying[problem.n] += taken;
   return verification;
@@ -462,7 +462,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     const bool races = trust.kind == Trust::Kind::kTrusted && !question.faster_than.engine.empty();
     return races ? RaceTiles(device, problem, question, scope) : trust;
   }
-  Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
+  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;
   {
@@ -489,14 +489,15 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
       CompareNow(device, problem, configuration, *turn, [&](const MeasureLimits& limits) {
         return VerifyPlan(device, problem, configuration, question.against, limits, scope);
       });
-  const bool equal = verification.verdict == Verdict::kEqual;
-  if (!equal && verification.verdict == Verdict::kNotCompared) {
+  const bool equal = verification.verdict == ComparisonResult::kEqual;
+  if (!equal && verification.verdict == ComparisonResult::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
     // If the wrong result may come from an engine, the summing is not marked as wrong.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
-    Known& of_engine = Meet(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
+    KnownRows& of_engine =
+        RowsOf(FamilyOf(problem, device.platform, Measurer(configuration, micro)));
     MutexLock lock(mutex_);
     (equal ? of_engine.trusted : of_engine.wrong).insert({micro.micro_batch, micro.engine});
   }
@@ -511,7 +512,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
 }
 
 bool MeasuredKernels::HasAllEngines(const Device& device, const ConvolutionProblem& problem) {
-  const Known& known = Meet(LegacyFamily(problem, device.platform));
+  const KnownRows& known = RowsOf(LegacyFamily(problem, device.platform));
   MutexLock lock(mutex_);
   const auto state = known.sizes.find(problem.n);
   return state != known.sizes.end() && state->second == SizeState::kMeasured;

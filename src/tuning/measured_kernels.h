@@ -177,7 +177,7 @@ class MeasuredKernels {
   // kScarce: there was no memory for an engine. kLate: the deadline had passed before all engines
   // were measured.
   enum class SizeState { kMeasured, kScarce, kLate, kFailed };
-  struct Known {
+  struct KnownRows {
     std::map<std::pair<int, EngineId>, planning::Measurement> rows;  // by size and engine
     std::map<int, SizeState> sizes;                   // sizes that were measured or tried
     std::map<int, Clock::duration> spent, verifying;  // time spent, by mini-batch
@@ -232,36 +232,36 @@ class MeasuredKernels {
   static Family FamilyAsked(const Device& device, const Question& question);
   // Returns the entry of `family`, which is read from the store if it is new. The address of an
   // entry never changes.
-  Known& Meet(const Family& family);
+  KnownRows& RowsOf(const Family& family);
   // Reads the rows that the store has for `family` now, and puts them into `known`.
-  void Refresh(const Family& family, Known& known);
+  void Refresh(const Family& family, KnownRows& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
   // problem's descriptor. Rows of earlier releases may be like that, because these left out
   // algorithms that the library does not list. Requires the lock.
-  static bool HasOwnMath(const Known& known, int size);
+  static bool HasOwnMath(const KnownRows& known, int size);
   // If `row` is of a graph engine without fused operations, notes that this engine was measured for
   // the kernel, with its time per image. Requires the lock.
-  static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
+  static void NoteGraphEngine(const MicroConfiguration& row, KnownRows& legacy);
   enum class Extent { kAll, kFitting };
   // Reads the store again, then measures the sizes of `sizes` that are still missing, within the
   // budget. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
-                        const std::vector<int>& sizes, Extent extent, Known& known);
+                        const std::vector<int>& sizes, Extent extent, KnownRows& known);
   // Returns the entry whose time budget pays for measuring `question`: the entry of the legacy
   // kernel if question.legacy_share is set, otherwise `known`.
-  Known& AccountOf(const Device& device, const Question& question, Known& known);
+  KnownRows& AccountOf(const Device& device, const Question& question, KnownRows& known);
   // Returns whether `account` has more than `needed` left for mini-batch `n`.
-  bool HasTimeFor(int n, Known& account, Clock::duration needed = {});
+  bool HasTimeFor(int n, KnownRows& account, Clock::duration needed = {});
   // Measures `sizes`, and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,
-                 const std::vector<int>& sizes, const MeasureLimits& limits, Known& known);
+                 const std::vector<int>& sizes, const MeasureLimits& limits, KnownRows& known);
   // Returns the sizes among `sizes` at which `problem` still has to be measured.
-  std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
+  std::vector<int> Missing(const ConvolutionProblem& problem, const KnownRows& known,
                            const std::vector<int>& sizes);
   // Calls Question::need for the rows at `sizes` for which it was not called yet.
-  void Confirm(const Question& question, Known& known, const std::vector<int>& sizes);
+  void Confirm(const Question& question, KnownRows& known, const std::vector<int>& sizes);
   // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
-  std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
+  std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const KnownRows& known,
                                          const std::vector<int>& sizes);
   // Sets `untried` to the pieces of `configuration` that were not yet compared as `proof` demands.
   // Returns false if a piece was found wrong. With `reread`, reads the store again first.
@@ -311,7 +311,7 @@ class MeasuredKernels {
   // Removes the engines of `configuration` from the measurements that are known for its grid.
   void DropTiles(const ConvolutionProblem& problem, const Configuration& configuration);
   // Returns the next sizes that policy auto asks for, ascending; empty if it needs no more.
-  std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
+  std::vector<int> NextSizes(const Question& question, size_t l2_bytes, KnownRows& known,
                              const std::vector<int>& asked);
 
   planning::MeasurementStore* const store_;
@@ -321,7 +321,7 @@ class MeasuredKernels {
   std::atomic<long> measured_kernels_ = 0;
   std::atomic<bool> unstored_ = false;  // writing to the store failed
   Mutex mutex_;  // guards the members below; never held while measuring or reading the store
-  std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
+  std::unordered_map<Family, KnownRows, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<Family, TilesOfFamily, FamilyHash> tilings_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<ComparedTiles> compared_tiles_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<RacedTiles> raced_tiles_ UCUDNN_GUARDED_BY(mutex_);

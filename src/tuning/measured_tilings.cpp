@@ -181,7 +181,7 @@ Tilings MeasuredKernels::KnownTilings(const Family& family, size_t limit_bytes) 
 Tilings MeasuredKernels::GetTilings(const Device& device, const Question& question,
                                     const TilingTask& task) {
   Family family = FamilyAsked(device, question);
-  Known& account = AccountOf(device, question, Meet(family));
+  KnownRows& account = AccountOf(device, question, RowsOf(family));
   family.problem = question.problem;
   const size_t limit_bytes = question.request.limit_bytes;
   Tilings tilings = KnownTilings(family, limit_bytes);
@@ -327,11 +327,11 @@ Verification MeasuredKernels::CompareKinds(const Device& device, const Convoluti
       if (is_trusted()) continue;
     }
     const Verification verification = VerifyTile(device, of.tile, limits, scope);
-    if (verification.verdict != Verdict::kEqual) return verification;
+    if (verification.verdict != ComparisonResult::kEqual) return verification;
     MutexLock lock(mutex_);
     if (!is_trusted()) trusted_tiles_.push_back(of);
   }
-  return {Verdict::kEqual, ""};
+  return {ComparisonResult::kEqual, ""};
 }
 
 Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProblem& problem,
@@ -352,7 +352,8 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
       *before = compared;
     }
   };
-  Known& known = Meet(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
+  KnownRows& known =
+      RowsOf(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
   Clock::duration spent;
   {
     MutexLock lock(mutex_);
@@ -381,17 +382,17 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const auto compare = [&](const MeasureLimits& limits) {
     Verification kinds = CompareKinds(device, problem, *division, limits, scope);
-    if (kinds.verdict != Verdict::kEqual) return kinds;
+    if (kinds.verdict != ComparisonResult::kEqual) return kinds;
     Verification whole = VerifyPlan(device, problem, *division, question.against, limits, scope);
     compared.in_place = !whole.lacks_memory;
     return whole.lacks_memory && !question.need_whole ? kinds : whole;
   };
   const Verification verification =
       CompareNow(device, problem, question.configuration, *turn, compare);
-  if (verification.verdict == Verdict::kNotCompared) {
+  if (verification.verdict == ComparisonResult::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
-  if (verification.verdict != Verdict::kEqual) {
+  if (verification.verdict != ComparisonResult::kEqual) {
     compared.trust = {Trust::Kind::kWrong, verification.message};
     DropTiles(problem, question.configuration);
   } else if (compared.in_place || !noted) {
@@ -428,7 +429,7 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not timed in place, not now"};
   const auto division = DivisionOf(problem, tiles);
   if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
-  Known& known = Meet(FamilyOf(problem, device.platform, tiles.Largest().engine));
+  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, tiles.Largest().engine));
   Clock::duration spent;
   {
     MutexLock lock(mutex_);

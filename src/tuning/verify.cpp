@@ -68,7 +68,7 @@ class Verifier {
 
   Verification Verify() {
     if (Status status = Prepare(); !status.ok()) {
-      return {Verdict::kNotCompared, status.message(), lacks_memory_};
+      return {ComparisonResult::kNotCompared, status.message(), lacks_memory_};
     }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
     // If pieces add up, the first one replaces the output. In each pass the first piece is of
@@ -77,14 +77,14 @@ class Verifier {
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
       const Verification compared = Compare();
-      if (compared.verdict != Verdict::kEqual) return compared;
+      if (compared.verdict != ComparisonResult::kEqual) return compared;
     }
-    return {Verdict::kEqual, ""};
+    return {ComparisonResult::kEqual, ""};
   }
 
  private:
   static Verification Unknown(const Status& status) {
-    return {Verdict::kNotCompared, status.message()};
+    return {ComparisonResult::kNotCompared, status.message()};
   }
   Status InTime() const {
     return Clock::now() < budget_.deadline ? Status::Ok()
@@ -259,7 +259,8 @@ class Verifier {
                                   : step.kind == Kind::kPiece ? "running an engine"
                                                               : "copying a tile");
     }
-    if (!status.ok()) return Verification{Verdict::kNotCompared, who + ": " + status.message()};
+    if (!status.ok())
+      return Verification{ComparisonResult::kNotCompared, who + ": " + status.message()};
     return Trespass(who);
   }
 
@@ -277,7 +278,7 @@ class Verifier {
       const Result<const char*> damage = buffer->Damage(stream());
       if (!damage.ok()) return Unknown(damage.status());
       if (*damage != nullptr) {
-        return Verification{Verdict::kTrespassed, who + " wrote " + *damage + " " + name};
+        return Verification{ComparisonResult::kTrespassed, who + " wrote " + *damage + " " + name};
       }
     }
     return std::nullopt;
@@ -291,19 +292,20 @@ class Verifier {
       const Result<bool> unchanged =
           IsUnchanged(driver_, stream(), *operand, buffer->address(), budget_.deadline);
       if (!unchanged.ok()) return Unknown(unchanged.status());
-      if (!*unchanged) return {Verdict::kTrespassed, "an input was changed"};
+      if (!*unchanged) return {ComparisonResult::kTrespassed, "an input was changed"};
     }
     const Result<Differences> compared =
         CompareOnDevice(driver_, stream(), {result_, tolerance_, std::byte{kUnwritten}},
                         other_.address(), Output().address(), budget_.deadline);
     if (!compared.ok()) return Unknown(compared.status());
     if (compared->count > 0)
-      return {Verdict::kDifferent, Tell(result_, *compared, tolerance_, Whose(*compared))};
+      return {ComparisonResult::kDifferent, Tell(result_, *compared, tolerance_, Whose(*compared))};
     if (compared->gap) {
-      return {Verdict::kTrespassed, plan_.name + " wrote byte " + std::to_string(*compared->gap) +
-                                        " of the output, between its elements"};
+      return {ComparisonResult::kTrespassed, plan_.name + " wrote byte " +
+                                                 std::to_string(*compared->gap) +
+                                                 " of the output, between its elements"};
     }
-    return {Verdict::kEqual, ""};
+    return {ComparisonResult::kEqual, ""};
   }
 
   // Names the piece that computed the element that is farthest off. Returns an empty text for
@@ -382,7 +384,7 @@ Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                       {"the plan", division}, budget, scope);
     return verifier.Verify();
   } catch (const std::bad_alloc&) {
-    return {Verdict::kNotCompared, "out of host memory"};
+    return {ComparisonResult::kNotCompared, "out of host memory"};
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace ucudnn::tuning {
 
-enum class Verdict {
+enum class ComparisonResult {
   kEqual,       // within the tolerance of tolerance.h, and nothing but the output was written
   kDifferent,   // the results differ by more than the tolerance, or one is NaN or infinite
   kTrespassed,  // memory outside of the output and the workspace was written
@@ -24,7 +24,7 @@ enum class Verdict {
 };
 
 struct Verification {
-  Verdict verdict = Verdict::kNotCompared;
+  ComparisonResult verdict = ComparisonResult::kNotCompared;
   std::string message;  // empty if equal; otherwise what happened, with values
   // True if the plan was not compared because that would take more than
   // MeasureLimits::memory_bytes.

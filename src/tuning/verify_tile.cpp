@@ -148,7 +148,7 @@ class TileVerifier {
 
  private:
   static Verification Unknown(const Status& status) {
-    return {Verdict::kNotCompared, status.message()};
+    return {ComparisonResult::kNotCompared, status.message()};
   }
   Status InTime() const {
     return Clock::now() < budget_.deadline ? Status::Ok()
@@ -432,7 +432,7 @@ class TileVerifier {
       const Result<const char*> damage = buffer->Damage(stream());
       if (!damage.ok()) return Unknown(damage.status());
       if (*damage != nullptr) {
-        return {Verdict::kTrespassed, Who() + " wrote " + *damage + " " + name};
+        return {ComparisonResult::kTrespassed, Who() + " wrote " + *damage + " " + name};
       }
     }
     const Tensor result = ResultTensor(packed_);
@@ -447,15 +447,15 @@ class TileVerifier {
                         Expected().address(), budget_.deadline);
     if (!compared.ok()) return Unknown(compared.status());
     if (compared->count > 0) {
-      return {Verdict::kDifferent, Who() + ": " + Tell(result, *compared, tolerance_)};
+      return {ComparisonResult::kDifferent, Who() + ": " + Tell(result, *compared, tolerance_)};
     }
     const Result<bool> inputs = InputsAreUnchanged();
     if (!inputs.ok()) return Unknown(inputs.status());
-    if (!*inputs) return {Verdict::kTrespassed, Who() + " changed an input"};
+    if (!*inputs) return {ComparisonResult::kTrespassed, Who() + " changed an input"};
     const Result<bool> clear = Output().IsClearAround(stream(), budget_.deadline);
     if (!clear.ok()) return Unknown(clear.status());
-    if (!*clear) return {Verdict::kTrespassed, Who() + " wrote beside the tile"};
-    return {Verdict::kEqual, ""};
+    if (!*clear) return {ComparisonResult::kTrespassed, Who() + " wrote beside the tile"};
+    return {ComparisonResult::kEqual, ""};
   }
 
   Result<bool> InputsAreUnchanged() {
@@ -549,7 +549,7 @@ Verification VerifyTile(const Device& device, const ComparedTile& tile, const Me
     TileVerifier verifier(device, tile, budget, scope);
     return verifier.Verify();
   } catch (const std::bad_alloc&) {
-    return {Verdict::kNotCompared, "out of host memory"};
+    return {ComparisonResult::kNotCompared, "out of host memory"};
   }
 }
 

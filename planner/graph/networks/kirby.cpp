@@ -10,9 +10,9 @@ constexpr int32_t kClasses = 10;
 constexpr int kBlockConvolutions = 256;
 
 // Adds a sequence of residual steps u + relu(layer(u)), called step1, step2 and so on.
-class Steps {
+class ResidualSteps {
  public:
-  Steps(Chain& net, int32_t channels) : net_(net), channels_(channels) {}
+  ResidualSteps(Chain& net, int32_t channels) : net_(net), channels_(channels) {}
 
   void Convolve(int count) {
     for (int i = 0; i < count; ++i) {
@@ -50,7 +50,7 @@ Result<Graph> Kirby(const std::string& name, const KirbySize& size) {
   Chain net(name, 1, 28);
   net.Append("opening", Square(size.channels, kWindow, 1, 1, true));
   net.Relu("opening.relu");
-  Steps steps(net, size.channels);
+  ResidualSteps steps(net, size.channels);
   steps.Convolve(size.first_convolutions);
   for (int block = 0; block < size.blocks; ++block) {
     steps.Connect();

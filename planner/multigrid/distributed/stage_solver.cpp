@@ -39,8 +39,8 @@ StageSolver::StageSolver(const StageToSolve& stage, StageMaker maker)
 // frees the channel of these messages.
 StageSolver::~StageSolver() {
   if (is_idle_) {
-    backward_ = Way();
-    forward_ = Way();
+    backward_ = SolveDirection();
+    forward_ = SolveDirection();
     gathered_layers_.reset();
     layers_.reset();
   }
@@ -136,7 +136,7 @@ RankPart StageSolver::PartOf(Direction direction) const {
   return part;
 }
 
-Status StageSolver::MakeWay(Direction direction, Way& way) {
+Status StageSolver::MakeWay(Direction direction, SolveDirection& way) {
   way.part = PartOf(direction);
   UCUDNN_ASSIGN_OR_RETURN(auto local,
                           layers_->MakeSystem(direction, {.has_inlet = way.part.position > 0}));
@@ -221,7 +221,7 @@ Status StageSolver::Linearise() {
   return is_gatherer() ? gathered_layers_->LineariseAt(&gathered_states_) : Status::Ok();
 }
 
-Status StageSolver::SetFirst(Start start, Way& way) {
+Status StageSolver::SetFirst(Start start, SolveDirection& way) {
   DistributedSystem& system = *way.system;
   if (start != Start::kPrevious) {
     return system.has_first() ? system.local().SetFirst(way.given) : Status::Ok();

@@ -82,7 +82,7 @@ class StageSolver {
     std::vector<State> states;
   };
   // One direction of solving: the system of the chain or of its adjoint.
-  struct Way {
+  struct SolveDirection {
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
     State given = nullptr;   // a copy of the first state of the current solve
@@ -92,7 +92,7 @@ class StageSolver {
   StageSolver(const StageToSolve& stage, StageMaker maker);
   Status MakeLayers();
   GatheredNeeds NeedsOfGathered() const;
-  Status MakeWay(Direction direction, Way& way);
+  Status MakeWay(Direction direction, SolveDirection& way);
   RankPart PartOf(Direction direction) const;
   // Returns the number of steps of the first gathered level that belong to the layers of rank
   // number `at` of the partition.
@@ -113,7 +113,7 @@ class StageSolver {
   // On the first rank of `way`, copies `way.given` into the first state of the rank's system. With
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
-  Status SetFirst(Start start, Way& way);
+  Status SetFirst(Start start, SolveDirection& way);
   // Returns the scale that fits the first adjoint. Only the last rank has the adjoint's values,
   // `numbers`.
   Result<double> AdjointScale(const double* numbers);
@@ -127,7 +127,7 @@ class StageSolver {
   std::unique_ptr<StageLayers> layers_;
   // On the gatherer: the layers of the levels that it solves for all ranks.
   std::unique_ptr<StageLayers> gathered_layers_;
-  Way forward_, backward_;
+  SolveDirection forward_, backward_;
   KeptScale scale_;             // the scale of the adjoints
   double gradient_factor_ = 1;  // factor of the gradients that follow from the scaled adjoints
   bool is_idle_ = true;         // whether the last solve and all its messages have ended

@@ -14,7 +14,7 @@ namespace ucudnn::multigrid {
 using planner::NodeId;
 
 // A stage, with its solver on this rank.
-struct HostNetwork::StageSolve {
+struct NetworkSolver::StageSolve {
   NodeId input = 0;
   NodeId output = 0;
   int steps = 0;
@@ -55,25 +55,25 @@ Solution SolutionOf(const std::vector<double>& message) {
 
 }  // namespace
 
-HostNetwork::HostNetwork(const ResidualChain& chain, const Parameters& parameters,
-                         const NetworkSettings& settings)
+NetworkSolver::NetworkSolver(const ResidualChain& chain, const Parameters& parameters,
+                             const NetworkSettings& settings)
     : chain_(chain), parameters_(parameters), settings_(settings), peers_(settings.peers) {
   if (peers_ != nullptr) return;
   alone_ = std::make_unique<ThreadRanks>(1);
   peers_ = &alone_->At(0);
 }
-HostNetwork::~HostNetwork() = default;
+NetworkSolver::~NetworkSolver() = default;
 
-Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chain,
-                                                       const Parameters& parameters,
-                                                       const NetworkSettings& settings) {
+Result<std::unique_ptr<NetworkSolver>> NetworkSolver::Make(const ResidualChain& chain,
+                                                           const Parameters& parameters,
+                                                           const NetworkSettings& settings) {
   if (settings.batch < 1) {
     return Status::Error("a mini-batch of " + std::to_string(settings.batch) +
                          " images; 1 and more are expected");
   }
   UCUDNN_RETURN_IF_ERROR(CheckOptions(settings.forward));
   UCUDNN_RETURN_IF_ERROR(CheckOptions(settings.backward));
-  std::unique_ptr<HostNetwork> network(new HostNetwork(chain, parameters, settings));
+  std::unique_ptr<NetworkSolver> network(new NetworkSolver(chain, parameters, settings));
   UCUDNN_ASSIGN_OR_RETURN(network->placement_,
                           PlaceNetwork(chain, settings, network->peers_->size()));
   if (settings.stage_solvers == nullptr) {
@@ -84,7 +84,7 @@ Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chai
   return network;
 }
 
-Status HostNetwork::PrepareNode(NodeId id) {
+Status NetworkSolver::PrepareNode(NodeId id) {
   const planner::Node& node = chain_.graph.nodes[id];
   if (node.inputs.empty() || std::holds_alternative<planner::Add>(node.op) || IsSoftmax(node)) {
     return Status::Ok();
@@ -96,7 +96,7 @@ Status HostNetwork::PrepareNode(NodeId id) {
   return Status::Ok();
 }
 
-Status HostNetwork::MakeSections() {
+Status NetworkSolver::MakeSections() {
   const int rank = peers_->rank();
   const size_t nodes = chain_.graph.nodes.size();
   values_.resize(nodes);
@@ -145,7 +145,7 @@ Status HostNetwork::MakeSections() {
   return Status::Ok();
 }
 
-Status HostNetwork::MakeStages() {
+Status NetworkSolver::MakeStages() {
   is_kept_.resize(chain_.graph.nodes.size());
   for (size_t at = 0; at < chain_.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain_.sections[at]);
@@ -181,14 +181,14 @@ Status HostNetwork::MakeStages() {
   return Status::Ok();
 }
 
-int64_t HostNetwork::input_size() const { return chain_.shapes[input_].Features(); }
-int64_t HostNetwork::output_size() const { return chain_.shapes[logits_].Features(); }
+int64_t NetworkSolver::input_size() const { return chain_.shapes[input_].Features(); }
+int64_t NetworkSolver::output_size() const { return chain_.shapes[logits_].Features(); }
 
-LayerCall HostNetwork::CallOf(NodeId id) {
+LayerCall NetworkSolver::CallOf(NodeId id) {
   return {layers_[id], parameters_[id], settings_.batch, scratch_.data()};
 }
 
-Status HostNetwork::RunNode(NodeId id) {
+Status NetworkSolver::RunNode(NodeId id) {
   const planner::Node& node = chain_.graph.nodes[id];
   if (node.inputs.empty() || IsSoftmax(node)) return Status::Ok();
   std::vector<double>& value = values_[id];
@@ -203,7 +203,7 @@ Status HostNetwork::RunNode(NodeId id) {
   return Status::Ok();
 }
 
-Status HostNetwork::BringValue(NodeId id, int to) {
+Status NetworkSolver::BringValue(NodeId id, int to) {
   const int home = placement_.homes[id];
   if (home == to) return Status::Ok();
   if (peers_->rank() == home) return peers_->Send(to, values_[id]);
@@ -211,7 +211,7 @@ Status HostNetwork::BringValue(NodeId id, int to) {
   return Status::Ok();
 }
 
-Result<Solution> HostNetwork::ShareSolution(const StageSolve& stage, Solution solution) {
+Result<Solution> NetworkSolver::ShareSolution(const StageSolve& stage, Solution solution) {
   const RankRange ranks = stage.partition().ranks();
   if (!ranks.Has(peers_->rank())) {
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers_->Receive(ranks.first));
@@ -224,7 +224,7 @@ Result<Solution> HostNetwork::ShareSolution(const StageSolve& stage, Solution so
   return solution;
 }
 
-Status HostNetwork::SolveForward(StageSolve& stage) {
+Status NetworkSolver::SolveForward(StageSolve& stage) {
   SolveOptions options(settings_.forward);
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
@@ -242,7 +242,7 @@ Status HostNetwork::SolveForward(StageSolve& stage) {
   return Status::Ok();
 }
 
-Result<const double*> HostNetwork::Forward(const double* images) {
+Result<const double*> NetworkSolver::Forward(const double* images) {
   forward_.clear();
   std::copy_n(images, values_[input_].size(), values_[input_].begin());
   size_t next_stage = 0;
@@ -262,7 +262,7 @@ Result<const double*> HostNetwork::Forward(const double* images) {
   return static_cast<const double*>(values_[logits_].data());
 }
 
-Status HostNetwork::AddPart(NodeId id, int from) {
+Status NetworkSolver::AddPart(NodeId id, int from) {
   const int home = placement_.homes[id];
   const int64_t size = chain_.shapes[id].Features() * settings_.batch;
   const std::span<double> part(part_.data(), peers_->rank() == home || peers_->rank() == from
@@ -276,7 +276,7 @@ Status HostNetwork::AddPart(NodeId id, int from) {
   return Status::Ok();
 }
 
-Status HostNetwork::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
+Status NetworkSolver::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
   const planner::Node& node = chain_.graph.nodes[id];
   if (node.inputs.empty() || IsSoftmax(node)) return Status::Ok();
   const bool is_here = rank == peers_->rank();
@@ -298,11 +298,11 @@ Status HostNetwork::RunNodeBackward(NodeId id, int rank, Parameters& gradient) {
   return AddPart(input, rank);
 }
 
-void HostNetwork::ParametersChanged() {
+void NetworkSolver::ParametersChanged() {
   for (const auto& stage : stages_) stage->loads_weights = true;
 }
 
-Status HostNetwork::Descend(const Descent& descent) {
+Status NetworkSolver::Descend(const Descent& descent) {
   for (const auto& stage : stages_) {
     if (stage->solver && stage->solver->keeps_weights()) {
       UCUDNN_RETURN_IF_ERROR(stage->solver->Descend(descent));
@@ -313,7 +313,7 @@ Status HostNetwork::Descend(const Descent& descent) {
   return Status::Ok();
 }
 
-Status HostNetwork::ReadKept(Parameters& parameters) {
+Status NetworkSolver::ReadKept(Parameters& parameters) {
   for (const auto& stage : stages_) {
     if (!stage->solver || !stage->solver->keeps_weights()) continue;
     UCUDNN_RETURN_IF_ERROR(stage->solver->ReadWeights(parameters));
@@ -321,7 +321,7 @@ Status HostNetwork::ReadKept(Parameters& parameters) {
   return Status::Ok();
 }
 
-Status HostNetwork::SolveBackward(StageSolve& stage) {
+Status NetworkSolver::SolveBackward(StageSolve& stage) {
   SolveOptions options = settings_.backward;
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
   Solution solution;
@@ -334,15 +334,15 @@ Status HostNetwork::SolveBackward(StageSolve& stage) {
   return AddPart(stage.input, stage.partition().first_rank);
 }
 
-Status HostNetwork::AddGradients(StageSolve& stage, Parameters& gradient,
-                                 const GradientWatch& watch, Gradients which) {
+Status NetworkSolver::AddGradients(StageSolve& stage, Parameters& gradient,
+                                   const GradientWatch& watch, Gradients which) {
   if (!stage.solver) return Status::Ok();
   if (!stage.solver->keeps_weights()) return stage.solver->AddGradients(gradient, watch);
   return which == Gradients::kAll ? stage.solver->AddGradients(gradient, nullptr) : Status::Ok();
 }
 
-Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient,
-                             const GradientWatch& watch, Gradients which) {
+Status NetworkSolver::Backward(const double* logits_gradient, Parameters& gradient,
+                               const GradientWatch& watch, Gradients which) {
   backward_.clear();
   for (auto& sum : gradients_) std::fill(sum.begin(), sum.end(), 0.0);
   if (logits_rank() == peers_->rank()) {

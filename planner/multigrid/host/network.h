@@ -62,16 +62,16 @@ struct StageSolution {
   std::optional<CycleTimeline> timeline = std::nullopt;
 };
 
-class HostNetwork {
+class NetworkSolver {
  public:
   // Makes the network. `chain` and `parameters` must outlive it. If the caller changes parameters
   // between passes, it must call ParametersChanged. An error names the settings or parameters that
   // do not fit. A stage whose coarsening leaves fewer than two coarse layers is solved serially;
   // Make fails if all stages are like this and `levels` is not 1.
-  static Result<std::unique_ptr<HostNetwork>> Make(const ResidualChain& chain,
-                                                   const Parameters& parameters,
-                                                   const NetworkSettings& settings);
-  ~HostNetwork();
+  static Result<std::unique_ptr<NetworkSolver>> Make(const ResidualChain& chain,
+                                                     const Parameters& parameters,
+                                                     const NetworkSettings& settings);
+  ~NetworkSolver();
 
   int64_t input_size() const;   // numbers in one image
   int64_t output_size() const;  // numbers in the logits of one image
@@ -116,8 +116,8 @@ class HostNetwork {
  private:
   struct StageSolve;
 
-  HostNetwork(const ResidualChain& chain, const Parameters& parameters,
-              const NetworkSettings& settings);
+  NetworkSolver(const ResidualChain& chain, const Parameters& parameters,
+                const NetworkSettings& settings);
   Status MakeStages();
   Status MakeSections();
   Status PrepareNode(planner::NodeId id);

@@ -53,7 +53,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   const int steps = stand_in_.chain.Steps();
   if (!Hierarchy::Make(steps, setting.coarsening, setting.levels).ok()) network_settings.levels = 0;
   UCUDNN_ASSIGN_OR_RETURN(const auto network,
-                          HostNetwork::Make(stand_in_.chain, parameters_, network_settings));
+                          NetworkSolver::Make(stand_in_.chain, parameters_, network_settings));
   UCUDNN_RETURN_IF_ERROR(network->Forward(state_.data()).status());
   UCUDNN_ASSIGN_OR_RETURN(
       const Hierarchy hierarchy,

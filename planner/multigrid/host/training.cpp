@@ -68,13 +68,13 @@ Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Param
   NetworkSettings network = settings.network;
   network.trains = true;
   UCUDNN_ASSIGN_OR_RETURN(trainer->network_,
-                          HostNetwork::Make(chain, trainer->parameters_, network));
+                          NetworkSolver::Make(chain, trainer->parameters_, network));
   if (settings.checked_every > 0) {
     NetworkSettings serial = network;
     serial.method = Method::kPartitioned;
     serial.replicas = nullptr;
     UCUDNN_ASSIGN_OR_RETURN(trainer->serial_,
-                            HostNetwork::Make(chain, trainer->parameters_, serial));
+                            NetworkSolver::Make(chain, trainer->parameters_, serial));
   }
   if (network.replicas != nullptr) trainer->sums_.emplace(*network.replicas);
   trainer->gradient_ = ZerosLike(trainer->parameters_);
@@ -131,7 +131,7 @@ Result<CheckedStep> Trainer::Check(const double* logits) {
 }
 
 Status Trainer::RunBackward() {
-  using Gradients = HostNetwork::Gradients;
+  using Gradients = NetworkSolver::Gradients;
   GradientWatch watch;
   if (sums_) {
     watch = [this](const std::vector<planner::NodeId>& nodes) {

@@ -91,7 +91,7 @@ class Trainer {
 
   // Waits for the devices that keep parameters. Returns all parameters of this rank.
   Result<const Parameters*> ReadParameters();
-  const HostNetwork& network() const { return *network_; }
+  const NetworkSolver& network() const { return *network_; }
 
  private:
   Trainer(Parameters parameters, const TrainingSettings& settings)
@@ -122,9 +122,9 @@ class Trainer {
   Parameters parameters_;
   Parameters gradient_;
   Parameters velocity_;
-  std::unique_ptr<HostNetwork> network_;
-  std::unique_ptr<HostNetwork> serial_;  // has the same parameters; null if no step is checked
-  std::optional<OrderedSum> sums_;       // sums gradients over replicas, if there are several
+  std::unique_ptr<NetworkSolver> network_;
+  std::unique_ptr<NetworkSolver> serial_;  // has the same parameters; null if no step is checked
+  std::optional<OrderedSum> sums_;         // sums gradients over replicas, if there are several
   std::mt19937_64 order_;
   std::vector<double> images_;
   std::vector<int> labels_;

@@ -119,8 +119,8 @@ void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t
     if (!learning) return;
     const auto owner = OwnerOf(*process_.driver, session, handle);
     if (!owner) return;
-    const KernelSequence::Known known = budget.Run(kernel, *owner);
-    if (known != KernelSequence::Known::kNotYet) Divide(budget, session, handle, known);
+    const KernelSequence::Progress known = budget.Run(kernel, *owner);
+    if (known != KernelSequence::Progress::kNotYet) Divide(budget, session, handle, known);
   } catch (...) {
     if (!learning) return;  // a later call completes the division
     WarnOnce("memory", "out of host memory: the total workspace is not divided");
@@ -151,8 +151,8 @@ Status Budgets::EndRecording(cudnnHandle_t handle) {
   }
   const cuda::ContextScope scope(*process_.driver, session->context());
   try {
-    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Known known, budget->EndLearning());
-    if (known != KernelSequence::Known::kNotYet) Divide(*budget, *session, handle, known);
+    UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Progress known, budget->EndLearning());
+    if (known != KernelSequence::Progress::kNotYet) Divide(*budget, *session, handle, known);
     return Status::Ok();
   } catch (...) {
     budget->Stop();
@@ -173,7 +173,7 @@ size_t Budgets::PartOf(const WorkspaceBudget& budget,
 }
 
 void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
-                     KernelSequence::Known known) {
+                     KernelSequence::Progress known) {
   const std::vector<BudgetKernel> kernels = budget.Kernels();
   const size_t part_bytes = PartOf(budget, kernels);
   std::vector<std::vector<Configuration>> choices;
@@ -181,7 +181,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     const bool legacy = met.api == Api::kLegacy;
     // Applications make many plans only to choose among them. Most of these plans never run, so
     // they are not measured.
-    const bool may_run = legacy || known == KernelSequence::Known::kRepeated;
+    const bool may_run = legacy || known == KernelSequence::Progress::kRepeated;
     const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
@@ -190,7 +190,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
         process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
     const bool assured = legacy && told && told->assured_bytes > 0;
     if (choices.back().empty() && may_run && !assured) {
-      process_.reporter.Fallback(met.problem, planning::Cause::kNoShare);
+      process_.reporter.Fallback(met.problem, planning::FallbackCause::kNoShare);
     }
   }
   if (const Status status = budget.Divide(kernels, std::move(choices), known); !status.ok()) {
@@ -199,7 +199,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     return;
   }
   // Every kernel that runs was measured, so the devices that helped are released.
-  if (known == KernelSequence::Known::kRepeated) process_.kernels.ReleaseHelpers();
+  if (known == KernelSequence::Progress::kRepeated) process_.kernels.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);
   if (!summary.divided) return;

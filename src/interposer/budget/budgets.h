@@ -76,7 +76,7 @@ class Budgets {
   // equal.
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
-              KernelSequence::Known known);
+              KernelSequence::Progress known);
   std::unique_ptr<WorkspaceBudget> Make(CUcontext context,
                                         const planning::WorkspacePlan* workspace_plan);
   void NoteBudget(const WorkspaceBudget& budget);

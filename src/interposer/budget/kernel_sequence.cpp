@@ -60,8 +60,8 @@ void KernelSequence::Record(Lane& lane, const KernelRun& run) {
   lane.known_at = lane.ran_at;
 }
 
-KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool asked_counts) {
-  if (complete_) return Known::kNotYet;
+KernelSequence::Progress KernelSequence::Run(const KernelRun& run, int lane, bool asked_counts) {
+  if (complete_) return Progress::kNotYet;
   const bool first = lanes_.empty();
   if (first) first_lane_ = lane;
   Lane& own = lanes_[lane];
@@ -69,7 +69,7 @@ KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool a
   surprised_ |= !expected_.empty() && (!expected_.contains(run.kernel) || lane != first_lane_);
   if (first && asked_counts && asked_.size() > 1 && asked_.contains(run.kernel)) {
     for (const auto& [asked, times] : asked_) expected_.insert(asked);
-    return Known::kAsked;
+    return Progress::kAsked;
   }
   const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
     return entry.second.gone || entry.second.period > 0;
@@ -78,12 +78,12 @@ KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool a
   // If a program's calls never repeat, its network is taken to be the calls that it has run so far.
   const bool endless = own.period == 0 && own.ran >= kMostCalls;
   complete_ = all || enough || endless;
-  if (!complete_) return Known::kNotYet;
+  if (!complete_) return Progress::kNotYet;
   for (auto& [number, other] : lanes_) {
     // A lane that was silent while another lane repeated is not part of the network.
     other.gone |= enough && other.period == 0 && other.ran_at < own.known_at;
   }
-  return Known::kRepeated;
+  return Progress::kRepeated;
 }
 
 void KernelSequence::Leave(int lane) {

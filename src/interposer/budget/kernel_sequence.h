@@ -49,7 +49,7 @@ class KernelSequence {
   // calls as it had run when its repeat became known.
   static constexpr size_t kPatience = 3;
 
-  enum class Known {
+  enum class Progress {
     kNotYet,
     // Probably all kernels are known, because the program asked about several kernels before its
     // first call.
@@ -64,7 +64,7 @@ class KernelSequence {
   // To be called when the program runs a kernel on `lane`. `asked_counts` says that queries for
   // several kernels before the first call reveal the whole network. Returns kAsked at most for the
   // first call, and kRepeated once, when learning is complete.
-  Known Run(const KernelRun& run, int lane, bool asked_counts);
+  Progress Run(const KernelRun& run, int lane, bool asked_counts);
 
   // To be called when `lane` will run nothing more. The lane is then not part of the network,
   // unless it runs again.

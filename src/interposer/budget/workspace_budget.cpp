@@ -101,7 +101,7 @@ bool WorkspaceBudget::HasPlans() const {
                      [](const BudgetKernel& kernel) { return kernel.api == Api::kGraph; });
 }
 
-KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const ArenaOwner& owner) {
+KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const ArenaOwner& owner) {
   assert(owner.handle != nullptr);
   MutexLock lock(mutex_);
   ran_.insert(owner.handle);
@@ -123,8 +123,8 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
   // of one lane can share a segment, but each kernel that may run on any lane would need its own
   // segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
-  const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
-  return known == KernelSequence::Known::kRepeated ? Learned() : known;
+  const KernelSequence::Progress known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
+  return known == KernelSequence::Progress::kRepeated ? Learned() : known;
 }
 
 size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
@@ -139,13 +139,13 @@ size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   return static_cast<size_t>(lane - lanes_.begin());
 }
 
-Result<KernelSequence::Known> WorkspaceBudget::EndLearning() {
+Result<KernelSequence::Progress> WorkspaceBudget::EndLearning() {
   MutexLock lock(mutex_);
-  if (!learning()) return KernelSequence::Known::kNotYet;
+  if (!learning()) return KernelSequence::Progress::kNotYet;
   if (lanes_.empty() && sequence_.Uses().empty()) {
     return Status::Error("no convolution ran yet, and none was asked about");
   }
-  if (lanes_.empty()) return KernelSequence::Known::kAsked;
+  if (lanes_.empty()) return KernelSequence::Progress::kAsked;
   sequence_.End();
   return Learned();
 }
@@ -159,14 +159,14 @@ Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();
 }
 
-KernelSequence::Known WorkspaceBudget::Learned() {
-  constexpr auto known = KernelSequence::Known::kRepeated;
+KernelSequence::Progress WorkspaceBudget::Learned() {
+  constexpr auto known = KernelSequence::Progress::kRepeated;
   learning_.store(false, std::memory_order_release);
   if (planned_.empty() || asked_only_ || sequence_.surprised() || HasPlans()) return known;
   // The program has run exactly the kernels that it had asked about, so the earlier division
   // remains valid.
   Fix();
-  return KernelSequence::Known::kNotYet;
+  return KernelSequence::Progress::kNotYet;
 }
 
 std::vector<BudgetKernel> WorkspaceBudget::Kernels() {
@@ -196,11 +196,11 @@ void WorkspaceBudget::Stop() noexcept {
 
 Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
                                std::vector<std::vector<Configuration>> choices,
-                               KernelSequence::Known known) {
+                               KernelSequence::Progress known) {
   MutexLock lock(mutex_);
   // While this thread measured the kernels that were asked about, another thread may have learned
   // the whole network.
-  if (fixed_ || (known == KernelSequence::Known::kAsked && !learning())) return Status::Ok();
+  if (fixed_ || (known == KernelSequence::Progress::kAsked && !learning())) return Status::Ok();
   assert(kernels.size() == choices.size());
   std::vector<int> planned;
   std::vector<planning::NetworkKernel> planned_kernels;
@@ -212,7 +212,8 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
   planned_ = std::move(planned);
   planned_kernels_ = std::move(planned_kernels);
   planned_budget_ = budget_bytes_;
-  asked_only_ = known == KernelSequence::Known::kAsked && (handles_.size() > 1 || lanes_.empty());
+  asked_only_ =
+      known == KernelSequence::Progress::kAsked && (handles_.size() > 1 || lanes_.empty());
   solved_ = false;
   Status status;
   try {

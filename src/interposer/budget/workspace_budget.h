@@ -68,11 +68,11 @@ class WorkspaceBudget {
   // To be called when the program asks about a kernel, or runs it outside captures. If Run returns
   // anything but kNotYet, the caller must divide.
   void Ask(const BudgetKernel& kernel);
-  KernelSequence::Known Run(const BudgetKernel& kernel, const ArenaOwner& owner);
+  KernelSequence::Progress Run(const BudgetKernel& kernel, const ArenaOwner& owner);
   // Ends learning. Returns how much is known, as Run does. Returns kNotYet if learning ended
   // before. Returns kAsked if kernels were asked about and none has run; learning then continues.
   // Fails if no kernel is known.
-  Result<KernelSequence::Known> EndLearning();
+  Result<KernelSequence::Progress> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
   // Returns Ok if handles may become one lane, whose name then replaces the handles as the owner of
@@ -86,7 +86,7 @@ class WorkspaceBudget {
   // device has too little memory, halves the budget until the memory suffices. REQUIRES: Run or
   // EndLearning has returned `known`, and learning() is false unless `known` is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
-                std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
+                std::vector<std::vector<Configuration>> choices, KernelSequence::Progress known);
   // Ends learning after dividing has failed. Kernels use the budget without shares.
   void Stop() noexcept;
 
@@ -157,7 +157,7 @@ class WorkspaceBudget {
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
   // Ends learning, because the network is known. Returns kRepeated if the caller must divide, or
   // kNotYet if the division among the kernels that were asked about remains valid.
-  KernelSequence::Known Learned() UCUDNN_REQUIRES(mutex_);
+  KernelSequence::Progress Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
 

@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-using tuning::Verdict;
+using tuning::ComparisonResult;
 using tuning::Verification;
 
 // Compares the plan's output with the undivided one. REQUIRES: both runs are enqueued on the
@@ -21,7 +21,7 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
   const CUstream stream = request.stream;
   UCUDNN_ASSIGN_OR_RETURN(const char* const damage, planned.Damage(stream));
   if (damage != nullptr) {
-    return Verification{Verdict::kTrespassed,
+    return Verification{ComparisonResult::kTrespassed,
                         std::string("the plan wrote ") + damage + " the output"};
   }
   const tuning::Tensor tensor = tuning::ResultTensor(request.problem);
@@ -37,8 +37,8 @@ Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& req
       const tuning::Differences differences,
       tuning::CompareOnDevice(driver, stream, tuning::Comparison{tensor, tolerance, std::nullopt},
                               planned.address(), undivided, tuning::Clock::time_point::max()));
-  if (differences.count == 0) return Verification{Verdict::kEqual, ""};
-  return Verification{Verdict::kDifferent, tuning::Tell(tensor, differences, tolerance)};
+  if (differences.count == 0) return Verification{ComparisonResult::kEqual, ""};
+  return Verification{ComparisonResult::kDifferent, tuning::Tell(tensor, differences, tolerance)};
 }
 
 // Sets `checked.done` as soon as the undivided engine is enqueued. From then on nothing is

@@ -45,13 +45,13 @@ struct KernelState {
   static constexpr long kFinal = std::numeric_limits<long>::max();
   std::atomic<long> due_at = kFinal;
   // EpochOf(the budget) at the latest decision; -1: the kernel's share was not asked for yet.
-  std::atomic<int> looked_at = 0;
+  std::atomic<int> decided_epoch = 0;
 
-  bool refused() const { return decision.course == planning::Course::kRefusal; }
+  bool refused() const { return decision.action == planning::CallAction::kRefusal; }
   // Returns whether more may be known than at the latest decision, because the kernel has had
   // enough calls (`calls`) or because its budget was divided anew (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
-    if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
+    if (decided_epoch.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);
     return due != kFinal && calls.load(std::memory_order_relaxed) >= due;
   }

@@ -11,29 +11,30 @@ using planning::Decision;
 
 namespace {
 
-// Passes each question of Decide to `steps`, and adds the answer to the facts.
+// Passes each question of Decide to `answers`, and adds the answer to the facts.
 struct AnswerStep {
   planning::Facts& facts;
-  Steps& steps;
+  DecisionAnswers& answers;
   Reporter* reporter;
   const KernelState* earlier;
 
   void operator()(planning::Measure& question) {
-    planning::Rows rows = steps.Answer(question);
+    planning::Rows rows = answers.Answer(question);
     facts.measured.Add(std::move(question), std::move(rows));
   }
   void operator()(planning::FindTilings& question) {
-    planning::Tilings tilings = steps.Answer(question);
+    planning::Tilings tilings = answers.Answer(question);
     facts.tilings.Add(std::move(question), std::move(tilings));
   }
   void operator()(planning::FindSubstitutes& question) {
-    facts.substitutes.Add(question, steps.Answer(question));
+    facts.substitutes.Add(question, answers.Answer(question));
   }
   void operator()(planning::Compare& question) {
-    planning::Trust trust = steps.Answer(question);
+    planning::Trust trust = answers.Answer(question);
     if (trust.kind == planning::Trust::Kind::kWrong) {
-      const auto cause = question.configuration.Pieces() > 1 ? planning::Cause::kDivisionWrong
-                                                             : planning::Cause::kGraphEngineWrong;
+      const auto cause = question.configuration.Pieces() > 1
+                             ? planning::FallbackCause::kDivisionWrong
+                             : planning::FallbackCause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
       // The measurements of the wrong plan's pieces were dropped, so all must be read again.
       facts.measured.Clear();
@@ -42,7 +43,7 @@ struct AnswerStep {
     facts.compared.Add(std::move(question), std::move(trust));
   }
   void operator()(planning::Build& question) {
-    planning::BuildOutcome outcome = steps.BuildUnless(earlier, question);
+    planning::BuildOutcome outcome = answers.BuildUnless(earlier, question);
     facts.built.Add(std::move(question), std::move(outcome));
   }
   void operator()(Decision&) {}
@@ -50,9 +51,9 @@ struct AnswerStep {
 
 // Stores the promise of a decision. Returns false if this or another process gave a different
 // promise before; that promise is then added to the facts, and the caller decides anew.
-bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
+bool IsKept(const Decision& decision, planning::Facts& facts, DecisionAnswers& answers) {
   if (!decision.gives_promise) return true;
-  const planning::KeptPromise kept = steps.Keep(decision);
+  const planning::KeptPromise kept = answers.Keep(decision);
   if (kept == *decision.promise) return true;
   std::get<planning::PlanFacts>(facts.program).told = kept;
   facts.built.Clear();
@@ -77,7 +78,7 @@ KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
 
 }  // namespace
 
-Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
+Decision DecideBy(planning::Facts& facts, DecisionAnswers& answers, Reporter* reporter,
                   const KernelState* earlier) {
   for (int taken = 1;; ++taken) {
     planning::Step step = planning::Decide(facts);
@@ -88,16 +89,16 @@ Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
     }
     auto* const decision = std::get_if<Decision>(&step);
     if (decision == nullptr) {
-      std::visit(AnswerStep{facts, steps, reporter, earlier}, step);
+      std::visit(AnswerStep{facts, answers, reporter, earlier}, step);
       continue;
     }
     if (broken == nullptr) broken = planning::BrokenInvariant(facts, *decision);
     if (broken != nullptr) {
       assert(!"a decision contradicts itself");
-      *decision = planning::AsAsked(facts, planning::Because::kBrokenInvariant);
+      *decision = planning::AsAsked(facts, planning::ReasonKind::kBrokenInvariant);
       decision->standing = facts.earlier.has_value();
-      decision->notes.push_back({planning::Cause::kBrokenInvariant, broken});
-    } else if (reporter != nullptr && !IsKept(*decision, facts, steps)) {
+      decision->notes.push_back({planning::FallbackCause::kBrokenInvariant, broken});
+    } else if (reporter != nullptr && !IsKept(*decision, facts, answers)) {
       continue;
     }
     if (reporter == nullptr) return std::move(*decision);
@@ -115,45 +116,45 @@ planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_s
 
 void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   facts.failed = *state.failed;
-  Steps& steps = look_.steps;
-  state.decision = DecideBy(facts, steps, &look_.process.reporter, look_.earlier);
+  DecisionAnswers& answers = request_.answers;
+  state.decision = DecideBy(facts, answers, &request_.process.reporter, request_.earlier);
   const Decision& decision = state.decision;
   // A plan that this process does not measure need not wait for tuning.after_calls, because only
   // measurements of other processes can bring news.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
-  due_at_ = CallsUntil(look_.process, decision.look_again, look_.calls, waits);
-  stands_ = decision.standing && look_.earlier != nullptr;
-  KernelState& due = stands_ ? *look_.earlier : state;
+  due_at_ = CallsUntil(request_.process, decision.look_again, request_.calls, waits);
+  stands_ = decision.standing && request_.earlier != nullptr;
+  KernelState& due = stands_ ? *request_.earlier : state;
   due.due_at = due_at_;
-  due.looked_at = look_.epoch;
+  due.decided_epoch = request_.epoch;
   if (stands_) return;
   record_ = RecordOf(facts, decision);
-  if (decision.course != planning::Course::kSchedule) return;
-  state.built = steps.built();
+  if (decision.action != planning::CallAction::kSchedule) return;
+  state.built = answers.built();
   state.owned.bytes = decision.owned_bytes;
-  state.owned.assured = decision.otherwise == planning::Otherwise::kPieces;
+  state.owned.assured = decision.fallback == planning::FallbackKind::kPieces;
   state.ran = decision.ran_here;
-  if (steps.stays_built()) {
-    state.schedule = look_.earlier->schedule;
-    state.ran = state.ran || look_.earlier->ran;
+  if (answers.stays_built()) {
+    state.schedule = request_.earlier->schedule;
+    state.ran = state.ran || request_.earlier->ran;
   } else {
-    state.schedule = steps.TakeSchedule();
+    state.schedule = answers.TakeSchedule();
   }
   if (state.schedule != nullptr && decision.configuration.Pieces() > 1) {
     record_.steps = state.schedule->Steps();
   }
-  if (look_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
-    state.checked = steps.CoarsestOf(decision);
+  if (request_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
+    state.checked = answers.CoarsestOf(decision);
   }
 }
 
 void Lifecycle::Enter(KernelState& state) {
-  state.record = look_.process.reporter.report().Record(
-      record_, look_.earlier == nullptr ? nullptr : look_.earlier->record, fresh_);
+  state.record = request_.process.reporter.report().Record(
+      record_, request_.earlier == nullptr ? nullptr : request_.earlier->record, fresh_);
 }
 
 void Lifecycle::Published() const {
-  if (fresh_) look_.process.WriteReport();
+  if (fresh_) request_.process.WriteReport();
 }
 
 }  // namespace ucudnn::interposer

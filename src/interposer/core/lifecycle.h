@@ -17,9 +17,9 @@
 namespace ucudnn::interposer {
 
 // Answers the questions of one decision, on one thread; each API implements it.
-class Steps {
+class DecisionAnswers {
  public:
-  virtual ~Steps() = default;
+  virtual ~DecisionAnswers() = default;
   virtual planning::Rows Answer(const planning::Measure& question) = 0;
   virtual planning::Tilings Answer(const planning::FindTilings& question) = 0;
   // Only for plans of the graph API.
@@ -57,11 +57,11 @@ class Steps {
   bool stays_built_ = false;
 };
 
-// Decides, with the answers of `steps`. If a decision breaks an invariant, the earlier decision
+// Decides with `answers`. If a decision breaks an invariant, the earlier decision
 // stays in force or, if there is none, the program's own call runs. If `reporter` is null, the
 // decision is not recorded: nothing is reported, and no promise is stored. `earlier` is the state
 // in force (null: none); its build is reused where possible.
-planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
+planning::Decision DecideBy(planning::Facts& facts, DecisionAnswers& answers, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
 // Returns the facts about the state in force. `lost_share` says that the budget has taken away the
@@ -69,19 +69,19 @@ planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* repo
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
 
 // One decision about a kernel, on one thread.
-struct Look {
+struct DecisionRequest {
   Process& process;
-  Steps& steps;
+  DecisionAnswers& answers;
   KernelState* earlier = nullptr;  // the state in force; null at the first decision
   long calls = 0;                  // how many calls the kernel has had
-  int epoch = 0;                   // is stored in KernelState::looked_at
+  int epoch = 0;                   // is stored in KernelState::decided_epoch
 };
 
 // The caller calls Decide. Then, unless stands() is true, it calls Enter, publishes the state to
 // other threads, and calls Published.
 class Lifecycle {
  public:
-  explicit Lifecycle(const Look& look) : look_(look) {}
+  explicit Lifecycle(const DecisionRequest& request) : request_(request) {}
 
   // Sets `state` to the decision. REQUIRES: state.failed and state.owned.epoch are set; `facts` is
   // complete except for facts.failed, which is read from state.failed.
@@ -100,7 +100,7 @@ class Lifecycle {
   void Published() const;
 
  private:
-  const Look look_;
+  const DecisionRequest request_;
   KernelRecord record_;
   long due_at_ = KernelState::kFinal;
   bool stands_ = false;

@@ -105,7 +105,7 @@ void NoteMissing(Process& process, const Session& session, const ConvolutionProb
   const auto instead =
       process.followed_plan.Misses(process.sessions.DeviceOf(session).platform, problem, api);
   if (instead) {
-    process.reporter.Fallback(problem, planning::Cause::kWorkspacePlanLacksIt, *instead);
+    process.reporter.Fallback(problem, planning::FallbackCause::kWorkspacePlanLacksIt, *instead);
   }
 }
 

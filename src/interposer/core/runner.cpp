@@ -4,25 +4,25 @@
 
 #include "interposer/budget/owned_workspace.h"
 #include "interposer/core/checked_call.h"
-#include "planning/decision/otherwise.h"
+#include "planning/decision/unplanned_call.h"
 
 namespace ucudnn::interposer {
 namespace {
 
 using execution::Outcome;
-using planning::Cause;
-using planning::Otherwise;
+using planning::FallbackCause;
+using planning::FallbackKind;
 
 // Returns whether neither an undivided engine nor the program's own call can replace the pieces.
 bool IsAlone(const planning::Decision& decision) {
-  return decision.otherwise == Otherwise::kPieces;
+  return decision.fallback == FallbackKind::kPieces;
 }
 
 void NoteFailure(const RunRequest& request) {
   *request.state.failed = true;
   request.reporter.Fallback(request.problem, IsAlone(request.state.decision)
-                                                 ? Cause::kPieceFailedAlone
-                                                 : Cause::kPieceFailed);
+                                                 ? FallbackCause::kPieceFailedAlone
+                                                 : FallbackCause::kPieceFailed);
 }
 
 // Runs the call under UCUDNN_CHECK. Returns false if the call must still be run.
@@ -31,42 +31,44 @@ bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   const CheckedCall checked =
       RunChecked(request.driver, {request.session.context(), request.session.stream(),
                                   *state.schedule, request.problem, *state.checked, call});
-  const tuning::Verdict verdict = checked.verification.verdict;
-  if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
+  const tuning::ComparisonResult verdict = checked.verification.verdict;
+  if (verdict == tuning::ComparisonResult::kDifferent ||
+      verdict == tuning::ComparisonResult::kTrespassed) {
     *state.failed = true;
-    request.reporter.Fallback(request.problem, Cause::kCheckFailed, checked.verification.message);
+    request.reporter.Fallback(request.problem, FallbackCause::kCheckFailed,
+                              checked.verification.message);
   }
-  if (verdict == tuning::Verdict::kEqual) state.ran = true;
+  if (verdict == tuning::ComparisonResult::kEqual) state.ran = true;
   if (checked.piece_failed) NoteFailure(request);
-  if (checked.done && verdict != tuning::Verdict::kEqual) state.CountUndivided();
+  if (checked.done && verdict != tuning::ComparisonResult::kEqual) state.CountUndivided();
   return checked.done;
 }
 
 }  // namespace
 
-cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other, bool undivided_failed) {
+cudnnStatus_t RunFallback(const KernelState& state, CallFallbacks& other, bool undivided_failed) {
   state.CountUndivided();
-  switch (state.decision.otherwise) {
-    case Otherwise::kReal:
+  switch (state.decision.fallback) {
+    case FallbackKind::kReal:
       return other.Real();
-    case Otherwise::kUndivided:
+    case FallbackKind::kUndivided:
       return other.Undivided(undivided_failed);
-    case Otherwise::kPieces:
+    case FallbackKind::kPieces:
       return other.Refused();
   }
   return CUDNN_STATUS_INTERNAL_ERROR;
 }
 
-cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
+cudnnStatus_t RunSchedule(const RunRequest& request, CallFallbacks& other) {
   KernelState& state = request.state;
   assert(state.schedule != nullptr && state.failed != nullptr);
   const execution::Schedule& schedule = *state.schedule;
-  if (!schedule.has_pieces()) return RunOtherwise(state, other);
+  if (!schedule.has_pieces()) return RunFallback(state, other);
   const bool capturing = request.sessions.Capturing(request.session);
   planning::Obstacles obstacles;
   obstacles.first_in_capture = capturing && !state.ran.load(std::memory_order_relaxed);
   obstacles.failed = *state.failed;
-  if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
+  if (!RunsPieces(state.decision, obstacles)) return RunFallback(state, other);
   const OwnedWorkspace owned(request.driver, request.session, request.call.handle, state.owned,
                              capturing);
   cudnn::ConvolutionCall call = request.call;
@@ -76,11 +78,11 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
     call.workspace_bytes = state.owned.bytes;
   }
   obstacles.misaligned = !schedule.Suits(call.workspace);
-  if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
+  if (!RunsPieces(state.decision, obstacles)) return RunFallback(state, other);
   if (state.checked && !capturing && !*state.failed) {
     if (RanChecked(request, call)) return CUDNN_STATUS_SUCCESS;
     obstacles.failed = *state.failed;
-    if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
+    if (!RunsPieces(state.decision, obstacles)) return RunFallback(state, other);
   }
   Outcome outcome;
   const cudnnStatus_t status = schedule.Run(call, outcome);
@@ -94,7 +96,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
     case Outcome::kUndivided:
       // Either no piece was enqueued or the undivided engine overwrites what pieces wrote. So the
       // program's own call is still a correct fallback if the undivided engine fails.
-      if (status != CUDNN_STATUS_SUCCESS) return RunOtherwise(state, other, true);
+      if (status != CUDNN_STATUS_SUCCESS) return RunFallback(state, other, true);
       state.CountUndivided();
       NoteFailure(request);
       return status;
@@ -103,8 +105,8 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
         NoteFailure(request);
         return status;
       }
-      request.reporter.Fallback(request.problem, Cause::kPieceFailedAsAsked);
-      return RunOtherwise(state, other, true);
+      request.reporter.Fallback(request.problem, FallbackCause::kPieceFailedAsAsked);
+      return RunFallback(state, other, true);
   }
   return status;
 }

@@ -1,4 +1,4 @@
-// Runs a kernel's decision, or what Decision::otherwise names if the decision cannot run. No other
+// Runs a kernel's decision, or what Decision::fallback names if the decision cannot run. No other
 // code runs the pieces of the program's calls or chooses their replacement, except
 // native_graphs.cpp, which makes plans native CUDA graphs.
 #pragma once
@@ -10,15 +10,15 @@
 namespace ucudnn::interposer {
 
 // Runs one call without its pieces; each API implements it.
-class OtherWays {
+class CallFallbacks {
  public:
-  virtual ~OtherWays() = default;
-  // For Otherwise::kUndivided: runs the undivided engine that keeps the promise. `failed` says that
-  // the schedule's undivided engine has just failed, so it is not tried again.
+  virtual ~CallFallbacks() = default;
+  // For FallbackKind::kUndivided: runs the undivided engine that keeps the promise. `failed` says
+  // that the schedule's undivided engine has just failed, so it is not tried again.
   virtual cudnnStatus_t Undivided(bool failed) = 0;
-  // For Otherwise::kReal: runs the program's own call.
+  // For FallbackKind::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
-  // For Otherwise::kPieces: returns the error of a call that nothing can serve.
+  // For FallbackKind::kPieces: returns the error of a call that nothing can serve.
   virtual cudnnStatus_t Refused() = 0;
 };
 
@@ -32,12 +32,12 @@ struct RunRequest {
   KernelState& state;  // must have a schedule
   const cudnn::ConvolutionCall& call;
 };
-cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
+cudnnStatus_t RunSchedule(const RunRequest& request, CallFallbacks& other);
 
 // Runs what the decision of `state` names in place of the pieces, or returns an error if it names
 // nothing. Counts the run as undivided. REQUIRES: no piece was enqueued, or this run overwrites
 // what the pieces wrote.
-cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
-                           bool undivided_failed = false);
+cudnnStatus_t RunFallback(const KernelState& state, CallFallbacks& other,
+                          bool undivided_failed = false);
 
 }  // namespace ucudnn::interposer

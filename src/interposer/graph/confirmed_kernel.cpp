@@ -8,7 +8,7 @@
 
 namespace ucudnn::interposer {
 
-EngineTemplates GraphSteps::EnginesOfFile(const Configuration& configuration) {
+EngineTemplates GraphAnswers::EnginesOfFile(const Configuration& configuration) {
   EngineTemplates engines;
   for (const Run& run : configuration.runs) {
     const EngineId& name = run.micro.engine;
@@ -24,8 +24,8 @@ EngineTemplates GraphSteps::EnginesOfFile(const Configuration& configuration) {
   return engines;
 }
 
-Result<Configuration> GraphSteps::ConfirmWithEngines(Configuration configuration,
-                                                     const EngineTemplates& engines) const {
+Result<Configuration> GraphAnswers::ConfirmWithEngines(Configuration configuration,
+                                                       const EngineTemplates& engines) const {
   std::vector<std::unique_ptr<cudnn::GraphEngines>> owned;
   std::vector<cudnn::Engines*> asked;
   for (size_t at = 0; at < configuration.runs.size(); ++at) {
@@ -40,7 +40,7 @@ Result<Configuration> GraphSteps::ConfirmWithEngines(Configuration configuration
   return std::move(confirmed.configuration);
 }
 
-Result<planning::ConfirmedGraphKernel> GraphSteps::ConfirmKernel(
+Result<planning::ConfirmedGraphKernel> GraphAnswers::ConfirmKernel(
     const planning::WorkspacePlanKernel& kernel, size_t limit_bytes) {
   const EngineId& own = kernel_.own->convolution.engine;
   planning::ConfirmedGraphKernel confirmed;
@@ -58,7 +58,7 @@ Result<planning::ConfirmedGraphKernel> GraphSteps::ConfirmKernel(
     if (named_own && !configuration.ok()) return configuration.status();
     if (configuration.ok()) {
       confirmed.configuration = std::move(*configuration);
-      confirmed.reason = {planning::Because::kWorkspacePlan};
+      confirmed.reason = {planning::ReasonKind::kWorkspacePlan};
       return confirmed;
     }
   }
@@ -71,13 +71,13 @@ Result<planning::ConfirmedGraphKernel> GraphSteps::ConfirmKernel(
       confirmed.configuration,
       ConfirmWithEngines(std::move(in_own),
                          EngineTemplates(kernel.configuration.runs.size(), kernel_.own)));
-  confirmed.reason = {planning::Because::kWorkspacePlanOwnEngine};
+  confirmed.reason = {planning::ReasonKind::kWorkspacePlanOwnEngine};
   if (confirmed.configuration.Pieces() > 1 &&
       confirmed.configuration.WorkspaceBytes() >= kernel_.need_bytes) {
     confirmed.configuration = {
         {{{own, kernel_.problem().n, kUnknownTime, kernel_.need_bytes, kernel_.own->deterministic},
           1}}};
-    confirmed.reason = {planning::Because::kWorkspacePlanNoGain};
+    confirmed.reason = {planning::ReasonKind::kWorkspacePlanNoGain};
   }
   return confirmed;
 }

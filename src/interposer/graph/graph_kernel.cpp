@@ -65,15 +65,15 @@ bool BecomesNative(const cudnn::EngineNotes& notes) {
                     CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API) > 0;
 }
 
-EngineTemplate GraphSteps::Find(const EngineId& engine) const {
+EngineTemplate GraphAnswers::Find(const EngineId& engine) const {
   const auto known = std::find_if(known_.begin(), known_.end(), [&](const EngineTemplate& other) {
     return other->convolution.engine == engine;
   });
   return known == known_.end() ? nullptr : *known;
 }
 
-EngineTemplates GraphSteps::Used(const Configuration& configuration,
-                                 const MicroConfiguration& undivided) const {
+EngineTemplates GraphAnswers::Used(const Configuration& configuration,
+                                   const MicroConfiguration& undivided) const {
   EngineTemplates used = {kernel_.own}, named = {Find(undivided.engine)};
   for (const Run& run : configuration.runs) named.push_back(Find(run.micro.engine));
   for (EngineTemplate& engine : named) {
@@ -84,11 +84,11 @@ EngineTemplates GraphSteps::Used(const Configuration& configuration,
   return used;
 }
 
-std::optional<NumericClass> GraphSteps::CoarsestOf(const planning::Decision& decision) {
+std::optional<NumericClass> GraphAnswers::CoarsestOf(const planning::Decision& decision) {
   return ScopeOf(Used(decision.configuration, decision.undivided)).numeric;
 }
 
-tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
+tuning::GraphScope GraphAnswers::ScopeOf(const EngineTemplates& engines) const {
   const cudnn::GraphTemplate& own = *engines[0];
   std::vector<NumericClass> classes;
   for (const EngineTemplate& engine : engines) classes.push_back(engine->numeric);
@@ -103,7 +103,7 @@ tuning::GraphScope GraphSteps::ScopeOf(const EngineTemplates& engines) const {
   return scope;
 }
 
-planning::Rows GraphSteps::Answer(const planning::Measure& question) {
+planning::Rows GraphAnswers::Answer(const planning::Measure& question) {
   const EngineTemplate engine = Find(question.engine);
   if (engine == nullptr) return {{}, true};
   tuning::Question asked;
@@ -124,14 +124,14 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   const tuning::MeasuredRows measured =
       process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
   if (kernel_.is_measured() && !measured.status.ok()) {
-    process_.reporter.Fallback(kernel_.problem(), planning::Cause::kCannotBeMeasured,
+    process_.reporter.Fallback(kernel_.problem(), planning::FallbackCause::kCannotBeMeasured,
                                measured.status.message());
   }
   process_.reporter.NoteUnlikeRanks();
   return {CandidatesOf(measured.rows, *engine), measured.settled, measured.late};
 }
 
-const EngineTemplates& GraphSteps::EnginesOfTiles() {
+const EngineTemplates& GraphAnswers::EnginesOfTiles() {
   if (!tile_engines_.empty()) return tile_engines_;
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
@@ -154,7 +154,7 @@ const EngineTemplates& GraphSteps::EnginesOfTiles() {
   return tile_engines_;
 }
 
-planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
+planning::Tilings GraphAnswers::Answer(const planning::FindTilings& question) {
   tuning::Question asked;
   asked.problem = kernel_.problem();
   asked.policy = process_.options.policy;
@@ -184,7 +184,7 @@ planning::Tilings GraphSteps::Answer(const planning::FindTilings& question) {
   return tilings;
 }
 
-void GraphSteps::CompareKnown(tuning::Question question) {
+void GraphAnswers::CompareKnown(tuning::Question question) {
   // Under one budget the division depends on the plan's share, which is known only when the plan
   // runs.
   if (kernel_.session->budget() != nullptr) return;
@@ -200,22 +200,23 @@ void GraphSteps::CompareKnown(tuning::Question question) {
                                         kernel_.need_bytes, own.deterministic};
   const planning::Trust trust = Answer(planning::Compare{pieces->configuration, undivided});
   if (trust.kind == planning::Trust::Kind::kWrong) {
-    process_.reporter.Fallback(kernel_.problem(), planning::Cause::kDivisionWrong, trust.message);
+    process_.reporter.Fallback(kernel_.problem(), planning::FallbackCause::kDivisionWrong,
+                               trust.message);
   }
 }
 
-EngineTemplate GraphSteps::Serving(Result<cudnn::GraphTemplate> other) const {
+EngineTemplate GraphAnswers::Serving(Result<cudnn::GraphTemplate> other) const {
   if (!other.ok() || !cudnn::MayReplace(*other, *kernel_.own)) return nullptr;
   return std::make_shared<const cudnn::GraphTemplate>(std::move(*other));
 }
 
-EngineTemplate GraphSteps::Serving(const EngineId& engine) const {
+EngineTemplate GraphAnswers::Serving(const EngineId& engine) const {
   return Serving(
       cudnn::WithOtherEngine(process_.functions, {kernel_.handle, nullptr}, *kernel_.own, engine));
 }
 
-std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemplate& other,
-                                                          size_t limit_bytes) {
+std::optional<MicroConfiguration> GraphAnswers::UndividedOf(const cudnn::GraphTemplate& other,
+                                                            size_t limit_bytes) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
   auto built = cudnn::BuildPart(process_.functions, {kernel_.handle, nullptr}, other,
                                 {kernel_.problem(), own.alpha, own.beta});
@@ -227,7 +228,7 @@ std::optional<MicroConfiguration> GraphSteps::UndividedOf(const cudnn::GraphTemp
                             other.deterministic};
 }
 
-std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
+std::vector<EngineId> GraphAnswers::MeasuredWhole(size_t limit_bytes) const {
   planning::MeasurementStore* const store = process_.kernels.store();
   if (store == nullptr) return {};
   const auto stored =
@@ -251,8 +252,8 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
   return engines;
 }
 
-bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
-                     std::vector<MicroConfiguration>& found) {
+bool GraphAnswers::Add(EngineTemplate other, size_t limit_bytes,
+                       std::vector<MicroConfiguration>& found) {
   if (other == nullptr) return false;
   const std::optional<MicroConfiguration> undivided = UndividedOf(*other, limit_bytes);
   const bool known = std::any_of(found.begin(), found.end(), [&](const MicroConfiguration& before) {
@@ -265,7 +266,7 @@ bool GraphSteps::Add(EngineTemplate other, size_t limit_bytes,
 }
 
 // Tries former substitutes first, because trying all engine numbers takes long.
-void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
+void GraphAnswers::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found) {
   const uint64_t hash = kernel_.problem().Hash();
   const auto add = [&](int engine) {
     return Add(Serving("graph:" + std::to_string(engine)), limit_bytes, found);
@@ -280,7 +281,7 @@ void GraphSteps::AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& fou
   }
 }
 
-std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitutes& question) {
+std::vector<MicroConfiguration> GraphAnswers::Answer(const planning::FindSubstitutes& question) {
   const size_t limit = question.limit_bytes;
   std::vector<MicroConfiguration> found;
   if (kernel_.need_bytes <= limit) {
@@ -308,7 +309,7 @@ std::vector<MicroConfiguration> GraphSteps::Answer(const planning::FindSubstitut
   return found;
 }
 
-planning::Trust GraphSteps::Answer(const planning::Compare& question) {
+planning::Trust GraphAnswers::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
   planning::Compare asked = question;
   if (capturing) asked.proof = WithoutComparing(asked.proof);
@@ -316,7 +317,7 @@ planning::Trust GraphSteps::Answer(const planning::Compare& question) {
                                  asked, ScopeOf(Used(question.configuration, question.against)));
 }
 
-BuildOutcome GraphSteps::Answer(const planning::Build& question) {
+BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
   schedule_.reset();
   if (question.in_place) {
@@ -350,7 +351,7 @@ BuildOutcome GraphSteps::Answer(const planning::Build& question) {
   return {};
 }
 
-planning::KeptPromise GraphSteps::Keep(const planning::Decision& decision) {
+planning::KeptPromise GraphAnswers::Keep(const planning::Decision& decision) {
   const planning::KeptPromise& promise = *decision.promise;
   const planning::EnginePromise given = {kernel_.problem(),
                                          process_.sessions.DeviceOf(*kernel_.session).platform,

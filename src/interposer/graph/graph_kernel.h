@@ -41,7 +41,7 @@ struct GraphKernel {
   }
 };
 
-// The numbers of the engines that became substitutes, by the problem's hash. GraphSteps::AddAny
+// The numbers of the engines that became substitutes, by the problem's hash. GraphAnswers::AddAny
 // tries these engines first. Thread-safe.
 class FormerSubstitutes {
  public:
@@ -61,10 +61,10 @@ Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
 // Returns whether plans of an engine with these notes can become native CUDA graphs.
 bool BecomesNative(const cudnn::EngineNotes& notes);
 
-class GraphSteps : public Steps {
+class GraphAnswers : public DecisionAnswers {
  public:
-  GraphSteps(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
-             KeptPromises& promises)
+  GraphAnswers(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
+               KeptPromises& promises)
       : process_(process),
         kernel_(kernel),
         former_(former),

@@ -11,9 +11,9 @@ namespace {
 
 // Runs the whole mini-batch through the real library, with the application's own pack. `whole` is
 // the plan that PlanState::Undivided returns.
-class GraphOtherWays : public OtherWays {
+class GraphFallbacks : public CallFallbacks {
  public:
-  GraphOtherWays(const cudnn::Functions& functions, cudnnHandle_t handle,
+  GraphFallbacks(const cudnn::Functions& functions, cudnnHandle_t handle,
                  cudnnBackendDescriptor_t whole, cudnnBackendDescriptor_t pack)
       : functions_(functions), handle_(handle), whole_(whole), pack_(pack) {}
 
@@ -160,7 +160,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     // If the table is full, the plan stays as it is. That is allowed because nothing was promised
     // for it yet.
     if (!Enter(descriptor, *state)) {
-      const PlanState* const beyond = Beyond(descriptor, state->limit_bytes);
+      const PlanState* const beyond = LeaveUnremembered(descriptor, state->limit_bytes);
       if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
     }
   } catch (...) {
@@ -285,21 +285,21 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
 cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
                                     cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
                                     PlanState& state) {
-  GraphOtherWays other(process_.functions, handle, state.Undivided(plan), pack);
+  GraphFallbacks other(process_.functions, handle, state.Undivided(plan), pack);
   const VariantPack* const operands = FindPack(pack);
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
-    return RunOtherwise(state, other);
+    return RunFallback(state, other);
   }
   // This process promised more than the plan needs, but the program passes no workspace: another
   // process, without a limit, told the program the plan's own need of 0 bytes.
   if (state.decision.promises_more && operands->workspace == nullptr) {
-    return RunOtherwise(state, other);
+    return RunFallback(state, other);
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // The pack lacks an operand; the real library refuses such a pack.
-  if (!call) return RunOtherwise(state, other);
+  if (!call) return RunFallback(state, other);
   return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
                       state.own->convolution.problem, state, *call},
                      other);

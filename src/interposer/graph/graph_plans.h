@@ -32,7 +32,7 @@ class GraphPlans : public DivisionChoices {
   // process ends.
   GraphPlans(Process& process, planning::MeasurementStore* store)
       : process_(process), promises_(store) {
-    refused_.decision.course = planning::Course::kRefusal;
+    refused_.decision.action = planning::CallAction::kRefusal;
   }
   GraphPlans(const GraphPlans&) = delete;
   GraphPlans& operator=(const GraphPlans&) = delete;
@@ -168,7 +168,7 @@ class GraphPlans : public DivisionChoices {
   }
   // Does the work of LeaveAlone for a plan that cannot be remembered, because most_kernels_ plans
   // are remembered already. Records nothing if the user's options forbid nothing.
-  PlanState* Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes);
+  PlanState* LeaveUnremembered(cudnnBackendDescriptor_t plan, size_t limit_bytes);
   // Decides anew about `state`, which is due. Returns the state that replaces `state`, or `state`
   // itself if it stays in force.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
@@ -179,9 +179,9 @@ class GraphPlans : public DivisionChoices {
   // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
   // the kernel's number in the budget. `earlier` is the state in force; null when the plan is
   // finalized.
-  planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
+  planning::Facts FactsOf(const GraphKernel& kernel, GraphAnswers& steps, const PlanState* earlier,
                           OwnedPart& part);
-  std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphSteps& steps,
+  std::unique_ptr<PlanState> Make(const GraphKernel& kernel, GraphAnswers& steps,
                                   const PlanState* earlier, Lifecycle& life);
 
   std::shared_ptr<const LentConfigurations> Lend(const ListedConfigurations& list) {

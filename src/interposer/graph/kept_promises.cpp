@@ -9,7 +9,7 @@ namespace ucudnn::interposer {
 
 using planning::EnginePromise;
 
-EnginePromise* KeptPromises::Known(const EnginePromise& asked) {
+EnginePromise* KeptPromises::FindEqual(const EnginePromise& asked) {
   const auto promises = known_.find(asked.problem.Hash());
   if (promises == known_.end()) return nullptr;
   const auto key = [](const EnginePromise& promise) {
@@ -23,7 +23,7 @@ EnginePromise* KeptPromises::Known(const EnginePromise& asked) {
 std::optional<EnginePromise> KeptPromises::Find(const EnginePromise& asked) {
   {
     MutexLock lock(mutex_);
-    if (const EnginePromise* known = Known(asked)) return *known;
+    if (const EnginePromise* known = FindEqual(asked)) return *known;
   }
   if (store_ == nullptr) return std::nullopt;
   const Result<std::optional<EnginePromise>> stored = store_->FindPromise(asked);
@@ -34,7 +34,7 @@ std::optional<EnginePromise> KeptPromises::Find(const EnginePromise& asked) {
   if (!*stored) return std::nullopt;
   // From now on this process keeps the promise, even if the store fails later.
   MutexLock lock(mutex_);
-  if (const EnginePromise* known = Known(asked)) return *known;
+  if (const EnginePromise* known = FindEqual(asked)) return *known;
   known_[asked.problem.Hash()].push_back(**stored);
   return *stored;
 }
@@ -50,14 +50,14 @@ EnginePromise KeptPromises::Keep(const EnginePromise& promise) {
     }
   }
   MutexLock lock(mutex_);
-  if (const EnginePromise* known = Known(promise)) return *known;
+  if (const EnginePromise* known = FindEqual(promise)) return *known;
   known_[promise.problem.Hash()].push_back(kept);
   return kept;
 }
 
 void KeptPromises::Replace(const EnginePromise& promise) {
   MutexLock lock(mutex_);
-  if (EnginePromise* known = Known(promise)) {
+  if (EnginePromise* known = FindEqual(promise)) {
     *known = promise;
   } else {
     known_[promise.problem.Hash()].push_back(promise);

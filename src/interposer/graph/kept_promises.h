@@ -33,7 +33,7 @@ class KeptPromises {
 
  private:
   // Returns this process's promise under the key of `asked`; null if there is none.
-  planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
+  planning::EnginePromise* FindEqual(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
 
   planning::MeasurementStore* const store_;
   Mutex mutex_;

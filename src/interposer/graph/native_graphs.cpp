@@ -5,26 +5,26 @@
 #include "cuda/child_graphs.h"
 #include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
-#include "planning/decision/otherwise.h"
+#include "planning/decision/unplanned_call.h"
 
 namespace ucudnn::interposer {
 namespace {
 
 // The steps of a decision that is only asked for, not carried out: measures, compares and builds
 // nothing, and assumes that every comparison succeeds.
-class AskedOnly : public GraphSteps {
+class AskedOnly : public GraphAnswers {
  public:
   AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
             KeptPromises& promises)
-      : GraphSteps(process, kernel, former, promises) {}
-  using GraphSteps::Answer;
+      : GraphAnswers(process, kernel, former, promises) {}
+  using GraphAnswers::Answer;
   planning::Rows Answer(const planning::Measure& question) override {
-    planning::Rows rows = GraphSteps::Answer(question);
+    planning::Rows rows = GraphAnswers::Answer(question);
     settled_ &= rows.settled;
     return rows;
   }
   planning::Tilings Answer(const planning::FindTilings& question) override {
-    planning::Tilings tilings = GraphSteps::Answer(question);
+    planning::Tilings tilings = GraphAnswers::Answer(question);
     settled_ &= tilings.settled;
     return tilings;
   }
@@ -213,7 +213,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
     return !only_pieces_may_fit || steps.settled() ||
            !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
   }
-  if (decision.otherwise == planning::Otherwise::kPieces) return false;
+  if (decision.fallback == planning::FallbackKind::kPieces) return false;
   // Measurements may decide which substitute is chosen, so all candidates must have native support.
   const bool follows_plan = std::get<planning::PlanFacts>(facts.program).confirmed.has_value();
   const EngineTemplates others =

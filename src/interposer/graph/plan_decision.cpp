@@ -13,8 +13,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-using planning::Cause;
 using planning::Detail;
+using planning::FallbackCause;
 
 // Sets the flag to false when this object is destroyed.
 class Looking {
@@ -44,7 +44,7 @@ GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
   return kernel;
 }
 
-planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps,
+planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& steps,
                                     const PlanState* earlier, OwnedPart& part) {
   const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem();
@@ -113,7 +113,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphSteps& steps
   return facts;
 }
 
-std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphSteps& steps,
+std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphAnswers& steps,
                                             const PlanState* earlier, Lifecycle& life) {
   auto state = std::make_unique<PlanState>();
   state->owned.epoch = EpochOf(kernel.session->budget());
@@ -145,7 +145,7 @@ std::unique_ptr<PlanState> GraphPlans::Make(const GraphKernel& kernel, GraphStep
     // The application's plan never runs again: a substitute replaces it, or only pieces keep the
     // promise.
     assert((state->substitute->get() != nullptr && state->other != nullptr) ||
-           decision.otherwise == planning::Otherwise::kPieces);
+           decision.fallback == planning::FallbackKind::kPieces);
   }
   return state;
 }
@@ -156,8 +156,8 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
   const Looking looking(state.looking);
   const long calls = state.record->calls.load(std::memory_order_relaxed);
   const int epoch = EpochOf(state.budget);
-  const int looked_at = state.looked_at.exchange(epoch);
-  const bool redivided = looked_at != epoch;
+  const int decided_epoch = state.decided_epoch.exchange(epoch);
+  const bool redivided = decided_epoch != epoch;
   const long due = state.due_at.exchange(KernelState::kFinal);
   if ((due == KernelState::kFinal && !redivided) || *state.failed) return &state;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
@@ -167,13 +167,13 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     if (session == nullptr || session->context() != state.context ||
         process_.sessions.Capturing(*session)) {
       state.due_at = due;
-      state.looked_at = looked_at;
+      state.decided_epoch = decided_epoch;
       return &state;
     }
     GraphKernel kernel = KernelOf(state, *session, handle);
     kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
                          calls >= process_.options.tuning.after_calls;
-    GraphSteps steps(process_, kernel, former_, promises_);
+    GraphAnswers steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
     std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
@@ -218,23 +218,25 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
     const auto json = cudnn::PlanJson(process_.functions, plan);
     if (json.ok()) kernel = cudnn::PlanWords(*json);
   }
-  process_.reporter.Unread(kernel, Cause::kLeftAlone, why);
+  process_.reporter.Unread(kernel, FallbackCause::kLeftAlone, why);
   if (options.mode != Mode::kOn) return nullptr;
   if (options.deterministic) {
     const auto notes = cudnn::ReadNotes(process_.functions, plan);
     if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
-      process_.reporter.Unread(kernel, Cause::kRefused, Sentence(Detail::kNotDeterministic));
+      process_.reporter.Unread(kernel, FallbackCause::kRefused,
+                               Sentence(Detail::kNotDeterministic));
       return &refused_;
     }
   }
   if (!over_limit) return nullptr;
-  process_.reporter.Unread(kernel, Cause::kOverLimit,
+  process_.reporter.Unread(kernel, FallbackCause::kOverLimit,
                            Sentence(Detail::kStaysWhole, {*need, limit_bytes, 0, why}));
   return options.strict_limit ? &refused_ : nullptr;
 }
 
-PlanState* GraphPlans::Beyond(cudnnBackendDescriptor_t plan, size_t limit_bytes) {
-  return ForbidsSome() ? LeaveAlone(plan, limit_bytes, Sentence(Cause::kTooManyKernels)) : nullptr;
+PlanState* GraphPlans::LeaveUnremembered(cudnnBackendDescriptor_t plan, size_t limit_bytes) {
+  return ForbidsSome() ? LeaveAlone(plan, limit_bytes, Sentence(FallbackCause::kTooManyKernels))
+                       : nullptr;
 }
 
 PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow) {
@@ -287,7 +289,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   // split them, too, so it decides about the plan although the plan comes late.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
-    return convolution ? Beyond(plan, limit) : nullptr;
+    return convolution ? LeaveUnremembered(plan, limit) : nullptr;
   }
   const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(text);
   auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
@@ -312,11 +314,11 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
 }
 
 PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
-  GraphSteps steps(process_, kernel, former_, promises_);
+  GraphAnswers steps(process_, kernel, former_, promises_);
   Lifecycle life({process_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
   // The plan's share is known only when the plan runs.
-  if (state->budget != nullptr) state->looked_at = -1;
+  if (state->budget != nullptr) state->decided_epoch = -1;
   life.Enter(*state);
   PlanState* kept = nullptr;
   {
@@ -345,7 +347,7 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
   const PlanState& state = *FindNumbered(met.plan);
   GraphKernel kernel = KernelOf(state, question.session, question.handle);
   kernel.may_measure = question.may_measure;
-  GraphSteps steps(process_, kernel, former_, promises_);
+  GraphAnswers steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =
       RequestFor(process_, met.problem, process_.budgets.LimitOf(*question.session.budget()));

@@ -68,15 +68,15 @@ struct PlanState : KernelState {
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
     return latest;
   }
-  // Returns the plan that runs undivided according to Decision::otherwise; null if only pieces keep
+  // Returns the plan that runs undivided according to Decision::fallback; null if only pieces keep
   // the promise. Never returns the application's own plan if less was promised than it needs.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
-    switch (decision.otherwise) {
-      case planning::Otherwise::kReal:
+    switch (decision.fallback) {
+      case planning::FallbackKind::kReal:
         return plan;
-      case planning::Otherwise::kUndivided:
+      case planning::FallbackKind::kUndivided:
         return substitute == nullptr ? nullptr : substitute->get();
-      case planning::Otherwise::kPieces:
+      case planning::FallbackKind::kPieces:
         break;
     }
     return nullptr;

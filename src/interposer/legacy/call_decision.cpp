@@ -21,7 +21,7 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   // A caller that passes no workspace may just not want any. That does not prove a lack of memory,
   // so the limit falls to no less than half of the promise.
   process_.limit.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
-  process_.reporter.Fallback(key.problem, planning::Cause::kScarceWorkspace);
+  process_.reporter.Fallback(key.problem, planning::FallbackCause::kScarceWorkspace);
 }
 
 planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
@@ -108,12 +108,12 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   kernel.may_measure =
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
-  LegacySteps steps(process_, kernel);
+  LegacyAnswers steps(process_, kernel);
   Lifecycle life({process_, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
   // Nothing can be measured during a capture, so a decision for the program's own call is not kept.
-  if (state->decision.course == planning::Course::kReal && capturing) return nullptr;
+  if (state->decision.action == planning::CallAction::kReal && capturing) return nullptr;
   life.Enter(*state);
   CallState* const kept = session.Keep(key, std::move(state));
   life.Published();

@@ -6,7 +6,7 @@
 #include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 #include "interposer/spatial/legacy_convolution.h"
-#include "planning/decision/otherwise.h"
+#include "planning/decision/unplanned_call.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -54,15 +54,15 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
     unplanned.user_limit = UserLimit(process, session);
   }
   const planning::Unplanned decided = planning::DecideUnplanned(unplanned);
-  if (decided.course == planning::Course::kRefusal) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (decided.action == planning::CallAction::kRefusal) return CUDNN_STATUS_NOT_SUPPORTED;
   cudnn::ConvolutionCall undivided = call;
   undivided.algorithm = decided.algorithm;
   return cudnn::Convolve(process.functions, undivided);
 }
 
-class LegacyOtherWays : public OtherWays {
+class LegacyFallbacks : public CallFallbacks {
  public:
-  LegacyOtherWays(Process& process, const Session& session, const CallKey& key,
+  LegacyFallbacks(Process& process, const Session& session, const CallKey& key,
                   const CallState& state, const cudnn::ConvolutionCall& call)
       : process_(process), session_(session), key_(key), state_(state), call_(call) {}
 
@@ -195,7 +195,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   state->Count(process_.sessions.LaneOf(*session, call.handle));
   if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
   if (state->schedule == nullptr) return cudnn::Convolve(functions, call);
-  LegacyOtherWays other(process_, *session, key, *state, call);
+  LegacyFallbacks other(process_, *session, key, *state, call);
   return RunSchedule(
       {*process_.driver, process_.reporter, process_.sessions, *session, key.problem, *state, call},
       other);

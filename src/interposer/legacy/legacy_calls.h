@@ -68,8 +68,8 @@ class LegacyCalls : public DivisionChoices {
 
   // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
   // from here to NoteAsked are defined in queries.cpp.
-  std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
-                                   const cudnn::Descriptors& descriptors);
+  std::optional<LegacyKernel> QueriedKernel(Operation operation, cudnnHandle_t handle,
+                                            const cudnn::Descriptors& descriptors);
   // Returns whether `measured` shows which undivided engine is the fastest. Also returns true if
   // `measured` has undivided engines and nothing more will be measured.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
@@ -106,12 +106,13 @@ class LegacyCalls : public DivisionChoices {
                                                size_t limit_bytes);
   // Returns the answer if nothing fits the user's limit: an empty one if the limit is strict,
   // otherwise none, so that the real library answers.
-  std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
+  std::optional<Performances> NothingFits(const ConvolutionProblem& problem,
+                                          planning::FallbackCause cause);
   // The promise for an algorithm that a caller chose without asking. If no engine within the limit
   // is as exact and as deterministic, there is no promise, and `why_none` gives the reason.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
-    planning::Note why_none = {planning::Cause::kOverLimit, {}};
+    planning::Note why_none = {planning::FallbackCause::kOverLimit, {}};
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
@@ -128,7 +129,8 @@ class LegacyCalls : public DivisionChoices {
                               size_t caller_bytes);
   // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller
   // these promises. `settled` says that no better plan can follow.
-  Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
+  Performances Promised(const LegacyKernel& kernel, std::vector<planning::Offer> offers,
+                        bool settled);
   // Returns the undivided algorithms with the problem's math type as candidates. Their times are
   // not measured: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
   // if the library refuses to rank.

@@ -9,9 +9,9 @@ namespace ucudnn::interposer {
 using execution::Schedule;
 using planning::BuildOutcome;
 
-tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) {
+tuning::KernelToMeasure TuningKernel(Process& process, const LegacyKernel& kernel) {
   const Session& session = *kernel.session;
-  tuning::LegacyKernel asked{
+  tuning::KernelToMeasure asked{
       process.sessions.DeviceOf(session),  kernel.problem, session.platform(), kernel.handle,
       process.sessions.Capturing(session), kernel.graph,   kernel.may_measure};
   const size_t limit = UserLimit(process, session);
@@ -27,7 +27,7 @@ namespace {
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
   if (kernel.session->budget() != nullptr) return;
   kernel.may_measure = false;
-  const tuning::LegacyKernel asked = TuningKernel(process, kernel);
+  const tuning::KernelToMeasure asked = TuningKernel(process, kernel);
   const tuning::LegacyRows known = process.engines.Get(asked, request);
   if (known.settled) return;
   const auto plan = planning::MakePromise(tuning::OwnCandidates(kernel.problem, known), request);
@@ -35,7 +35,8 @@ void CompareKnown(Process& process, LegacyKernel kernel, const planning::Promise
   const planning::Trust trust =
       process.engines.Verify(asked, {plan->configuration, plan->undivided, planning::Proof::kOnce});
   if (trust.kind == planning::Trust::Kind::kWrong) {
-    process.reporter.Fallback(kernel.problem, planning::Cause::kDivisionWrong, trust.message);
+    process.reporter.Fallback(kernel.problem, planning::FallbackCause::kDivisionWrong,
+                              trust.message);
   }
 }
 
@@ -46,7 +47,7 @@ tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
   if (kernel.may_measure) CompareKnown(process, kernel, request);
   tuning::LegacyRows measured = process.engines.Get(TuningKernel(process, kernel), request);
   if (kernel.may_measure && !measured.status.ok()) {
-    process.reporter.Fallback(kernel.problem, planning::Cause::kCannotBeMeasured,
+    process.reporter.Fallback(kernel.problem, planning::FallbackCause::kCannotBeMeasured,
                               measured.status.message());
   }
   process.reporter.NoteUnlikeRanks();
@@ -70,8 +71,8 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
       process.sessions.DeviceOf(session).platform, session.platform(), kernel.problem, handle);
   if (found.why) {
     process.reporter.Fallback(kernel.problem,
-                              found.unanswered ? planning::Cause::kWorkspacePlanUnanswered
-                                               : planning::Cause::kWorkspacePlanDoesNotHold,
+                              found.unanswered ? planning::FallbackCause::kWorkspacePlanUnanswered
+                                               : planning::FallbackCause::kWorkspacePlanDoesNotHold,
                               *found.why);
     // A kernel whose entry does not hold gives up its place in a segment of the workspace plan.
     if (session.budget() != nullptr && !found.unanswered) session.budget()->Drop(kernel.problem);
@@ -82,21 +83,21 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
   return fact;
 }
 
-planning::Rows LegacySteps::Answer(const planning::Measure& question) {
+planning::Rows LegacyAnswers::Answer(const planning::Measure& question) {
   const tuning::LegacyRows measured = Measured(process_, kernel_, question.request);
   return {tuning::OwnCandidates(kernel_.problem, measured), measured.settled, measured.late};
 }
 
-planning::Trust LegacySteps::Answer(const planning::Compare& question) {
+planning::Trust LegacyAnswers::Answer(const planning::Compare& question) {
   const bool capturing = process_.sessions.Capturing(*kernel_.session);
   planning::Compare asked = question;
   if (capturing) asked.proof = WithoutComparing(asked.proof);
   return process_.engines.Verify(TuningKernel(process_, kernel_), asked);
 }
 
-BuildOutcome LegacySteps::Answer(const planning::Build& question) {
+BuildOutcome LegacyAnswers::Answer(const planning::Build& question) {
   schedule_.reset();
-  const tuning::LegacyKernel kernel = TuningKernel(process_, kernel_);
+  const tuning::KernelToMeasure kernel = TuningKernel(process_, kernel_);
   cudnn::MixedEngines engines(process_.functions, kernel_.handle,
                               process_.engines.GraphEnginesOf(kernel, question.configuration));
   const auto make = [&](const Configuration& pieces) -> Result<std::unique_ptr<Schedule>> {
@@ -113,7 +114,7 @@ BuildOutcome LegacySteps::Answer(const planning::Build& question) {
   return {};
 }
 
-std::optional<NumericClass> LegacySteps::CoarsestOf(const planning::Decision& decision) {
+std::optional<NumericClass> LegacyAnswers::CoarsestOf(const planning::Decision& decision) {
   const auto numeric = process_.engines.CoarsestClass(TuningKernel(process_, kernel_),
                                                       decision.configuration, decision.undivided);
   return numeric.ok() ? std::optional(*numeric) : std::nullopt;

@@ -21,7 +21,7 @@ struct LegacyKernel {
 };
 
 // Returns the kernel in the form that tuning takes.
-tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
+tuning::KernelToMeasure TuningKernel(Process& process, const LegacyKernel& kernel);
 
 // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
 // neither the whole mini-batch nor a configuration that fits the limit was measured. If the kernel
@@ -42,9 +42,10 @@ struct Confirmation {
 };
 Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel);
 
-class LegacySteps : public Steps {
+class LegacyAnswers : public DecisionAnswers {
  public:
-  LegacySteps(Process& process, const LegacyKernel& kernel) : process_(process), kernel_(kernel) {}
+  LegacyAnswers(Process& process, const LegacyKernel& kernel)
+      : process_(process), kernel_(kernel) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
   planning::Tilings Answer(const planning::FindTilings& question) override {

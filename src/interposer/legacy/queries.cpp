@@ -17,7 +17,7 @@ namespace {
 
 using cudnn::AlgorithmPerformance;
 using planning::Candidate;
-using planning::Cause;
+using planning::FallbackCause;
 using planning::Promise;
 
 bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
@@ -63,8 +63,8 @@ bool MayProve(const Process& process, const Session& session) {
 
 }  // namespace
 
-std::optional<LegacyKernel> LegacyCalls::Meet(Operation operation, cudnnHandle_t handle,
-                                              const cudnn::Descriptors& descriptors) {
+std::optional<LegacyKernel> LegacyCalls::QueriedKernel(Operation operation, cudnnHandle_t handle,
+                                                       const cudnn::Descriptors& descriptors) {
   if (process_.options.mode != Mode::kOn) return std::nullopt;
   LegacyKernel kernel;
   kernel.session = process_.sessions.Of(handle);
@@ -164,11 +164,11 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
     planning::AddTiles(problem.operation, group.math, candidates, tilings.measured, request,
                        offers);
   }
-  return Told(kernel, planning::BestFirst(std::move(offers)), measured.settled);
+  return Promised(kernel, planning::BestFirst(std::move(offers)), measured.settled);
 }
 
-LegacyCalls::Performances LegacyCalls::Told(const LegacyKernel& kernel,
-                                            std::vector<planning::Offer> offers, bool settled) {
+LegacyCalls::Performances LegacyCalls::Promised(const LegacyKernel& kernel,
+                                                std::vector<planning::Offer> offers, bool settled) {
   Performances answer;
   for (planning::Offer& offer : offers) {
     answer.push_back(cudnn::PerformanceOf(offer.promise.reported, offer.math));
@@ -206,7 +206,7 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
     if (trust.kind != planning::Trust::Kind::kTrusted ||
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
-    Performances answer = Told(kernel, {std::move(offer)}, true);
+    Performances answer = Promised(kernel, {std::move(offer)}, true);
     // A caller with less room than the pieces need may still use the engines that the real library
     // ranks and that fit the caller's limit, unless the user's limit is strict.
     Performances ranking;
@@ -233,7 +233,7 @@ void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType 
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
-                                                                  Cause cause) {
+                                                                  FallbackCause cause) {
   process_.reporter.Fallback(problem, cause);
   if (process_.options.strict_limit) return Performances{};
   return std::nullopt;
@@ -258,7 +258,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   });
   if (ranking.empty()) {
     if (limit_bytes != ours && !deterministic) return std::nullopt;
-    return NothingFits(kernel.problem, Cause::kNothingKnownFits);
+    return NothingFits(kernel.problem, FallbackCause::kNothingKnownFits);
   }
   AlgorithmPerformance& best = ranking[0];
   const auto math = static_cast<MathType>(best.math);
@@ -286,7 +286,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
 std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     std::optional<size_t> caller_bytes) {
-  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
   const size_t ours = UserLimit(process_, *kernel->session);
@@ -310,13 +310,13 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   if (!answer.empty()) return answer;
   // The caller's own workspace is too small; the real library reports that.
   if (limit != ours) return std::nullopt;
-  return NothingFits(problem, Cause::kNothingUndividedFits);
+  return NothingFits(problem, FallbackCause::kNothingUndividedFits);
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     Operation operation, cudnnHandle_t handle, const cudnn::Descriptors& descriptors,
     std::optional<size_t> caller_bytes) {
-  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
   kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
@@ -333,7 +333,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     if (!answer.empty()) return answer;
     // The caller's own limit is too low; the real library reports that.
     if (limit != ours) return std::nullopt;
-    return NothingFits(problem, Cause::kNothingUndividedFits);
+    return NothingFits(problem, FallbackCause::kNothingUndividedFits);
   }
   // Without any limit, the workspace of the heuristics' first choice becomes the limit. That choice
   // is the answer unless a measured engine is faster within this limit.
@@ -435,7 +435,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   answer.why_none.detail = planning::WhyNoTiles(tilings);
   if (!knows_whole) answer.promise = of_heuristics();
   if (answer.promise) return answer;
-  if (measured.late) answer.why_none.cause = Cause::kNotMeasuredOverLimit;
+  if (measured.late) answer.why_none.cause = FallbackCause::kNotMeasuredOverLimit;
   const bool may_prove = MayProve(process_, *kernel.session);
   for (int wrong = 0; may_prove && wrong < planning::kMostWrong; ++wrong) {
     answer.promise = planning::PiecesFor(offer, candidates);
@@ -464,7 +464,7 @@ planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pi
       process_.engines.Verify(TuningKernel(process_, kernel),
                               {pieces.configuration, pieces.reference, planning::Proof::kHere});
   if (trust.kind == planning::Trust::Kind::kWrong) {
-    process_.reporter.Fallback(kernel.problem, Cause::kDivisionWrong, trust.message);
+    process_.reporter.Fallback(kernel.problem, FallbackCause::kDivisionWrong, trust.message);
   }
   return trust;
 }
@@ -475,7 +475,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   const cudnnStatus_t status =
       cudnn::WorkspaceBytes(process_.functions, operation, handle, descriptors, algorithm, bytes);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  std::optional<LegacyKernel> kernel = Meet(operation, handle, descriptors);
+  std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
@@ -506,7 +506,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     return process_.options.strict_limit ? CUDNN_STATUS_NOT_SUPPORTED : status;
   }
   if (named.promise->workspace_bytes > limit) {
-    process_.reporter.Fallback(kernel->problem, Cause::kOverLimit,
+    process_.reporter.Fallback(kernel->problem, FallbackCause::kOverLimit,
                                Sentence(planning::Detail::kServesIdentity));
     if (process_.options.strict_limit) return CUDNN_STATUS_NOT_SUPPORTED;
   }

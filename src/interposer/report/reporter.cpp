@@ -8,7 +8,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-std::string Words(planning::Cause cause, std::string_view detail) {
+std::string Words(planning::FallbackCause cause, std::string_view detail) {
   std::string words = Sentence(cause);
   if (!detail.empty()) words.append(": ").append(detail);
   return words;
@@ -16,7 +16,7 @@ std::string Words(planning::Cause cause, std::string_view detail) {
 
 }  // namespace
 
-void Reporter::Fallback(const ConvolutionProblem& problem, planning::Cause cause,
+void Reporter::Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                         std::string_view detail) noexcept {
   try {
     const std::string kernel = Describe(problem), words = Words(cause, detail);
@@ -27,7 +27,7 @@ void Reporter::Fallback(const ConvolutionProblem& problem, planning::Cause cause
   }
 }
 
-void Reporter::Unread(const std::string& plan, planning::Cause cause,
+void Reporter::Unread(const std::string& plan, planning::FallbackCause cause,
                       std::string_view detail) noexcept {
   try {
     const std::string words = Words(cause, detail);
@@ -40,7 +40,7 @@ void Reporter::Unread(const std::string& plan, planning::Cause cause,
 
 void Reporter::TooManyKernels() noexcept {
   try {
-    const char* const cause = Sentence(planning::Cause::kTooManyKernels);
+    const char* const cause = Sentence(planning::FallbackCause::kTooManyKernels);
     WarnOnce(cause, cause);
     report_.AddFallback("kernels beyond the first " + std::to_string(kMostKernels), cause);
   } catch (...) {
@@ -52,8 +52,8 @@ void Reporter::NoteUnlikeRanks() {
   if (rank_ < 0 || unlike_ranks_noted_) return;
   const bool own = kernels_.keeps_own();
   if ((!own && hosts_share_store_) || unlike_ranks_noted_.exchange(true)) return;
-  const planning::Cause cause =
-      own ? planning::Cause::kRanksShareNoStore : planning::Cause::kHostsShareNoStore;
+  const planning::FallbackCause cause = own ? planning::FallbackCause::kRanksShareNoStore
+                                            : planning::FallbackCause::kHostsShareNoStore;
   report_.AddFallback("every kernel", Sentence(cause));
 }
 

@@ -23,11 +23,12 @@ class Reporter {
 
   // Reports that `cause` affects the kernel of `problem`. `detail` is the part of the message that
   // differs from kernel to kernel. Never throws, because pieces may already be enqueued.
-  void Fallback(const ConvolutionProblem& problem, planning::Cause cause,
+  void Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                 std::string_view detail = {}) noexcept;
   // Reports that ucudnn leaves a plan of the graph API unchanged; `plan` describes what it
   // computes.
-  void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
+  void Unread(const std::string& plan, planning::FallbackCause cause,
+              std::string_view detail) noexcept;
   // Reports that a kernel cannot be remembered, because there are kMostKernels others.
   void TooManyKernels() noexcept;
   // If this process is a rank of a job, adds one entry to the report if other ranks may plan

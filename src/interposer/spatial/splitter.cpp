@@ -107,7 +107,7 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   spatial::SplitCall said = call;
   said.declared = declared_;
   said.declared.is_replicated = declared_.is_replicated || call.declared.is_replicated;
-  using Pair = spatial::Declared::Pair;
+  using Pair = spatial::CallDeclarations::Pair;
   declared_.pair = declared_.pair == Pair::kFirst ? Pair::kSecond : Pair::kNone;
   return calls->Run(said, local);
 }

@@ -49,7 +49,7 @@ class Splitter {
   // Returns whether the calling thread's next call is split or refused.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
   // Returns the calling thread's declarations about its next calls.
-  static spatial::Declared& declared() { return declared_; }
+  static spatial::CallDeclarations& declared() { return declared_; }
   // Returns whether an operation that reads more than one position of an image gives the right
   // result if it runs on this rank alone.
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
@@ -128,7 +128,7 @@ class Splitter {
   const Options& options_;
   const cuda::Driver* const driver_;
   const pid_t process_;
-  static inline thread_local spatial::Declared declared_;
+  static inline thread_local spatial::CallDeclarations declared_;
   static inline thread_local bool takes_thread_out_ = false;
   struct Bound {
     const Splitter* splitter;

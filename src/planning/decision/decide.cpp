@@ -14,7 +14,7 @@ Step Decide(const Facts& facts) {
   return decision;
 }
 
-Decision AsAsked(const Facts& facts, Because because) {
+Decision AsAsked(const Facts& facts, ReasonKind because) {
   Decision decision;
   size_t bytes = 0;
   bool deterministic = false;

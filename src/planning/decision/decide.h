@@ -14,14 +14,14 @@
 
 namespace ucudnn::planning {
 
-enum class Course {
+enum class CallAction {
   kReal,      // the program's own call, unchanged
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or the finalizing of the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
 // Names what runs instead of a schedule that cannot run, because memory is missing, a piece failed,
 // or a capture forbids it.
-enum class Otherwise {
+enum class FallbackKind {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
   // Nothing replaces the pieces, because no undivided engine fits the promise. The call returns the
@@ -32,13 +32,13 @@ enum class Otherwise {
 enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
-  Course course = Course::kReal;
+  CallAction action = CallAction::kReal;
   // The configuration that runs. For kReal it is the program's own engine, with its time if that is
   // known.
   Configuration configuration;
   // The undivided engine that can replace `configuration`. If its engine is empty, no engine can.
   MicroConfiguration undivided;
-  Otherwise otherwise = Otherwise::kReal;
+  FallbackKind fallback = FallbackKind::kReal;
   size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
   size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
   bool ran_here = false;      // the pieces ran in this process, so they may be captured
@@ -56,7 +56,7 @@ struct Decision {
   // The pieces may need less than promised.
   bool promises_more = false;
   std::optional<KeptPromise> promise;
-  // True if `promise` is new: Steps::Keep stores it before the program is told.
+  // True if `promise` is new: DecisionAnswers::Keep stores it before the program is told.
   bool gives_promise = false;
   // True if `promise` replaces a promise from the store that cannot be kept.
   bool replaces_promise = false;
@@ -70,7 +70,7 @@ using Step = std::variant<Measure, FindTilings, FindSubstitutes, Compare, Build,
 Step Decide(const Facts& facts);
 
 // Returns the decision to run the program's own call unchanged, for the reason `because`.
-Decision AsAsked(const Facts& facts, Because because);
+Decision AsAsked(const Facts& facts, ReasonKind because);
 
 // Returns the candidates for a plan of the graph API that shares a budget: the rows `own` of the
 // plan's own engine, and those of `other` for all `n` images. `other` are the rows of a substitute,

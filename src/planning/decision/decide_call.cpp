@@ -25,7 +25,7 @@ class CallDecider {
       : facts_(facts),
         call_(std::get<CallFacts>(facts.program)),
         ask_(ask),
-        decision_(AsAsked(facts, Because::kObserved)) {}
+        decision_(AsAsked(facts, ReasonKind::kObserved)) {}
 
   Decision Decide();
 
@@ -222,18 +222,18 @@ Promise CallDecider::Improved(Promise promise) {
 
 std::optional<Promise> CallDecider::Unmeasured(bool over_limit) {
   const bool may_come = !settled_ && facts_.tunes && !late_;
-  decision_.reason = {late_      ? Because::kNoTime
-                      : may_come ? Because::kNotMeasuredYet
-                                 : Because::kNotMeasured};
+  decision_.reason = {late_      ? ReasonKind::kNoTime
+                      : may_come ? ReasonKind::kNotMeasuredYet
+                                 : ReasonKind::kNotMeasured};
   if (!may_come) NoteUnmeasured(over_limit);
   return std::nullopt;
 }
 
 void CallDecider::NoteUnmeasured(bool over_limit) {
   if (over_limit) {
-    decision_.notes.push_back({Cause::kNotMeasuredOverLimit, {}});
+    decision_.notes.push_back({FallbackCause::kNotMeasuredOverLimit, {}});
   } else if (facts_.deterministic) {
-    decision_.notes.push_back({Cause::kNotMeasuredNotDeterministic, {}});
+    decision_.notes.push_back({FallbackCause::kNotMeasuredNotDeterministic, {}});
   }
 }
 
@@ -242,7 +242,7 @@ std::optional<Promise> CallDecider::FromFile(size_t limit_bytes) {
   if (!promise) return std::nullopt;
   if (!MayRun(promise->configuration)) promise = UndividedAlone(std::move(*promise));
   decision_.baselines = promise->baselines;
-  decision_.reason = {Because::kWorkspacePlan, promise->configuration.Pieces()};
+  decision_.reason = {ReasonKind::kWorkspacePlan, promise->configuration.Pieces()};
   decision_.reason.in_tiles = promise->configuration.IsTiled();
   return promise;
 }
@@ -253,7 +253,7 @@ std::optional<Promise> CallDecider::Unasked() {
     // The real library refuses this algorithm. The call must reach the library even under a strict
     // limit, because if another engine ran, the program would not see that error.
     decision_.promised_bytes = 0;
-    decision_.reason = {Because::kDoesNotServe};
+    decision_.reason = {ReasonKind::kDoesNotServe};
     return std::nullopt;
   }
   const size_t need = *call_.need_bytes, limit = decision_.limit_bytes;
@@ -273,7 +273,7 @@ std::optional<Promise> CallDecider::Unasked() {
   if (own == nullptr && need <= limit && !facts_.deterministic) {
     // The named algorithm was not measured, because time or memory ran out before, so it may be
     // faster than all measured engines.
-    decision_.reason = {Because::kAskedNotMeasured};
+    decision_.reason = {ReasonKind::kAskedNotMeasured};
     return std::nullopt;
   }
   request = RequestForNamed(candidates, Named(limit));
@@ -292,7 +292,7 @@ std::optional<Promise> CallDecider::Unasked() {
                        *FastestPromisableMs(candidates, request) < worth_ms;
     if (!gains) {
       const bool in_part = late_ || (!settled_ && facts_.tunes);
-      decision_.reason = {in_part ? Because::kNothingFasterInTime : Because::kNothingFaster};
+      decision_.reason = {in_part ? ReasonKind::kNothingFasterInTime : ReasonKind::kNothingFaster};
       decision_.reason.no_tiles = slower_;
       return std::nullopt;
     }
@@ -308,19 +308,19 @@ std::optional<Promise> CallDecider::Unasked() {
                   [&](const Candidate& candidate) { return candidate.micro.IsWhole(problem.n); });
   if (!promise && !knows_whole) return Unmeasured(need > limit);
   if (!promise) {
-    decision_.reason = {late_ ? Because::kNoTimeToFit : Because::kNothingFits};
+    decision_.reason = {late_ ? ReasonKind::kNoTimeToFit : ReasonKind::kNothingFits};
     decision_.reason.limit_bytes = limit;
     decision_.reason.no_tiles = no_tiles_;
     if (late_) {
       NoteUnmeasured(need > limit);
     } else if (need <= call_.passed_bytes && (need > limit || facts_.deterministic)) {
       decision_.notes.push_back(
-          {need > limit ? Cause::kOverLimit : Cause::kNoDeterministicEngine, {}});
+          {need > limit ? FallbackCause::kOverLimit : FallbackCause::kNoDeterministicEngine, {}});
     }
     return std::nullopt;
   }
   const int pieces = promise->configuration.Pieces();
-  decision_.reason = {pieces > 1 ? Because::kDivided : Because::kInPlaceOf, pieces};
+  decision_.reason = {pieces > 1 ? ReasonKind::kDivided : ReasonKind::kInPlaceOf, pieces};
   decision_.reason.in_tiles = promise->configuration.IsTiled();
   if (pieces == 1) decision_.reason.no_tiles = no_tiles_;
   decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
@@ -347,7 +347,7 @@ void CallDecider::Choose() {
   promise_ = Unasked();
   if (promise_ && promise_->of_workspace_plan && ask_.WasWrong(promise_->configuration)) {
     promise_ = AskedServes() ? std::nullopt : std::optional(UndividedAlone(std::move(*promise_)));
-    decision_.reason = {Because::kWorkspacePlanWrong};
+    decision_.reason = {ReasonKind::kWorkspacePlanWrong};
   }
   if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
   // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
@@ -394,18 +394,18 @@ void CallDecider::Explain() {
   decision_.baselines = promise_->baselines;
   const int pieces = promise_->configuration.Pieces();
   const bool room_for_identity = IsSizedForAlone(*promise_);
-  const Because because = file_is_wrong_                       ? Because::kWorkspacePlanWrong
-                          : promise_->of_workspace_plan        ? Because::kWorkspacePlan
-                          : room_for_identity                  ? Because::kAsToldForIdentity
-                          : OnlyOthersPiecesFit(*promise_)     ? Because::kDividedByAnother
-                          : pieces > 1                         ? Because::kDivided
-                          : UsesGraph(promise_->configuration) ? Because::kGraphEngine
-                          : promise_->owned_bytes > 0          ? Because::kOwnWorkspace
-                                                               : Because::kAsTold;
+  const ReasonKind because = file_is_wrong_                       ? ReasonKind::kWorkspacePlanWrong
+                             : promise_->of_workspace_plan        ? ReasonKind::kWorkspacePlan
+                             : room_for_identity                  ? ReasonKind::kAsToldForIdentity
+                             : OnlyOthersPiecesFit(*promise_)     ? ReasonKind::kDividedByAnother
+                             : pieces > 1                         ? ReasonKind::kDivided
+                             : UsesGraph(promise_->configuration) ? ReasonKind::kGraphEngine
+                             : promise_->owned_bytes > 0          ? ReasonKind::kOwnWorkspace
+                                                                  : ReasonKind::kAsTold;
   decision_.reason = {because, pieces};
   decision_.reason.in_tiles = promise_->configuration.IsTiled();
   if (pieces == 1) decision_.reason.no_tiles = slower_;
-  if (because == Because::kDividedByAnother) {
+  if (because == ReasonKind::kDividedByAnother) {
     decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   }
 }
@@ -429,8 +429,8 @@ bool CallDecider::MayRunAsAsked() const {
 }
 
 void CallDecider::NotPrepared(const std::string& why) {
-  decision_.notes.push_back({Cause::kNotPrepared, {}});
-  decision_.reason = {Because::kNotPrepared};
+  decision_.notes.push_back({FallbackCause::kNotPrepared, {}});
+  decision_.reason = {ReasonKind::kNotPrepared};
   decision_.reason.detail = why;
 }
 
@@ -442,15 +442,15 @@ void CallDecider::Run(bool trusted) {
   if (!whole_only) {
     const BuildOutcome& built = ask_(Build{promise_->configuration, undivided, bytes});
     if (built.kind == BuildOutcome::Kind::kReady) {
-      decision_.course = Course::kSchedule;
+      decision_.action = CallAction::kSchedule;
       decision_.configuration = promise_->configuration;
       decision_.undivided = undivided;
       const size_t need = call_.need_bytes.value_or(kNoLimit);
       const bool over = facts_.strict_limit && need > facts_.user_limit;
       const bool real = (trusted || !told_) && need <= call_.passed_bytes && !over;
-      decision_.otherwise = has_whole ? Otherwise::kUndivided
-                            : real    ? Otherwise::kReal
-                                      : Otherwise::kPieces;
+      decision_.fallback = has_whole ? FallbackKind::kUndivided
+                           : real    ? FallbackKind::kReal
+                                     : FallbackKind::kPieces;
       decision_.ran_here = promise_->ran_here;
       decision_.promised_bytes = bytes;
       decision_.owned_bytes = promise_->owned_bytes;
@@ -466,15 +466,15 @@ void CallDecider::Run(bool trusted) {
     if (whole_only) NotPrepared(built.message);
     return;
   }
-  decision_.course = Course::kSchedule;
+  decision_.action = CallAction::kSchedule;
   decision_.configuration = {{{undivided, 1}}};
   decision_.undivided = undivided;
-  decision_.otherwise = Otherwise::kUndivided;
+  decision_.fallback = FallbackKind::kUndivided;
   decision_.promised_bytes = undivided.workspace_bytes;
   if (whole_only) {
     std::string why = std::move(decision_.reason.detail);
-    decision_.reason = {facts_.failed ? Because::kUndividedAfterFailure
-                                      : Because::kUndividedNotCompared};
+    decision_.reason = {facts_.failed ? ReasonKind::kUndividedAfterFailure
+                                      : ReasonKind::kUndividedNotCompared};
     if (!facts_.failed) decision_.reason.detail = std::move(why);
   }
 }
@@ -508,11 +508,11 @@ Decision CallDecider::Decide() {
     return facts_.strict_limit && decision_.promised_bytes > facts_.user_limit;
   };
   if (!promise_ && over_strict()) {
-    decision_.course = Course::kRefusal;
-    decision_.reason = {Because::kOverStrictLimit};
+    decision_.action = CallAction::kRefusal;
+    decision_.reason = {ReasonKind::kOverStrictLimit};
     decision_.reason.bytes = decision_.promised_bytes;
     decision_.reason.limit_bytes = facts_.user_limit;
-    decision_.notes.push_back({Cause::kOverStrictLimit, {}});
+    decision_.notes.push_back({FallbackCause::kOverStrictLimit, {}});
   }
   const bool as_asked = promise_ && promise_->owned_bytes == 0 &&
                         promise_->configuration.Pieces() == 1 &&
@@ -522,15 +522,16 @@ Decision CallDecider::Decide() {
     decision_.promised_bytes = promise_->workspace_bytes;
   } else if (promise_ && !told_ && (facts_.failed || !trusted) && MayRunAsAsked()) {
     settled_ = facts_.failed;
-    decision_.reason = {facts_.failed ? Because::kAskedAfterFailure : Because::kAskedNotCompared};
+    decision_.reason = {facts_.failed ? ReasonKind::kAskedAfterFailure
+                                      : ReasonKind::kAskedNotCompared};
     if (!facts_.failed) decision_.reason.detail = trust.message;
   } else if (promise_) {
     if (!trusted) decision_.reason.detail = trust.message;
     settled_ &= trusted;
     Run(trusted);
   }
-  const bool exceeds = decision_.course == Course::kReal && !as_asked && over_strict();
-  if (exceeds) decision_.course = Course::kRefusal;
+  const bool exceeds = decision_.action == CallAction::kReal && !as_asked && over_strict();
+  if (exceeds) decision_.action = CallAction::kRefusal;
   LookAgain(trusted);
   return decision_;
 }

@@ -26,7 +26,7 @@ class PlanDecider {
       : facts_(facts),
         plan_(std::get<PlanFacts>(facts.program)),
         ask_(ask),
-        decision_(AsAsked(facts, Because::kObserved)),
+        decision_(AsAsked(facts, ReasonKind::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
         // If the workspace plan gives this execution plan a share of the budget, the execution plan
         // must promise none of the caller's workspace, whatever it needs.
@@ -115,13 +115,13 @@ class PlanDecider {
 void PlanDecider::Stay(Reason why) {
   decision_.reason = std::move(why);
   if (!must_shrink_) return;
-  if (facts_.strict_limit) decision_.course = Course::kRefusal;
-  decision_.notes.push_back({Cause::kOverLimit, Sentence(decision_.reason)});
+  if (facts_.strict_limit) decision_.action = CallAction::kRefusal;
+  decision_.notes.push_back({FallbackCause::kOverLimit, Sentence(decision_.reason)});
 }
 
 void PlanDecider::StayUnprepared(const std::string& why) {
-  decision_.notes.push_back({Cause::kNotPrepared, why});
-  Reason reason = {Because::kNotPrepared};
+  decision_.notes.push_back({FallbackCause::kNotPrepared, why});
+  Reason reason = {ReasonKind::kNotPrepared};
   reason.detail = why;
   Stay(std::move(reason));
 }
@@ -141,10 +141,10 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
 // Runs `promise`. With `in_place`, less is promised than the plan needs, so the undivided engine
 // replaces the application's plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
-  decision_.course = Course::kSchedule;
+  decision_.action = CallAction::kSchedule;
   decision_.configuration = promise.configuration;
   decision_.undivided = promise.undivided;
-  decision_.otherwise = in_place ? Otherwise::kUndivided : Otherwise::kReal;
+  decision_.fallback = in_place ? FallbackKind::kUndivided : FallbackKind::kReal;
   decision_.promises_less = in_place;
   decision_.promised_bytes = promise.workspace_bytes;
   decision_.owned_bytes = promise.owned_bytes;
@@ -241,7 +241,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     if (auto alone = PiecesAlone(told, request)) return alone;
   }
   if (!other) {
-    why_ = {Because::kNoSubstituteFits};
+    why_ = {ReasonKind::kNoSubstituteFits};
     why_.limit_bytes = limit;
     why_.no_tiles = no_tiles_;
     return std::nullopt;
@@ -269,9 +269,9 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // a list. Otherwise an application that times plans would time that engine under the names of
   // many plans, and the promise would leave no room for pieces later.
   if (!promise && !any_engine && told == nullptr) {
-    why_ = {late_        ? Because::kNoTimeForDivisions
-            : !measured_ ? Because::kDivisionsNotMeasured
-                         : Because::kNoDivisionFits};
+    why_ = {late_        ? ReasonKind::kNoTimeForDivisions
+            : !measured_ ? ReasonKind::kDivisionsNotMeasured
+                         : ReasonKind::kNoDivisionFits};
     why_.limit_bytes = limit;
     why_.no_tiles = no_tiles_;
     return std::nullopt;
@@ -296,7 +296,7 @@ std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
                                                 const PromiseRequest& request) {
   std::optional<Promise> promise = OwnPieces(told, request);
   if (!promise) return std::nullopt;
-  promise->reference = AsAsked(facts_, Because::kObserved).configuration.runs[0].micro;
+  promise->reference = AsAsked(facts_, ReasonKind::kObserved).configuration.runs[0].micro;
   promise->ran_here = true;
   if (told != nullptr) promise->workspace_bytes = told->workspace_bytes;
   return promise;
@@ -304,7 +304,7 @@ std::optional<Promise> PlanDecider::PiecesAlone(const KeptPromise* told,
 
 bool PlanDecider::FollowFile() {
   const auto fails = [&](const std::string& why) {
-    decision_.notes.push_back({Cause::kWorkspacePlanDoesNotHold, why});
+    decision_.notes.push_back({FallbackCause::kWorkspacePlanDoesNotHold, why});
     return false;
   };
   if (!plan_.confirmed) return fails(plan_.unconfirmed_why);
@@ -351,17 +351,17 @@ bool PlanDecider::FollowFile() {
   Schedule(promise, in_place);
   decision_.promised_bytes = told_bytes;
   decision_.limit_bytes = promise.limit_bytes;
-  if (!in_place && !runs_pieces) decision_.course = Course::kReal;
+  if (!in_place && !runs_pieces) decision_.action = CallAction::kReal;
   if (in_place) {
     decision_.promise = {promise.workspace_bytes, promise.undivided.engine,
                          plan_.is_heuristics_first};
   }
   decision_.reason = confirmed.reason;
   if (trust.kind == Trust::Kind::kUnknown) {
-    decision_.reason = {Because::kUndividedNotCompared};
+    decision_.reason = {ReasonKind::kUndividedNotCompared};
     decision_.reason.detail = trust.message;
   } else if (divides && !trusted) {
-    decision_.reason = {Because::kWorkspacePlanWrong};
+    decision_.reason = {ReasonKind::kWorkspacePlanWrong};
   }
   decision_.reason.pieces = promise.configuration.Pieces();
   decision_.reason.in_tiles = promise.configuration.IsTiled();
@@ -395,7 +395,7 @@ Promise PlanDecider::OrTiles(Promise promise, const std::vector<Candidate>& own)
 void PlanDecider::GiveRoom(size_t bytes) {
   const bool over_limit = plan_.told && plan_.told->workspace_bytes > facts_.user_limit;
   if (over_limit) {
-    decision_.notes.push_back({Cause::kPromiseLost, Sentence(Detail::kPromiseOverLimit)});
+    decision_.notes.push_back({FallbackCause::kPromiseLost, Sentence(Detail::kPromiseOverLimit)});
   }
   decision_.promises_more = decision_.gives_promise = true;
   decision_.replaces_promise = plan_.told.has_value();
@@ -415,19 +415,19 @@ void PlanDecider::GainTime() {
     if (promise) decision_.configuration = promise->configuration;
     const bool known = !rows.candidates.empty();
     const bool in_part = late_ || (!rows.settled && facts_.tunes);
-    Reason why = {in_part && known ? Because::kNothingFasterInTime
-                  : late_          ? Because::kNoTime
-                  : known          ? Because::kNothingFasterAnywhere
-                                   : Because::kNotMeasured};
+    Reason why = {in_part && known ? ReasonKind::kNothingFasterInTime
+                  : late_          ? ReasonKind::kNoTime
+                  : known          ? ReasonKind::kNothingFasterAnywhere
+                                   : ReasonKind::kNotMeasured};
     // A vast plan runs slowly undivided, so its reason says why no tiles run, even if none fit.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
   const Trust trust = Compared(*promise, promise->baselines.any_api);
-  if (trust.kind == Trust::Kind::kWrong) return Stay({Because::kAllDivisionsWrong});
+  if (trust.kind == Trust::Kind::kWrong) return Stay({ReasonKind::kAllDivisionsWrong});
   if (trust.kind == Trust::Kind::kUnknown) {
     compared_ = false;
-    decision_.reason = {Because::kAskedNotCompared};
+    decision_.reason = {ReasonKind::kAskedNotCompared};
     decision_.reason.detail = trust.message;
     return;
   }
@@ -441,7 +441,7 @@ void PlanDecider::GainTime() {
   if (decision_.promised_bytes > plan_.need_bytes && !HasRoom()) {
     GiveRoom(decision_.promised_bytes);
   }
-  decision_.reason = {Because::kDivided, promise->configuration.Pieces()};
+  decision_.reason = {ReasonKind::kDivided, promise->configuration.Pieces()};
   decision_.reason.in_tiles = promise->configuration.IsTiled();
 }
 
@@ -449,19 +449,19 @@ void PlanDecider::RunAlone(const Promise& promise, const KeptPromise* told, cons
   const BuildOutcome& built = ask_(Build{promise.configuration, {}, promise.workspace_bytes});
   const bool ready = built.kind == BuildOutcome::Kind::kReady;
   if (trust.kind != Trust::Kind::kTrusted || !ready) {
-    Reason why = {Because::kNoSubstituteFits};
+    Reason why = {ReasonKind::kNoSubstituteFits};
     why.limit_bytes = promise.limit_bytes;
     if (told != nullptr && !plan_.told_here) {
-      decision_.notes.push_back({Cause::kPromiseLost, Sentence(why)});
+      decision_.notes.push_back({FallbackCause::kPromiseLost, Sentence(why)});
     }
     return Stay(std::move(why));
   }
   Schedule(promise, true);
-  decision_.otherwise = Otherwise::kPieces;
+  decision_.fallback = FallbackKind::kPieces;
   decision_.ran_here = true;
   decision_.promise = told != nullptr ? *told : KeptPromise{promise.workspace_bytes, {}, false};
   decision_.gives_promise = told == nullptr;
-  decision_.reason = {Because::kDivided, promise.configuration.Pieces()};
+  decision_.reason = {ReasonKind::kDivided, promise.configuration.Pieces()};
   decision_.reason.in_tiles = promise.configuration.IsTiled();
 }
 
@@ -473,7 +473,7 @@ void PlanDecider::FitUnder() {
   if (!too_large) promise = Within(told);
   if (!promise && told != nullptr && !plan_.told_here) {
     std::string why = too_large ? Sentence(Detail::kPromiseOverLimit) : Sentence(why_);
-    decision_.notes.push_back({Cause::kPromiseLost, std::move(why)});
+    decision_.notes.push_back({FallbackCause::kPromiseLost, std::move(why)});
     decision_.replaces_promise = true;
     told = nullptr;
     promise = Within(told);
@@ -500,12 +500,12 @@ void PlanDecider::FitUnder() {
   if (built.kind == BuildOutcome::Kind::kNoPieces) {
     compared_ = false;
     if (!any_engine && told == nullptr && !facts_.share) return StayUnprepared(built.message);
-    decision_.notes.push_back({Cause::kNotPrepared, built.message});
+    decision_.notes.push_back({FallbackCause::kNotPrepared, built.message});
     promise = UndividedAlone(std::move(*promise));
     built = build({});
   }
   // The substitute must be built before anything is promised.
-  if (built.kind != BuildOutcome::Kind::kReady) return Stay({Because::kNoSubstituteReady});
+  if (built.kind != BuildOutcome::Kind::kReady) return Stay({ReasonKind::kNoSubstituteReady});
   Schedule(*promise, true);
   if (facts_.share) decision_.limit_bytes = promise->limit_bytes;
   decision_.promise = told != nullptr ? *told
@@ -514,10 +514,10 @@ void PlanDecider::FitUnder() {
   decision_.gives_promise = told == nullptr;
   const bool unknown = trust.kind == Trust::Kind::kUnknown;
   const int pieces = promise->configuration.Pieces();
-  decision_.reason = {unknown                    ? Because::kUndividedNotCompared
-                      : pieces > 1               ? Because::kDivided
-                      : promise->owned_bytes > 0 ? Because::kOwnWorkspace
-                                                 : Because::kSubstituted,
+  decision_.reason = {unknown                    ? ReasonKind::kUndividedNotCompared
+                      : pieces > 1               ? ReasonKind::kDivided
+                      : promise->owned_bytes > 0 ? ReasonKind::kOwnWorkspace
+                                                 : ReasonKind::kSubstituted,
                       pieces};
   decision_.reason.detail = unknown ? trust.message : facts_.asked.Text();
   decision_.reason.in_tiles = promise->configuration.IsTiled();
@@ -538,15 +538,15 @@ void PlanDecider::LookAgain() {
 Decision PlanDecider::Decide() {
   if (facts_.observes) return decision_;
   if (facts_.deterministic && !plan_.deterministic) {
-    decision_.course = Course::kRefusal;
-    decision_.reason = {Because::kNotDeterministic};
+    decision_.action = CallAction::kRefusal;
+    decision_.reason = {ReasonKind::kNotDeterministic};
     return decision_;
   }
   const bool follows = plan_.in_workspace_plan && !plan_.file_waits && FollowFile();
   if (!follows) {
     const bool may_gain = facts_.problem.n > 1 || facts_.tiles == TileUse::kToGain;
     if (!may_gain && !must_shrink_) {
-      decision_.reason = {Because::kCannotBeDivided};
+      decision_.reason = {ReasonKind::kCannotBeDivided};
     } else if (must_shrink_) {
       FitUnder();
     } else {
@@ -566,7 +566,7 @@ Decision PlanDecider::Decide() {
   decision_.standing =
       earlier != nullptr && (earlier->promises_less != decision_.promises_less ||
                              earlier->promised_bytes != decision_.promised_bytes ||
-                             decision_.course == Course::kRefusal ||
+                             decision_.action == CallAction::kRefusal ||
                              (earlier->divides && !compared_ && !earlier->lost_share));
   return decision_;
 }

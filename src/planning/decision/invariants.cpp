@@ -27,8 +27,8 @@ class Invariants {
         has_whole_(!decision.undivided.engine.empty()) {}
 
   Broken Find() const {
-    if (decision_.course == Course::kReal) return OfTheProgramsOwnCall();
-    if (decision_.course == Course::kRefusal) {
+    if (decision_.action == CallAction::kReal) return OfTheProgramsOwnCall();
+    if (decision_.action == CallAction::kRefusal) {
       const bool demanded = facts_.strict_limit || facts_.deterministic;
       return demanded ? nullptr : "7: it is refused, and no user demands that";
     }
@@ -214,14 +214,14 @@ Broken Invariants::Promised() const {
   if (has_whole_ && decision_.undivided.workspace_bytes > promised) {
     return "2: what runs undivided exceeds the promise";
   }
-  switch (decision_.otherwise) {
-    case Otherwise::kUndivided:
+  switch (decision_.fallback) {
+    case FallbackKind::kUndivided:
       if (!has_whole_) return "2: nothing keeps the promise";
       break;
-    case Otherwise::kPieces:
+    case FallbackKind::kPieces:
       if (has_whole_) return "2: something undivided keeps the promise";
       break;
-    case Otherwise::kReal:
+    case FallbackKind::kReal:
       // kReal runs the program's own call in the workspace that the program passes, or its plan in
       // the workspace that the plan needs.
       if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
@@ -309,7 +309,8 @@ Broken Invariants::Compared() const {
   const bool needs = decision_.configuration.Pieces() > 1 ||
                      (call_ != nullptr && UsesGraph(decision_.configuration));
   const bool told = call_ != nullptr && (call_->told || call_->told_alone);
-  if (!needs || decision_.otherwise == Otherwise::kPieces || (told && !has_whole_)) return nullptr;
+  if (!needs || decision_.fallback == FallbackKind::kPieces || (told && !has_whole_))
+    return nullptr;
   const auto& compared = facts_.compared.entries();
   const bool trusted = std::any_of(compared.begin(), compared.end(), [&](const auto& known) {
     return known.first.configuration == decision_.configuration &&

@@ -7,86 +7,86 @@ namespace {
 
 // Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values.
 // Long because every reason has one.
-const char* Template(Because because) {
+const char* Template(ReasonKind because) {
   switch (because) {
-    case Because::kObserved:
+    case ReasonKind::kObserved:
       return "observed: runs as the caller asked";
-    case Because::kDoesNotServe:
+    case ReasonKind::kDoesNotServe:
       return "the algorithm does not serve this kernel: runs as the caller asked";
-    case Because::kNotMeasured:
+    case ReasonKind::kNotMeasured:
       return "not measured: runs as the caller asked";
-    case Because::kNotMeasuredYet:
+    case ReasonKind::kNotMeasuredYet:
       return "not measured yet: runs as the caller asked";
-    case Because::kNoTime:
+    case ReasonKind::kNoTime:
       return "measuring found no time for it: runs as the caller asked";
-    case Because::kNoTimeToFit:
+    case ReasonKind::kNoTimeToFit:
       return "measuring found no time for all that may fit {limit}: runs as the caller asked";
-    case Because::kNoTimeForDivisions:
+    case ReasonKind::kNoTimeForDivisions:
       return "measuring found no time for all its divisions, none is known to fit {limit}";
-    case Because::kAskedNotMeasured:
+    case ReasonKind::kAskedNotMeasured:
       return "the algorithm itself is not measured: runs as the caller asked";
-    case Because::kNothingFaster:
+    case ReasonKind::kNothingFaster:
       return "nothing within the limit is faster than what the caller asked for";
-    case Because::kNothingFasterAnywhere:
+    case ReasonKind::kNothingFasterAnywhere:
       return "nothing is faster than what the caller asked for";
-    case Because::kNothingFasterInTime:
+    case ReasonKind::kNothingFasterInTime:
       return "nothing that measuring found time for is faster than what the caller asked for";
-    case Because::kNothingFits:
+    case ReasonKind::kNothingFits:
       return "no engine as exact and deterministic fits {limit}: runs as the caller asked";
-    case Because::kNoSubstituteFits:
+    case ReasonKind::kNoSubstituteFits:
       return "no engine as exact and deterministic fits {limit}";
-    case Because::kDivisionsNotMeasured:
+    case ReasonKind::kDivisionsNotMeasured:
       return "its divisions are not measured, none is known to fit {limit}";
-    case Because::kNoDivisionFits:
+    case ReasonKind::kNoDivisionFits:
       return "no division fits {limit}";
-    case Because::kAllDivisionsWrong:
+    case ReasonKind::kAllDivisionsWrong:
       return "every division of it was found wrong";
-    case Because::kNoSubstituteReady:
+    case ReasonKind::kNoSubstituteReady:
       return "nothing undivided is ready inside the promise";
-    case Because::kCannotBeDivided:
+    case ReasonKind::kCannotBeDivided:
       return "cannot be divided: runs as the caller asked";
-    case Because::kNotDeterministic:
+    case ReasonKind::kNotDeterministic:
       return "not deterministic: refused";
-    case Because::kOverStrictLimit:
+    case ReasonKind::kOverStrictLimit:
       return "needs {bytes}, over the limit of {limit}: refused";
-    case Because::kDivided:
+    case ReasonKind::kDivided:
       return "{divided}";
-    case Because::kDividedByAnother:
+    case ReasonKind::kDividedByAnother:
       return "{divided} of an engine in place of {detail}, of which no pieces fit; pointers that "
              "are "
              "aligned to less than 16 bytes it may refuse";
-    case Because::kInPlaceOf:
+    case ReasonKind::kInPlaceOf:
       return "a faster engine that fits, in place of {detail}";
-    case Because::kSubstituted:
+    case ReasonKind::kSubstituted:
       return "an engine that fits, in place of {detail}";
-    case Because::kGraphEngine:
+    case ReasonKind::kGraphEngine:
       return "a faster engine of the graph API";
-    case Because::kOwnWorkspace:
+    case ReasonKind::kOwnWorkspace:
       return "undivided, in ucudnn's own workspace";
-    case Because::kAsTold:
+    case ReasonKind::kAsTold:
       return "undivided, as ucudnn answered when it was asked";
-    case Because::kAsToldForIdentity:
+    case ReasonKind::kAsToldForIdentity:
       return "{divided}: the workspace told is the least that serves an identity activation, too";
-    case Because::kAskedAfterFailure:
+    case ReasonKind::kAskedAfterFailure:
       return "as the caller asked, because a piece of a plan failed";
-    case Because::kAskedNotCompared:
+    case ReasonKind::kAskedNotCompared:
       return "as the caller asked, because the plan was not yet compared with it: {detail}";
-    case Because::kUndividedAfterFailure:
+    case ReasonKind::kUndividedAfterFailure:
       return "undivided, because a piece of a plan failed";
-    case Because::kUndividedNotCompared:
+    case ReasonKind::kUndividedNotCompared:
       return "undivided, because the plan was not yet compared with it: {detail}";
-    case Because::kNotPrepared:
+    case ReasonKind::kNotPrepared:
       return "the plan could not be prepared: {detail}";
-    case Because::kBrokenInvariant:
+    case ReasonKind::kBrokenInvariant:
       return "a decision contradicted itself: runs as the caller asked";
-    case Because::kWorkspacePlan:
+    case ReasonKind::kWorkspacePlan:
       return "{divided}, as the workspace plan says";
-    case Because::kWorkspacePlanOwnEngine:
+    case ReasonKind::kWorkspacePlanOwnEngine:
       return "{divided}, as the workspace plan says, with its own engine";
-    case Because::kWorkspacePlanNoGain:
+    case ReasonKind::kWorkspacePlanNoGain:
       return "{divided}: the workspace plan's micro-batches need no less workspace with its own "
              "engine";
-    case Because::kWorkspacePlanWrong:
+    case ReasonKind::kWorkspacePlanWrong:
       return "undivided, because the workspace plan's micro-batches were found wrong";
   }
   return "";
@@ -163,63 +163,63 @@ std::string Sentence(Detail detail, const Particulars& particulars) {
   return words;
 }
 
-const char* Sentence(Cause cause) {
+const char* Sentence(FallbackCause cause) {
   switch (cause) {
-    case Cause::kNotMeasuredOverLimit:
+    case FallbackCause::kNotMeasuredOverLimit:
       return "not measured, so it cannot be brought under the workspace limit";
-    case Cause::kNotMeasuredNotDeterministic:
+    case FallbackCause::kNotMeasuredNotDeterministic:
       return "not measured, so nothing deterministic can take its place";
-    case Cause::kOverLimit:
+    case FallbackCause::kOverLimit:
       return "cannot be brought under the workspace limit";
-    case Cause::kNoDeterministicEngine:
+    case FallbackCause::kNoDeterministicEngine:
       return "no deterministic engine serves it";
-    case Cause::kOverStrictLimit:
+    case FallbackCause::kOverStrictLimit:
       return "refused: it cannot be brought under the strict workspace limit";
-    case Cause::kDivisionWrong:
+    case FallbackCause::kDivisionWrong:
       return "a divided plan is wrong and never used";
-    case Cause::kGraphEngineWrong:
+    case FallbackCause::kGraphEngineWrong:
       return "a graph engine is wrong and never used";
-    case Cause::kNotPrepared:
+    case FallbackCause::kNotPrepared:
       return "a plan could not be prepared";
-    case Cause::kCannotBeMeasured:
+    case FallbackCause::kCannotBeMeasured:
       return "cannot be measured";
-    case Cause::kPromiseLost:
+    case FallbackCause::kPromiseLost:
       return "an earlier promise cannot be kept";
-    case Cause::kWorkspacePlanDoesNotHold:
+    case FallbackCause::kWorkspacePlanDoesNotHold:
       return "the workspace plan does not hold for it";
-    case Cause::kWorkspacePlanUnanswered:
+    case FallbackCause::kWorkspacePlanUnanswered:
       return "the workspace plan cannot be followed yet";
-    case Cause::kWorkspacePlanLacksIt:
+    case FallbackCause::kWorkspacePlanLacksIt:
       return "the workspace plan does not have it";
-    case Cause::kPieceFailed:
+    case FallbackCause::kPieceFailed:
       return "a piece failed; this kernel runs undivided from now on";
-    case Cause::kPieceFailedAlone:
+    case FallbackCause::kPieceFailedAlone:
       return "a piece failed, and nothing else keeps what was promised: its error is returned";
-    case Cause::kPieceFailedAsAsked:
+    case FallbackCause::kPieceFailedAsAsked:
       return "a piece failed; the call runs as the caller asked";
-    case Cause::kCheckFailed:
+    case FallbackCause::kCheckFailed:
       return "UCUDNN_CHECK found the plan wrong; it is never used again";
-    case Cause::kScarceWorkspace:
+    case FallbackCause::kScarceWorkspace:
       return "the caller had less memory than it was told to use: the limit falls";
-    case Cause::kNothingUndividedFits:
+    case FallbackCause::kNothingUndividedFits:
       return "no undivided engine fits the workspace limit";
-    case Cause::kNothingKnownFits:
+    case FallbackCause::kNothingKnownFits:
       return "not measured, and no algorithm is known that keeps what was asked for";
-    case Cause::kNoShare:
+    case FallbackCause::kNoShare:
       return "not measured without workspace, so it has no part in the total";
-    case Cause::kLeftAlone:
+    case FallbackCause::kLeftAlone:
       return "left alone";
-    case Cause::kRefused:
+    case FallbackCause::kRefused:
       return "refused";
-    case Cause::kTooManyKernels:
+    case FallbackCause::kTooManyKernels:
       return "too many different kernels: others run as the caller asked";
-    case Cause::kRanksShareNoStore:
+    case FallbackCause::kRanksShareNoStore:
       return "measured for this process alone: ranks that share no store may choose different "
              "plans; name one that all can write with UCUDNN_DATABASE";
-    case Cause::kHostsShareNoStore:
+    case FallbackCause::kHostsShareNoStore:
       return "the store lies on a network file system, where every host writes its own: ranks of "
              "different hosts may choose different plans until `ucudnn cache merge` joins them";
-    case Cause::kBrokenInvariant:
+    case FallbackCause::kBrokenInvariant:
       return "a decision contradicts itself; the call runs as the caller asked";
   }
   return "";

@@ -7,7 +7,7 @@
 
 namespace ucudnn::planning {
 
-enum class Because {
+enum class ReasonKind {
   kObserved,
   kDoesNotServe,    // the real library refuses the algorithm
   kNotMeasured,     // not measured, and this process will never measure it
@@ -55,7 +55,7 @@ enum class Because {
 // The reason of a decision. Its sentence shows the members for which the text has a placeholder.
 // `detail` is an engine or a message.
 struct Reason {
-  Because because = Because::kNotMeasured;
+  ReasonKind because = ReasonKind::kNotMeasured;
   int pieces = 1;
   size_t bytes = 0, limit_bytes = 0;
   std::string detail;
@@ -67,7 +67,7 @@ struct Reason {
 std::string Sentence(const Reason& reason);
 
 // The cause of an entry in the report's `fallbacks`.
-enum class Cause {
+enum class FallbackCause {
   kNotMeasuredOverLimit,
   kNotMeasuredNotDeterministic,
   kOverLimit,
@@ -96,7 +96,7 @@ enum class Cause {
   kHostsShareNoStore,
   kBrokenInvariant,
 };
-const char* Sentence(Cause cause);
+const char* Sentence(FallbackCause cause);
 
 // Texts that become the `detail` of a cause or a reason.
 enum class Detail {
@@ -127,7 +127,7 @@ struct Particulars {
 std::string Sentence(Detail detail, const Particulars& particulars = {});
 
 struct Note {
-  Cause cause = Cause::kOverLimit;
+  FallbackCause cause = FallbackCause::kOverLimit;
   std::string detail;  // the part of the message that differs between kernels; may be empty
 
   bool operator==(const Note&) const = default;

@@ -11,7 +11,7 @@ namespace ucudnn::interposer {
 namespace {
 
 using ::testing::ElementsAre;
-using Known = KernelSequence::Known;
+using Progress = KernelSequence::Progress;
 
 // Returns the run of a kernel that is the only kernel of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
@@ -20,7 +20,7 @@ KernelRun Only(int kernel) { return {kernel, kernel}; }
 // which the sequence was known, or 0.
 size_t KnownAfter(KernelSequence& sequence, const std::string& calls, int lane = 0) {
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (sequence.Run(Only(calls[i]), lane, false) == Known::kRepeated) return i + 1;
+    if (sequence.Run(Only(calls[i]), lane, false) == Progress::kRepeated) return i + 1;
   }
   return 0;
 }
@@ -61,14 +61,14 @@ TEST(KernelSequence, TellsOfARepeatOnce) {
 
 TEST(KernelSequence, EveryLaneMustHaveRepeated) {
   KernelSequence sequence;
-  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kNotYet) << "lane 1 has not repeated";
-  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Known::kNotYet);
-  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Progress::kNotYet) << "lane 1 has not repeated";
+  EXPECT_EQ(sequence.Run(Only('x'), 1, false), Progress::kNotYet);
+  EXPECT_EQ(sequence.Run(Only('y'), 1, false), Progress::kRepeated);
   EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 1, {0}},
                                            KernelUse{'x', 1, {1}}, KernelUse{'y', 1, {1}}));
 }
@@ -104,20 +104,20 @@ TEST(KernelSequence, AKernelOfTwoLanesIsOne) {
   for (const char* call : {"a0", "a1", "b0", "a0", "a1", "a1", "a1"}) {
     sequence.Run(Only(call[0]), call[1] - '0', false);
   }
-  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('b'), 0, false), Progress::kRepeated);
   EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{'a', 2, {0, 1}}, KernelUse{'b', 1, {0}}));
 }
 
 TEST(KernelSequence, QueriesForSeveralKernelsBeforeTheFirstCallAreTheNetwork) {
   KernelSequence sequence;
   for (const int kernel : {'a', 'b', 'b', 'c'}) sequence.Ask(kernel);
-  EXPECT_EQ(sequence.Run(Only('a'), 0, true), Known::kAsked);
+  EXPECT_EQ(sequence.Run(Only('a'), 0, true), Progress::kAsked);
   EXPECT_THAT(sequence.Uses(),
               ElementsAre(KernelUse{'a', 1, {0}}, KernelUse{'b', 2, {0}}, KernelUse{'c', 1, {0}}));
   for (const int kernel : {'b', 'c', 'a', 'b'}) {
-    EXPECT_EQ(sequence.Run(Only(kernel), 0, true), Known::kNotYet);
+    EXPECT_EQ(sequence.Run(Only(kernel), 0, true), Progress::kNotYet);
   }
-  EXPECT_EQ(sequence.Run(Only('c'), 0, true), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only('c'), 0, true), Progress::kRepeated);
   EXPECT_FALSE(sequence.surprised());
 }
 
@@ -126,7 +126,7 @@ TEST(KernelSequence, OneProblemIsANetworkOnceNothingElseHasRunForLong) {
     SCOPED_TRACE(plans ? "two plans in turn" : "one kernel");
     KernelSequence sequence;
     size_t calls = 0;
-    while (sequence.Run({plans ? int(calls % 2) : 0, 7}, 0, true) == Known::kNotYet) ++calls;
+    while (sequence.Run({plans ? int(calls % 2) : 0, 7}, 0, true) == Progress::kNotYet) ++calls;
     EXPECT_EQ(calls + 1, KernelSequence::kOfOneProblem);
     EXPECT_EQ(sequence.Uses().size(), plans ? 2u : 1u);
   }
@@ -135,7 +135,7 @@ TEST(KernelSequence, OneProblemIsANetworkOnceNothingElseHasRunForLong) {
 TEST(KernelSequence, WaysThatAreTimedInTurnAreOneKernel) {
   KernelSequence sequence;
   const auto run = [&](int kernel, int way) {
-    return sequence.Run({kernel, kernel, way}, 0, true) == Known::kRepeated;
+    return sequence.Run({kernel, kernel, way}, 0, true) == Progress::kRepeated;
   };
   for (const int kernel : {1, 2}) {
     for (int way = 0; way < 8; ++way) {
@@ -227,7 +227,7 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
       const RandomProgram program(random, timing);
       KernelSequence sequence;
       for (const KernelRun& run : program.prologue) {
-        ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
+        ASSERT_EQ(sequence.Run(run, 0, true), Progress::kNotYet) << "while it is timed";
       }
       // Two iterations are enough. If plans are timed, the first iteration may still count as part
       // of the timing.
@@ -246,15 +246,16 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
 TEST(KernelSequence, WhoAsksAsItGoesIsRecorded) {
   KernelSequence lazy;
   lazy.Ask('a');
-  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Known::kNotYet) << "one kernel is no network";
+  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Progress::kNotYet) << "one kernel is no network";
   lazy.Ask('b');
-  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Known::kNotYet);
-  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Known::kNotYet);
-  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Known::kRepeated);
+  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Progress::kNotYet);
+  EXPECT_EQ(lazy.Run(Only('a'), 0, true), Progress::kNotYet);
+  EXPECT_EQ(lazy.Run(Only('b'), 0, true), Progress::kRepeated);
   KernelSequence lanes;
   lanes.Ask('a');
   lanes.Ask('b');
-  EXPECT_EQ(lanes.Run(Only('a'), 0, false), Known::kNotYet) << "which lane runs which is not known";
+  EXPECT_EQ(lanes.Run(Only('a'), 0, false), Progress::kNotYet)
+      << "which lane runs which is not known";
 }
 
 TEST(KernelSequence, ANewKernelOrLaneAfterTheQueriesIsASurprise) {
@@ -262,7 +263,7 @@ TEST(KernelSequence, ANewKernelOrLaneAfterTheQueriesIsASurprise) {
     KernelSequence sequence;
     sequence.Ask('a');
     sequence.Ask('b');
-    EXPECT_EQ(sequence.Run(Only('a'), 0, true), Known::kAsked);
+    EXPECT_EQ(sequence.Run(Only('a'), 0, true), Progress::kAsked);
     return sequence;
   };
   KernelSequence by_query = asked(), by_call = asked(), by_lane = asked(), none = asked();
@@ -285,12 +286,12 @@ TEST(KernelSequence, WhatNeverRepeatsEndsAtItsBound) {
   KernelSequence sequence;
   const auto most = static_cast<int>(KernelSequence::kMostCalls);
   for (int call = 1; call < most; ++call) {
-    ASSERT_EQ(sequence.Run(Only(call), 0, false), Known::kNotYet);
+    ASSERT_EQ(sequence.Run(Only(call), 0, false), Progress::kNotYet);
   }
-  EXPECT_EQ(sequence.Run(Only(most), 0, false), Known::kRepeated);
+  EXPECT_EQ(sequence.Run(Only(most), 0, false), Progress::kRepeated);
   EXPECT_TRUE(sequence.complete());
   EXPECT_EQ(sequence.Uses().size(), KernelSequence::kMostCalls);
-  EXPECT_EQ(sequence.Run(Only(most + 1), 0, false), Known::kNotYet);
+  EXPECT_EQ(sequence.Run(Only(most + 1), 0, false), Progress::kNotYet);
   EXPECT_EQ(sequence.Uses().size(), KernelSequence::kMostCalls);
 }
 

@@ -1,4 +1,4 @@
-// Tests how LegacySteps answers planning::Build where an engine is unknown.
+// Tests how LegacyAnswers answers planning::Build where an engine is unknown.
 #include "interposer/legacy/legacy_kernel.h"
 
 #include "legacy_program.h"
@@ -8,12 +8,12 @@ namespace {
 
 using Kind = planning::BuildOutcome::Kind;
 
-TEST(LegacySteps, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
+TEST(LegacyAnswers, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
   Program program(Operation::kForward, Planned());
   Process& process = program.interposer.process();
   const LegacyKernel kernel{Problem(Operation::kForward), process.sessions.Of(program.handle()),
                             program.handle()};
-  LegacySteps steps(process, kernel);
+  LegacyAnswers steps(process, kernel);
   const auto of = [](const char* engine, int images) {
     return MicroConfiguration{engine, images, 1, 0, true};
   };

@@ -16,7 +16,7 @@ constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
 // Keep always answers with a promise that another process stored first. It exceeds kPlanLimit, so
 // the decision cannot keep it, and asking would never end.
-class OutbidSteps : public Steps {
+class OutbidSteps : public DecisionAnswers {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }
   planning::Tilings Answer(const planning::FindTilings&) override { return {}; }
@@ -66,7 +66,7 @@ using ContradictionDeathTest = Contradiction;
 TEST_F(Contradiction, AsksForNoPromiseWhereNothingIsTold) {
   planning::Facts facts = OverLimit();
   const planning::Decision decision = DecideBy(facts, steps_, nullptr);
-  EXPECT_EQ(decision.course, planning::Course::kSchedule);
+  EXPECT_EQ(decision.action, planning::CallAction::kSchedule);
   EXPECT_EQ(decision.promised_bytes, kPlanLimit);
   EXPECT_TRUE(decision.gives_promise);
   EXPECT_EQ(steps_.promises, 0);
@@ -83,7 +83,7 @@ TEST_F(Contradiction, RunsAsAskedAndIsToldOnce) {
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_GT(steps_.promises, 2) << "it was tried";
   EXPECT_EQ(decision, again);
-  EXPECT_EQ(decision.course, planning::Course::kReal);
+  EXPECT_EQ(decision.action, planning::CallAction::kReal);
   EXPECT_EQ(decision.promised_bytes, kPlanNeed);
   EXPECT_FALSE(decision.promises_less);
   EXPECT_FALSE(decision.gives_promise);
@@ -92,7 +92,7 @@ TEST_F(Contradiction, RunsAsAskedAndIsToldOnce) {
   EXPECT_EQ(decision.configuration.runs[0].micro.engine, "graph:1");
   EXPECT_EQ(Sentence(decision.reason), "a decision contradicted itself: runs as the caller asked");
   ASSERT_THAT(decision.notes, SizeIs(1));
-  EXPECT_EQ(decision.notes[0].cause, planning::Cause::kBrokenInvariant);
+  EXPECT_EQ(decision.notes[0].cause, planning::FallbackCause::kBrokenInvariant);
   EXPECT_EQ(decision.notes[0].detail, "its questions do not end");
 
   EXPECT_THAT(told, HasSubstr("a decision contradicts itself; the call runs as the caller asked: "

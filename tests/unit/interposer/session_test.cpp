@@ -196,7 +196,7 @@ TEST(KernelState, IsDueAfterEnoughCallsAndWhereTheBudgetWasDividedAnew) {
   EXPECT_TRUE(state.IsDue(calls, 0));
   state.due_at = KernelState::kFinal;
   EXPECT_TRUE(state.IsDue(calls, 1));
-  state.looked_at = 1;
+  state.decided_epoch = 1;
   EXPECT_FALSE(state.IsDue(calls, 1));
 }
 

@@ -21,7 +21,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-using Known = KernelSequence::Known;
+using Progress = KernelSequence::Progress;
 
 // Returns a different kernel for each `number`.
 BudgetKernel Kernel(int number) {
@@ -79,17 +79,17 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   // Runs the kernels of `calls` until their network is known, and then divides the budget. Kernel i
   // needs bytes[i].
   void Learn(const std::vector<Call>& calls, const std::vector<size_t>& bytes) {
-    Known known = Known::kNotYet;
-    for (int iteration = 0; iteration < 300 && known == Known::kNotYet; ++iteration) {
+    Progress known = Progress::kNotYet;
+    for (int iteration = 0; iteration < 300 && known == Progress::kNotYet; ++iteration) {
       for (const Call& call : calls) {
-        if (known != Known::kNotYet) break;
+        if (known != Progress::kNotYet) break;
         known = budget->Run(Kernel(call.kernel), Owner(call.handle, call.stream));
       }
     }
-    ASSERT_EQ(known, Known::kRepeated);
+    ASSERT_EQ(known, Progress::kRepeated);
     Divide(bytes, known);
   }
-  void Divide(const std::vector<size_t>& bytes, Known known) {
+  void Divide(const std::vector<size_t>& bytes, Progress known) {
     const std::vector<BudgetKernel> kernels = budget->Kernels();
     std::vector<std::vector<Configuration>> choices;
     for (const BudgetKernel& kernel : kernels) {
@@ -318,13 +318,13 @@ TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
 
 TEST_F(WorkspaceBudgetTest, AHandleMadeAnewGoesOnWhereTheLastOneOnItsStreamWas) {
   Make(3000, WorkspaceDivision::kConcurrent);
-  Known known = Known::kNotYet;
+  Progress known = Progress::kNotYet;
   for (int iteration = 0; iteration < 2; ++iteration) {
     budget->Open(&handles[iteration]);
     for (const int kernel : {0, 1}) known = budget->Run(Kernel(kernel), Owner(iteration, 0));
     if (iteration == 0) Destroy(0);
   }
-  EXPECT_EQ(known, Known::kRepeated);
+  EXPECT_EQ(known, Progress::kRepeated);
 }
 
 TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOther) {

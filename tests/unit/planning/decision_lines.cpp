@@ -45,9 +45,9 @@ const char* const kBecauses[] = {"Observed",
                                  "PlanFileOwnEngine",
                                  "PlanFileNoGain",
                                  "PlanFileWrong"};
-static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kWorkspacePlanWrong) + 1);
+static_assert(std::size(kBecauses) == static_cast<size_t>(ReasonKind::kWorkspacePlanWrong) + 1);
 
-// kCauses[i] is the name of the i-th enumerator of Cause.
+// kCauses[i] is the name of the i-th enumerator of FallbackCause.
 const char* const kCauses[] = {"NotMeasuredOverLimit",
                                "NotMeasuredNotDeterministic",
                                "OverLimit",
@@ -75,7 +75,7 @@ const char* const kCauses[] = {"NotMeasuredOverLimit",
                                "RanksShareNoStore",
                                "HostsShareNoStore",
                                "BrokenInvariant"};
-static_assert(std::size(kCauses) == static_cast<size_t>(Cause::kBrokenInvariant) + 1);
+static_assert(std::size(kCauses) == static_cast<size_t>(FallbackCause::kBrokenInvariant) + 1);
 
 std::string NameOf(const World& world, const EngineId& engine) {
   const std::string text = engine.Text();
@@ -104,15 +104,15 @@ std::string NameOf(const World& world, const Configuration& configuration) {
 }
 
 std::string RunsOf(const World& world, const Decision& decision) {
-  if (decision.course == Course::kReal) return "asked";
-  if (decision.course == Course::kRefusal) return "refused";
+  if (decision.action == CallAction::kReal) return "asked";
+  if (decision.action == CallAction::kRefusal) return "refused";
   const std::string plan = NameOf(world, decision.configuration);
-  switch (decision.otherwise) {
-    case Otherwise::kReal:
+  switch (decision.fallback) {
+    case FallbackKind::kReal:
       return plan + " else asked";
-    case Otherwise::kPieces:
+    case FallbackKind::kPieces:
       return plan + " or fails";
-    case Otherwise::kUndivided:
+    case FallbackKind::kUndivided:
       break;
   }
   const std::string whole = NameOf(world, decision.undivided);
@@ -133,7 +133,7 @@ std::string NameOf(const World& world, const Reason& reason) {
   if (reason.bytes > 0) text += " " + std::to_string(reason.bytes);
   if (reason.limit_bytes > 0) text += " <=" + std::to_string(reason.limit_bytes);
   const bool of_engine =
-      reason.because == Because::kInPlaceOf || reason.because == Because::kSubstituted;
+      reason.because == ReasonKind::kInPlaceOf || reason.because == ReasonKind::kSubstituted;
   if (of_engine) text += " " + NameOf(world, NamedEngine(reason.detail));
   if (!reason.no_tiles.empty()) text += " (" + reason.no_tiles + ")";
   return text;
@@ -164,7 +164,7 @@ std::string Describe(const World& world, const Decision& decision) {
   return text;
 }
 
-const char* Name(Because because) { return kBecauses[static_cast<size_t>(because)]; }
-const char* Name(Cause cause) { return kCauses[static_cast<size_t>(cause)]; }
+const char* Name(ReasonKind because) { return kBecauses[static_cast<size_t>(because)]; }
+const char* Name(FallbackCause cause) { return kCauses[static_cast<size_t>(cause)]; }
 
 }  // namespace ucudnn::planning

@@ -284,7 +284,8 @@ class Drawing {
       return;
     }
     confirmed.configuration = *division;
-    confirmed.reason.because = Once(2) ? Because::kWorkspacePlan : Because::kWorkspacePlanOwnEngine;
+    confirmed.reason.because =
+        Once(2) ? ReasonKind::kWorkspacePlan : ReasonKind::kWorkspacePlanOwnEngine;
     plan.confirmed = std::move(confirmed);
   }
 
@@ -342,7 +343,7 @@ void ExpectKeepsItsWord(World world, int& divided) {
   EXPECT_EQ(broken, nullptr) << broken << "\n" << Describe(world, *decision);
   EXPECT_EQ(DecideIn(again), decision);
   EXPECT_EQ(again.fallbacks, world.fallbacks);
-  divided += decision->course == Course::kSchedule && decision->configuration.Pieces() > 1;
+  divided += decision->action == CallAction::kSchedule && decision->configuration.Pieces() > 1;
 }
 
 // Sanitizers and debug builds draw fewer cases: one thread has no races for TSan to find, and
@@ -375,11 +376,11 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
 // deterministic as required, or if the call is refused.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
-  if (decision.course == Course::kSchedule) return decision.configuration.TimeMs();
+  if (decision.action == CallAction::kSchedule) return decision.configuration.TimeMs();
   const Candidate* const own = FindUndivided(world.rows, facts.asked, facts.problem.n);
   const bool suits = !facts.deterministic || own->micro.deterministic;
   const bool fits = own->micro.workspace_bytes <= room;
-  return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
+  return decision.action == CallAction::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
 // Draws worlds, and lets `give` set each world's room to 0 up to kMostBytes bytes. Expects that no

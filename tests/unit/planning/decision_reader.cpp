@@ -388,9 +388,9 @@ class WorldReader {
         return;
       }
       ConfirmedGraphKernel confirmed;
-      confirmed.reason.because = value.Skip("own:")     ? Because::kWorkspacePlanOwnEngine
-                                 : value.Skip("whole:") ? Because::kWorkspacePlanNoGain
-                                                        : Because::kWorkspacePlan;
+      confirmed.reason.because = value.Skip("own:")     ? ReasonKind::kWorkspacePlanOwnEngine
+                                 : value.Skip("whole:") ? ReasonKind::kWorkspacePlanNoGain
+                                                        : ReasonKind::kWorkspacePlan;
       confirmed.configuration = value.Plan();
       plan_->confirmed = std::move(confirmed);
     } else {

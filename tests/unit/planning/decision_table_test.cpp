@@ -782,30 +782,30 @@ TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {
 }
 
 // Decide never reports these causes; the interposer does.
-const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
-                                   Cause::kWorkspacePlanUnanswered,
-                                   Cause::kWorkspacePlanLacksIt,
-                                   Cause::kPieceFailed,
-                                   Cause::kPieceFailedAlone,
-                                   Cause::kPieceFailedAsAsked,
-                                   Cause::kCheckFailed,
-                                   Cause::kScarceWorkspace,
-                                   Cause::kNothingUndividedFits,
-                                   Cause::kNothingKnownFits,
-                                   Cause::kNoShare,
-                                   Cause::kLeftAlone,
-                                   Cause::kRefused,
-                                   Cause::kTooManyKernels,
-                                   Cause::kRanksShareNoStore,
-                                   Cause::kHostsShareNoStore,
-                                   Cause::kBrokenInvariant};
+const std::set<FallbackCause> kOfOthers = {FallbackCause::kCannotBeMeasured,
+                                           FallbackCause::kWorkspacePlanUnanswered,
+                                           FallbackCause::kWorkspacePlanLacksIt,
+                                           FallbackCause::kPieceFailed,
+                                           FallbackCause::kPieceFailedAlone,
+                                           FallbackCause::kPieceFailedAsAsked,
+                                           FallbackCause::kCheckFailed,
+                                           FallbackCause::kScarceWorkspace,
+                                           FallbackCause::kNothingUndividedFits,
+                                           FallbackCause::kNothingKnownFits,
+                                           FallbackCause::kNoShare,
+                                           FallbackCause::kLeftAlone,
+                                           FallbackCause::kRefused,
+                                           FallbackCause::kTooManyKernels,
+                                           FallbackCause::kRanksShareNoStore,
+                                           FallbackCause::kHostsShareNoStore,
+                                           FallbackCause::kBrokenInvariant};
 
 TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
   std::set<CallKind> kinds;
-  std::set<Because> becauses = {Because::kBrokenInvariant};  // only DecideBy reports it
-  std::set<Cause> causes = kOfOthers;
-  std::set<Course> courses;
-  std::set<Otherwise> others;
+  std::set<ReasonKind> becauses = {ReasonKind::kBrokenInvariant};  // only DecideBy reports it
+  std::set<FallbackCause> causes = kOfOthers;
+  std::set<CallAction> actions;
+  std::set<FallbackKind> others;
   std::set<When> whens;
   int rows = 0;
   ForEachRow([&](std::string_view given, std::string_view, int) {
@@ -817,20 +817,21 @@ TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
     if (call != nullptr) kinds.insert(call->kind);
     if (!decision->standing) becauses.insert(decision->reason.because);
     for (const Note& note : world.fallbacks) causes.insert(note.cause);
-    courses.insert(decision->course);
-    if (decision->course == Course::kSchedule) others.insert(decision->otherwise);
+    actions.insert(decision->action);
+    if (decision->action == CallAction::kSchedule) others.insert(decision->fallback);
     whens.insert(decision->look_again);
   });
   EXPECT_GE(rows, 100);
   EXPECT_EQ(kinds.size(), 6u);
-  EXPECT_EQ(courses.size(), 3u);
+  EXPECT_EQ(actions.size(), 3u);
   EXPECT_EQ(others.size(), 3u);
   EXPECT_EQ(whens.size(), 3u);
-  for (int i = 0; i <= static_cast<int>(Because::kWorkspacePlanWrong); ++i) {
-    EXPECT_TRUE(becauses.contains(static_cast<Because>(i))) << Name(static_cast<Because>(i));
+  for (int i = 0; i <= static_cast<int>(ReasonKind::kWorkspacePlanWrong); ++i) {
+    EXPECT_TRUE(becauses.contains(static_cast<ReasonKind>(i))) << Name(static_cast<ReasonKind>(i));
   }
-  for (int i = 0; i <= static_cast<int>(Cause::kBrokenInvariant); ++i) {
-    EXPECT_TRUE(causes.contains(static_cast<Cause>(i))) << Name(static_cast<Cause>(i));
+  for (int i = 0; i <= static_cast<int>(FallbackCause::kBrokenInvariant); ++i) {
+    EXPECT_TRUE(causes.contains(static_cast<FallbackCause>(i)))
+        << Name(static_cast<FallbackCause>(i));
   }
 }
 

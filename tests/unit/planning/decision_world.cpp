@@ -105,7 +105,8 @@ struct Answerer {
     } else if (HasAny(question.configuration, world.wrong)) {
       trust = {Trust::Kind::kWrong, "wrong"};
       const bool divides = question.configuration.Pieces() > 1;
-      world.fallbacks.push_back({divides ? Cause::kDivisionWrong : Cause::kGraphEngineWrong, {}});
+      world.fallbacks.push_back(
+          {divides ? FallbackCause::kDivisionWrong : FallbackCause::kGraphEngineWrong, {}});
       std::erase_if(world.rows, [&](const Candidate& row) {
         return IsAmong(world.wrong, row.micro.engine, row.micro.micro_batch) &&
                HasAny(question.configuration, {{row.micro.engine, row.micro.micro_batch}});

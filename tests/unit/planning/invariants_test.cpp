@@ -102,7 +102,7 @@ TEST(Invariants, MoreThanTheNeedIsPromisedWithinTheUsersLimitAndKept) {
   EXPECT_EQ(Number(kVast, smaller), '2');
   const std::string told = "plan n=1 need=2 limit=9 vast told=6/1* ran | 1@1:40/2 |";
   const Spoil less = [](Judged& spoilt) {
-    spoilt.decision = AsAsked(spoilt.facts, Because::kNotMeasured);
+    spoilt.decision = AsAsked(spoilt.facts, ReasonKind::kNotMeasured);
   };
   EXPECT_EQ(Number(told, less), '2') << "also where the plan itself runs";
 }
@@ -123,10 +123,10 @@ TEST(Invariants, NothingExceedsThePromise) {
 TEST(Invariants, SomethingKeepsThePromise) {
   const Spoil nothing = [](Judged& spoilt) { spoilt.decision.undivided = {}; };
   EXPECT_EQ(Number(kCall, nothing), '2');
-  const Spoil asked = [](Judged& spoilt) { spoilt.decision.otherwise = Otherwise::kReal; };
+  const Spoil asked = [](Judged& spoilt) { spoilt.decision.fallback = FallbackKind::kReal; };
   EXPECT_EQ(Number(kCall, asked), '2');
   EXPECT_EQ(Number(kPlan, asked), '2');
-  const Spoil pieces = [](Judged& spoilt) { spoilt.decision.otherwise = Otherwise::kPieces; };
+  const Spoil pieces = [](Judged& spoilt) { spoilt.decision.fallback = FallbackKind::kPieces; };
   EXPECT_EQ(Number(kCall, pieces), '2');
   const Spoil forgets = [](Judged& spoilt) { spoilt.decision.promise.reset(); };
   EXPECT_EQ(Number(kPlan, forgets), '2');
@@ -136,7 +136,7 @@ TEST(Invariants, SomethingKeepsThePromise) {
 
 TEST(Invariants, WhatWasPromisedLessNeverRunsAsItWasAsked) {
   const Spoil asked = [](Judged& spoilt) {
-    spoilt.decision = AsAsked(spoilt.facts, Because::kNotMeasured);
+    spoilt.decision = AsAsked(spoilt.facts, ReasonKind::kNotMeasured);
   };
   EXPECT_EQ(Number(kPlan, asked), '2');
   EXPECT_EQ(Number(kFits, asked), '-');
@@ -198,7 +198,7 @@ TEST(Invariants, NothingThatFitsIsSlowerThanWhatWasAsked) {
 }
 
 TEST(Invariants, NothingIsRefusedThatNobodyDemandsToBe) {
-  const Spoil refuses = [](Judged& spoilt) { spoilt.decision.course = Course::kRefusal; };
+  const Spoil refuses = [](Judged& spoilt) { spoilt.decision.action = CallAction::kRefusal; };
   EXPECT_EQ(Number(kCall, refuses), '7');
   const Spoil strict = [&](Judged& spoilt) {
     refuses(spoilt);

@@ -170,8 +170,9 @@ TEST(Agreement, KernelTextLeavesOutWhatTheGridCuts) {
   EXPECT_EQ(KernelText(other, {}, rows), text);
   other.x[2] = 7;
   EXPECT_NE(KernelText(other, {}, rows), text);
-  for (const CallForm& form : {CallForm{.is_fused = true}, CallForm{.is_plan = true},
-                               CallForm{.work = SplitWork::kBiasGradient}}) {
+  for (const CallProperties& form :
+       {CallProperties{.is_fused = true}, CallProperties{.is_plan = true},
+        CallProperties{.work = SplitWork::kBiasGradient}}) {
     EXPECT_NE(KernelText(p, form, rows), text);
   }
   const auto changed = [&](auto change) {
@@ -274,10 +275,10 @@ TEST(Records, EveryDifferenceIsNamed) {
                    {both, "1x9x6", "1x7x6", "UCUDNN_SPATIAL_AGREE=each"});
   ExpectDifference(mine, with([](auto& r) { r.thread = 1; }), {both, "another thread"});
   ExpectDifference(mine, with([](auto& r) { r.handle = 1; }), {both, "handle"});
-  ExpectDifference(mine, with([](auto& r) { r.kind = CallKind::kRefused; }),
+  ExpectDifference(mine, with([](auto& r) { r.kind = RecordKind::kRefused; }),
                    {both, "of rank 0 it is split, of rank 1 it was refused"});
   ExpectDifference(mine, with([](auto& r) { r.captured = 1; }), {both, "inside a CUDA graph"});
-  ExpectDifference(mine, with([](auto& r) { r.kind = static_cast<CallKind>(200); }), {both});
+  ExpectDifference(mine, with([](auto& r) { r.kind = static_cast<RecordKind>(200); }), {both});
 }
 
 TEST(Records, HostileRecordsAreRefused) {
@@ -356,13 +357,13 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
 TEST(Records, CallsThatAreNoFirstOnesAreSeenEarly) {
   CallRecords records(0, 2);
   CallRecord agreed = RecordOf(1, {1, 7, 6}), split = RecordOf(2, {1, 7, 6});
-  agreed.kind = CallKind::kAgreed;
+  agreed.kind = RecordKind::kAgreed;
   EXPECT_FALSE(records.NotAgreeing());
   EXPECT_EQ(records.AddOf(1, BytesOf(agreed)), std::nullopt);
   EXPECT_EQ(records.AddOf(1, BytesOf(split)), std::nullopt);
   EXPECT_FALSE(records.NotAgreeing());
   CallRecord own = RecordOf(1);
-  own.kind = CallKind::kAgreed;
+  own.kind = RecordKind::kAgreed;
   EXPECT_EQ(records.Add(own, kAgreedExtents), std::nullopt);
   ASSERT_TRUE(records.NotAgreeing());
   EXPECT_EQ(records.NotAgreeing()->rank, 1);

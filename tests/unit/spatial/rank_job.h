@@ -45,8 +45,8 @@ struct RankState {
   cudnnHandle_t handle = nullptr;
   std::unique_ptr<spatial::GradientSums> sums;  // this rank's own, as in a process
   std::unique_ptr<spatial::SplitCalls> calls;
-  transport::Ranks* ranks = nullptr;  // owned by `calls`
-  spatial::Declared declared;         // what the next calls declare
+  transport::Ranks* ranks = nullptr;   // owned by `calls`
+  spatial::CallDeclarations declared;  // what the next calls declare
 
   // Makes the call through the rank's split calls. The stand-in runs the rank's own part.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);

@@ -61,7 +61,7 @@ struct GradientPair {
   void Run(RankState& rank, bool data_first, bool is_said,
            const std::function<void(void* dy)>& between, Statuses& statuses,
            bool expects_exact = true) const {
-    using Pair = spatial::Declared::Pair;
+    using Pair = spatial::CallDeclarations::Pair;
     const SplitLayer& one = data_first ? data : filter;
     const SplitLayer& two = data_first ? filter : data;
     const Stripe &stripe = one.StripeOf(rank), &other = two.StripeOf(rank);
@@ -99,7 +99,7 @@ void RunOnAll(RankJob& job, const GradientPair& pair, bool data_first, bool is_s
   });
 }
 
-void Declare(RankJob& job, spatial::Declared declared) {
+void Declare(RankJob& job, spatial::CallDeclarations declared) {
   job.OnAll([&](RankState& rank) { rank.declared = declared; });
 }
 
@@ -182,9 +182,9 @@ TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
   EXPECT_EQ(traffic.exchanges, before + 3 * 2);
   // Two calls of the same kernel, `pair.data`, are no pair.
   before = traffic.exchanges;
-  Declare(job, {.pair = spatial::Declared::Pair::kFirst});
+  Declare(job, {.pair = spatial::CallDeclarations::Pair::kFirst});
   ExpectExactOnAll(job, pair.data);
-  Declare(job, {.pair = spatial::Declared::Pair::kSecond});
+  Declare(job, {.pair = spatial::CallDeclarations::Pair::kSecond});
   ExpectExactOnAll(job, pair.data);
   EXPECT_EQ(traffic.exchanges, before + 2 * 2);
 }

@@ -26,7 +26,7 @@ class SplitMemory : public DeviceTest {
 
   // Expects that the buffer of one rank's kernel is within the bound, in bytes.
   void ExpectWithinBound(const ConvolutionProblem& local, const SpatialGrid& grid, int rank,
-                         const std::vector<Spatial>& extents, const spatial::CallForm& form) {
+                         const std::vector<Spatial>& extents, const spatial::CallProperties& form) {
     spatial::PlanContext context{functions_, *cuda::GetDriver(), handle_, {}};
     context.demand.is_fused = form.is_fused;
     // KernelAgreement sets this to half of the buffer's 256 MiB (rank_meeting.cpp) if the user sets
@@ -71,7 +71,7 @@ TEST_F(SplitMemory, IsWithinTheBound) {
     problem.x[2] = 64;
     if (i % 4 == 0) problem.stride = {1, 2, 2};
     if (i % 4 == 1) problem.dilation[1] = 2, problem.pad[1] *= 2;
-    spatial::CallForm form;
+    spatial::CallProperties form;
     form.is_fused = problem.operation == Operation::kForward && Draw(0, 1, random) == 1;
     form.reads_result = Draw(0, 1, random) == 1;
     std::vector<Spatial> extents;

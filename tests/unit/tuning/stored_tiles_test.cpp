@@ -54,7 +54,7 @@ TEST_F(StoredTilesTest, EveryKindHasATimeAndAnEngine) {
         const MicroConfiguration undivided = {plans[0].convolution.engine, 1, 1, 0, true};
         const Verification verified =
             VerifyPlan(device(), whole, division, undivided, {}, ScopeOf(plans));
-        EXPECT_EQ(verified.verdict, Verdict::kEqual) << verified.message;
+        EXPECT_EQ(verified.verdict, ComparisonResult::kEqual) << verified.message;
       }
     }
   }
@@ -286,7 +286,7 @@ TEST_F(StoredTilesTest, OfLegacyKernelsHaveEnginesOfTheirOwnGraph) {
     SCOPED_TRACE(OperationName(operation));
     MeasuredKernels kernels(nullptr, std::nullopt, "/nonexistent");
     LegacyKernels engines(functions, options, kernels);
-    LegacyKernel kernel{device(), Image(operation, DataType::kFloat), 0, handle_};
+    KernelToMeasure kernel{device(), Image(operation, DataType::kFloat), 0, handle_};
     kernel.device.functions = &functions;
     kernel.may_measure = true;
     const planning::Tilings tilings =

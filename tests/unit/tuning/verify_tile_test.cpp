@@ -165,9 +165,9 @@ class VerifyTileTest : public TileTest {
     for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
       Verification verification =
           VerifyTile(device(), ComparedTileOf(whole, division, kind), limits, scope);
-      if (verification.verdict != Verdict::kEqual) return verification;
+      if (verification.verdict != ComparisonResult::kEqual) return verification;
     }
-    return {Verdict::kEqual, ""};
+    return {ComparisonResult::kEqual, ""};
   }
   // Expects that the plan's tiles are right, once as views, and once with each tensor packed that
   // spans more than a few rows. Returns in how many of these cases the engine serves the tiles.
@@ -178,7 +178,7 @@ class VerifyTileTest : public TileTest {
       const Division division = Divide(whole, grid, plan, most_span);
       if (division.tiles == nullptr) continue;
       const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
-      EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
+      EXPECT_EQ(verification.verdict, ComparisonResult::kEqual) << verification.message;
       ++compared;
     }
     return compared;
@@ -272,10 +272,10 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
       const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
       const Verification reads =
           VerifyKinds(whole, division, FaultyScope(plan, ReadOneFusedRowMore));
-      EXPECT_EQ(reads.verdict, Verdict::kDifferent) << reads.message;
+      EXPECT_EQ(reads.verdict, ComparisonResult::kDifferent) << reads.message;
       EXPECT_NE(reads.message.find("nan"), std::string::npos) << reads.message;
       const Verification writes = VerifyKinds(whole, division, FaultyScope(plan, WriteFused));
-      EXPECT_EQ(writes.verdict, Verdict::kTrespassed) << writes.message;
+      EXPECT_EQ(writes.verdict, ComparisonResult::kTrespassed) << writes.message;
       EXPECT_NE(writes.message.find("input"), std::string::npos) << writes.message;
     }
   }
@@ -293,11 +293,11 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
       const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
       const GraphScope scope = FaultyScope(plan, ReadOneRowMore);
       const Verification verification = VerifyKinds(whole, division, scope);
-      EXPECT_EQ(verification.verdict, Verdict::kDifferent) << verification.message;
+      EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << verification.message;
       EXPECT_NE(verification.message.find("nan"), std::string::npos) << verification.message;
       const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
       EXPECT_EQ(VerifyPlan(device(), whole, division, undivided, {}, scope).verdict,
-                Verdict::kEqual);
+                ComparisonResult::kEqual);
     }
   }
 }
@@ -317,11 +317,12 @@ TEST_F(VerifyTileTest, AnEngineThatWritesOneChannelOffIsRejected) {
         const Verification more =
             VerifyKinds(whole, division, FaultyScope(plan, WriteOneChannelMore));
         // In NHWC the element behind the last channel is the first channel of the next pixel.
-        EXPECT_TRUE(more.verdict == Verdict::kTrespassed || more.verdict == Verdict::kDifferent)
+        EXPECT_TRUE(more.verdict == ComparisonResult::kTrespassed ||
+                    more.verdict == ComparisonResult::kDifferent)
             << more.message;
         if (operation == Operation::kBackwardFilter) continue;
         EXPECT_EQ(VerifyKinds(whole, division, FaultyScope(plan, ShiftChannels)).verdict,
-                  Verdict::kDifferent);
+                  ComparisonResult::kDifferent);
       }
     }
   }
@@ -336,12 +337,12 @@ TEST_F(VerifyTileTest, TakesNoMoreMemoryThanItMay) {
   limits.memory_bytes = 4096;
   const Verification little =
       VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits);
-  EXPECT_EQ(little.verdict, Verdict::kNotCompared);
+  EXPECT_EQ(little.verdict, ComparisonResult::kNotCompared);
   EXPECT_NE(little.message.find("device memory"), std::string::npos) << little.message;
   limits.memory_bytes = std::numeric_limits<size_t>::max();
   limits.deadline = Clock::now();
   EXPECT_EQ(VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits).verdict,
-            Verdict::kNotCompared);
+            ComparisonResult::kNotCompared);
 }
 
 // At 16384 x 16384 the channels of x lie so far apart that a tile's view of them spans 2^31 bytes
@@ -383,11 +384,12 @@ TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   ASSERT_EQ(tile.around.x_strides[1], int64_t{1} << 29);
   MeasureLimits limits;
   limits.memory_bytes = size_t{1} << 31;
-  EXPECT_EQ(VerifyTile(device(), tile, limits, ScopeOf({plan})).verdict, Verdict::kNotCompared);
+  EXPECT_EQ(VerifyTile(device(), tile, limits, ScopeOf({plan})).verdict,
+            ComparisonResult::kNotCompared);
   const Verification right = VerifyTile(device(), tile, {}, ScopeOf({plan}));
-  EXPECT_EQ(right.verdict, Verdict::kEqual) << right.message;
+  EXPECT_EQ(right.verdict, ComparisonResult::kEqual) << right.message;
   const Verification wrong = VerifyTile(device(), tile, {}, FaultyScope(plan, ReadOneRowMore));
-  EXPECT_EQ(wrong.verdict, Verdict::kDifferent) << wrong.message;
+  EXPECT_EQ(wrong.verdict, ComparisonResult::kDifferent) << wrong.message;
 }
 
 // If the whole cannot be compared, tiles whose kinds were each compared alone may run to fit a

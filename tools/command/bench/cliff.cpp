@@ -18,7 +18,7 @@ Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{m
 // Sets cliff.real to the fastest undivided engine within the limit of `request`, and cliff.ucudnn
 // to the choice of a run with these options within that limit. Leaves a member unset if nothing
 // fits.
-Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
+Status ChooseWithin(const tuning::KernelToMeasure& kernel, const planning::PromiseRequest& request,
                     const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
   const tuning::LegacyRows measured = legacy.Get(kernel, request);
   if (!measured.status.ok()) return measured.status;
@@ -34,8 +34,8 @@ Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseR
   return Status::Ok();
 }
 
-Result<Cliff> MeasureCliff(tuning::LegacyKernel kernel, const Layer& layer, const Options& options,
-                           tuning::MeasuredKernels& kernels) {
+Result<Cliff> MeasureCliff(tuning::KernelToMeasure kernel, const Layer& layer,
+                           const Options& options, tuning::MeasuredKernels& kernels) {
   planning::PromiseRequest request =
       planning::RequestFor(layer.problem, planning::kNoLimit, options.deterministic);
   const cudnn::Functions& functions = *kernel.device.functions;
@@ -106,7 +106,7 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
     // This is the alignment of a program's calls, so that a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
-    tuning::LegacyKernel kernel{bench.device(), layer.problem, 0, handle};
+    tuning::KernelToMeasure kernel{bench.device(), layer.problem, 0, handle};
     kernel.graph = engines != EngineSet::kLegacy;
     kernel.may_measure = options.tuning.on;
     kernel.catch_up = true;

@@ -72,7 +72,7 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
 
 // Marks the division's tiles in the store as compared. The rows of a kind of tiles are stored under
 // its SlackTwin.
-void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
+void MarkTiles(const tuning::KernelToMeasure& kernel, const Division& division,
                planning::MeasurementStore* store) {
   if (store == nullptr || division.tiles == nullptr) return;
   for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
@@ -86,7 +86,7 @@ void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
 
 // Chooses as a run with these options would, and compares the chosen division's output. If the
 // output is wrong, chooses again.
-Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const Layer& layer,
+Result<MeasuredLayer> ChooseVerified(const tuning::KernelToMeasure& kernel, const Layer& layer,
                                      const Options& options, tuning::LegacyKernels& kernels,
                                      planning::MeasurementStore* store) {
   constexpr int kAttempts = 4;
@@ -160,7 +160,7 @@ struct DeviceBench {
   Result<MeasuredLayer> Measure(const Layer& layer, const Options& options) {
     const cuda::ContextScope context(*held.device().driver, held.device().context);
     UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, held.Handle());
-    tuning::LegacyKernel kernel{held.device(), layer.problem, 0, handle};
+    tuning::KernelToMeasure kernel{held.device(), layer.problem, 0, handle};
     kernel.may_measure = options.tuning.on;
     kernel.catch_up = true;
     Result<MeasuredLayer> chosen = ChooseVerified(kernel, layer, options, legacy, kernels.store());
@@ -194,7 +194,7 @@ struct Failure {
 
 }  // namespace
 
-planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
+planning::Tilings TilingsOf(const tuning::KernelToMeasure& kernel, const Options& options,
                             const std::vector<planning::Candidate>& candidates,
                             const planning::PromiseRequest& request,
                             tuning::LegacyKernels& kernels) {

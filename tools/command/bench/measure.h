@@ -51,7 +51,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& 
 // Returns the tiles among which a run with these options would choose, given the kernel's measured
 // `candidates`. Leaves out tiles that are slower than another choice in a whole call
 // (LegacyKernels::WithoutSlower). Measures tiles if the kernel may be measured.
-planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
+planning::Tilings TilingsOf(const tuning::KernelToMeasure& kernel, const Options& options,
                             const std::vector<planning::Candidate>& candidates,
                             const planning::PromiseRequest& request,
                             tuning::LegacyKernels& kernels);

@@ -334,8 +334,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   network.forward.tolerance.reset();
   network.forward.cycles = VerifiedCycles(tried);
   network.backward = network.forward;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto made, multigrid::HostNetwork::Make(problem_.chain, problem_.parameters, network));
+  UCUDNN_ASSIGN_OR_RETURN(const auto made, multigrid::NetworkSolver::Make(
+                                               problem_.chain, problem_.parameters, network));
   UCUDNN_RETURN_IF_ERROR(made->Forward(problem_.input.data()).status());
   const auto& solutions = made->forward_solutions();
   TriedSetting verified = tried;

@@ -37,8 +37,8 @@ int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
   return counts.weights + counts.bias;
 }
 
-// Returns the hierarchy that HostNetwork makes: a stage with too few layers for coarsening has one
-// level. Returns none if the settings permit no hierarchy.
+// Returns the hierarchy that NetworkSolver makes: a stage with too few layers for coarsening has
+// one level. Returns none if the settings permit no hierarchy.
 std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
   const bool is_serial = settings.method == multigrid::Method::kPartitioned;
   for (const int levels : {is_serial ? 1 : settings.levels, 1}) {

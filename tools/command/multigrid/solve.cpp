@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-using multigrid::HostNetwork;
+using multigrid::NetworkSolver;
 using multigrid::Problem;
 
 // Returns `batch` copies of the problem's image.
@@ -24,7 +24,7 @@ std::vector<double> Repeated(const std::vector<double>& image, int batch) {
 }
 
 struct Pass {
-  std::unique_ptr<HostNetwork> network;
+  std::unique_ptr<NetworkSolver> network;
   std::vector<double> logits;  // only on the rank that has them
   double seconds = 0;
 };
@@ -33,7 +33,7 @@ Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& par
                         const multigrid::NetworkSettings& settings,
                         const std::vector<double>& images) {
   Pass pass;
-  UCUDNN_ASSIGN_OR_RETURN(pass.network, HostNetwork::Make(problem.chain, parameters, settings));
+  UCUDNN_ASSIGN_OR_RETURN(pass.network, NetworkSolver::Make(problem.chain, parameters, settings));
   multigrid::Peers& peers = pass.network->peers();
   const Stopwatch stopwatch;
   UCUDNN_ASSIGN_OR_RETURN(const double* logits, pass.network->Forward(images.data()));

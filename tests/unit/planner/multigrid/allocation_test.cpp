@@ -108,7 +108,7 @@ TEST(Memory, StatesTakeWhatIsPredicted) {
         settings.levels = levels;
         settings.time = 1;
         settings.storage = storage;
-        const auto network = std::move(*HostNetwork::Make(chain, parameters, settings));
+        const auto network = std::move(*NetworkSolver::Make(chain, parameters, settings));
         const auto forward = [&] {
           const double* logits = test::Must(network->Forward(examples.images.data()));
           CrossEntropy(logits, examples.labels, kNet.classes, logits_gradient.data());

@@ -199,7 +199,7 @@ TEST_F(DeviceRanks, OneThatFailsEndsAll) {
       own.stage_solvers = solvers[peers.rank()].get();
       UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, 3));
       const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
-      UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
+      UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));
       if (peers.rank() == 1) return Status::Error("rank 1 gives up");
       return network->Forward(net.first.data()).status();
     });

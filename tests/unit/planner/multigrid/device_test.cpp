@@ -349,7 +349,8 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   DeviceSolvers solvers(target, {.way = Way::kGrouped, .lanes = 1, .workspace_limit = 1 << 20});
   for (const int on_device : {0, 1}) {
     settings.stage_solvers = on_device == 1 ? &solvers : nullptr;
-    const auto network = std::move(*HostNetwork::Make(problem.chain, problem.parameters, settings));
+    const auto network =
+        std::move(*NetworkSolver::Make(problem.chain, problem.parameters, settings));
     const double* const found = *network->Forward(problem.input.data());
     logits[on_device].assign(found, found + network->output_size());
     std::vector<double> by_logits(logits[on_device].size());

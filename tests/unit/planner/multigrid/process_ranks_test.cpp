@@ -35,7 +35,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   UCUDNN_ASSIGN_OR_RETURN(const Placement placement,
                           PlaceNetwork(net.chain, settings, peers.size()));
   const Parameters own = ParametersOf(peers.rank(), placement, net.parameters);
-  UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, own, settings));
+  UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, own, settings));
   UCUDNN_ASSIGN_OR_RETURN(const double* logits, network->Forward(net.first.data()));
   std::vector<double> output;
   if (logits != nullptr) output.assign(logits, logits + network->output_size() * net.batch);

@@ -28,7 +28,7 @@ Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSett
     if (solvers_of) own.stage_solvers = solvers_of(peers.rank());
     UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, ranks));
     const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
-    UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
+    UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));
     Parameters mine = ZerosLike(parameters);
     for (int pass = 0; pass < 2; ++pass) {
       UCUDNN_ASSIGN_OR_RETURN(const double* output, network->Forward(net.first.data()));

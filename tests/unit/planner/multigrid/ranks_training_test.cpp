@@ -138,7 +138,7 @@ std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettin
                                   const Examples& examples, int replicas) {
   Parameters parameters = net.parameters;
   Parameters velocity = ZerosLike(parameters);
-  const auto network = std::move(*HostNetwork::Make(net.chain, parameters, settings.network));
+  const auto network = std::move(*NetworkSolver::Make(net.chain, parameters, settings.network));
   std::mt19937_64 random(settings.seed);
   const int64_t features = network->input_size();
   for (int epoch = 0; epoch < 2; ++epoch) {

@@ -20,7 +20,7 @@ struct Obstacles {
   bool misaligned = false;    // the pieces cannot use the workspace at this address
 };
 
-// Returns whether the pieces of `decision` run. If they do not, Decision::otherwise says what runs.
+// Returns whether the pieces of `decision` run. If they do not, Decision::fallback says what runs.
 // Pieces that nothing can replace also run after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
@@ -39,7 +39,7 @@ struct UnplannedCall {
   bool observes = false;  // UCUDNN_MODE=observe: calls must not change
 };
 struct Unplanned {
-  Course course = Course::kReal;  // kReal or kRefusal
+  CallAction action = CallAction::kReal;  // kReal or kRefusal
   int algorithm = 0;  // the algorithm that runs, in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };

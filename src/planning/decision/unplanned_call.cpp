@@ -1,14 +1,14 @@
-#include "planning/decision/otherwise.h"
+#include "planning/decision/unplanned_call.h"
 
 namespace ucudnn::planning {
 
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
   if (obstacles.first_in_capture || obstacles.no_workspace) return false;
-  switch (decision.otherwise) {
-    case Otherwise::kReal:
-    case Otherwise::kUndivided:
+  switch (decision.fallback) {
+    case FallbackKind::kReal:
+    case FallbackKind::kUndivided:
       return !obstacles.failed && !obstacles.misaligned;
-    case Otherwise::kPieces:
+    case FallbackKind::kPieces:
       return true;
   }
   return false;
@@ -18,11 +18,11 @@ Unplanned DecideUnplanned(const UnplannedCall& call) {
   // The undivided algorithm of a promise serves no identity activation, which only the named
   // algorithm serves.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
-  if (kept) return {Course::kReal, *call.told};
+  if (kept) return {CallAction::kReal, *call.told};
   const bool over_limit =
       call.strict_limit && call.need_bytes && *call.need_bytes > call.user_limit;
   const bool refused = !call.observes && (over_limit || call.varies);
-  return {refused ? Course::kRefusal : Course::kReal, call.algorithm};
+  return {refused ? CallAction::kRefusal : CallAction::kReal, call.algorithm};
 }
 
 }  // namespace ucudnn::planning

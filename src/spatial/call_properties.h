@@ -23,7 +23,7 @@ inline bool HasParameterGradient(Operation operation, SplitWork work) {
          (work == SplitWork::kNorm && operation == Operation::kBackwardData);
 }
 
-struct CallForm {
+struct CallProperties {
   SplitWork work = SplitWork::kConvolution;
   // True if the call runs an execution plan of the graph API. The scales are then in the plan.
   bool is_plan = false;
@@ -41,7 +41,7 @@ struct CallForm {
   uint64_t operations = 0;
   cudnn::PoolingKind pooling;  // set for kPooling
 
-  bool operator==(const CallForm&) const = default;
+  bool operator==(const CallProperties&) const = default;
   uint64_t Hash() const {
     uint64_t number = operations;
     for (const bool bit :

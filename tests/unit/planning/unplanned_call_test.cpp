@@ -1,6 +1,6 @@
 // Tests, row by row, what runs if a call's schedule cannot run, and what runs if a call has no
 // decision.
-#include "planning/decision/otherwise.h"
+#include "planning/decision/unplanned_call.h"
 
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ TEST(RunsPieces, UnlessSomethingElseIsTheDecisionsWord) {
       {{.no_workspace = true, .misaligned = true}, false, false},
   };
   Decision real, undivided, pieces;
-  undivided.otherwise = Otherwise::kUndivided;
-  pieces.otherwise = Otherwise::kPieces;
+  undivided.fallback = FallbackKind::kUndivided;
+  pieces.fallback = FallbackKind::kPieces;
   for (const Row& row : kRows) {
     const int number = static_cast<int>(&row - kRows);
     EXPECT_EQ(RunsPieces(real, row.obstacles), row.replaceable) << number;
@@ -36,8 +36,8 @@ TEST(RunsPieces, UnlessSomethingElseIsTheDecisionsWord) {
 }
 
 TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
-  constexpr Unplanned kNamed = {Course::kReal, 1}, kTold = {Course::kReal, 5},
-                      kRefused = {Course::kRefusal, 1};
+  constexpr Unplanned kNamed = {CallAction::kReal, 1}, kTold = {CallAction::kReal, 5},
+                      kRefused = {CallAction::kRefusal, 1};
   struct Row {
     UnplannedCall call;
     Unplanned runs;
