@@ -359,7 +359,7 @@ class TiledFaults : public TiledRuns {
 // Verify compares the undivided convolution with the same pieces that a Schedule executes later, so
 // Verify must notice a wrong kind of tile.
 TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
-  using tuning::Verdict;
+  using tuning::ComparisonResult;
   for (const Operation operation : test::kOperations) {
     const std::vector<Spoil> spoils =
         operation == Operation::kForward
@@ -392,12 +392,12 @@ TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
         const Division division(RunsOf(*plan, *tiles), tiles);
         ASSERT_EQ(division.configuration.runs.size(), 3u);
         const tuning::Verification right = Verify(*plan, division, 0, nullptr);
-        EXPECT_EQ(right.verdict, Verdict::kEqual) << right.message;
+        EXPECT_EQ(right.verdict, ComparisonResult::kEqual) << right.message;
         for (const Spoil spoil : spoils) {
           for (size_t kind = 0; kind < 3; ++kind) {
             const tuning::Verification found = Verify(*plan, division, kind, spoil);
-            EXPECT_TRUE(found.verdict == Verdict::kDifferent ||
-                        found.verdict == Verdict::kTrespassed)
+            EXPECT_TRUE(found.verdict == ComparisonResult::kDifferent ||
+                        found.verdict == ComparisonResult::kTrespassed)
                 << "kind " << kind << ": " << found.message;
           }
         }
