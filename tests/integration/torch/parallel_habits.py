@@ -856,7 +856,7 @@ def refusals():
     for call in (divided.state_dict, lambda: divided.load_state_dict({})):
         refused(call, parallel.NotSupported, "a rank has parts of parameters")
     refused(lambda: torch.save(divided, "/dev/null"), parallel.NotSupported, "pickling a model")
-    refused(lambda: nn.parallel.DistributedDataParallel(divided), parallel.NotSupported, "DistributedDataParallel of a model")
+    refused(lambda: nn.parallel.DistributedDataParallel(divided), parallel.NotSupported, "DistributedDataParallel or torch.jit.trace of a model")
     from torch.distributed.fsdp import fully_shard
     mesh = dist.device_mesh.init_device_mesh("cpu", (WORLD,))
     refused(lambda: fully_shard(divided, mesh=mesh), parallel.NotSupported, "fully_shard of a model that runs by a plan")

@@ -44,7 +44,7 @@ TEST(VariableNames, OthersVariablesAreNotLookedAt) {
 TEST(VariableNames, ThoseOfTestsAndToolsAreKnown) {
   for (const char* name :
        {"UCUDNN_TEST_COMMAND", "UCUDNN_TEST_OF_TOMORROW", "UCUDNN_TRACE", "UCUDNN_GPU_TEST_HOST",
-        "UCUDNN_FUZZ_SETTLED", "UCUDNN_IGNORE_TOOLKIT"}) {
+        "UCUDNN_FUZZ_SETTLED", "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_LIBRARY"}) {
     EXPECT_EQ(AdviceOn(name), "known") << name;
   }
 }
