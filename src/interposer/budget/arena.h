@@ -142,7 +142,7 @@ class Arena {
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
-  // Of the segments for calls, counts those whose owner has this value of ArenaOwner::kernel.
+  // Returns the number of segments for calls whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
   // Returns whether an allocation for calls has failed since memory was last freed. While it is

@@ -168,7 +168,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // Of the deeper chains, each run of tools/check solves only one with drawn weights and one with
+    // A run of tools/check solves two of the deeper chains: one with drawn weights and one with
     // smooth weights.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
