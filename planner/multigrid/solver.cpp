@@ -185,8 +185,7 @@ class Run {
 
  private:
   bool IsDirect() const {
-    const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
-    return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.c_sweeps.front());
+    return solution_.cycles >= CyclesOfDirectSolve(hierarchy_.level(0), options_);
   }
   // Records the residual of the last cycle, and decides whether the solve ends and with which
   // outcome. If judge_ gives the cycles up, solves serially. Returns whether the solve has ended.
@@ -360,11 +359,12 @@ int SweepsOf(const std::vector<int>& c_sweeps, int level) {
   return c_sweeps[std::min<size_t>(level, c_sweeps.size() - 1)];
 }
 
-int CyclesOfDirectSolve(const Level& finest, int c_sweeps) {
+int CyclesOfDirectSolve(const Level& finest, const SolveOptions& options) {
   // One more block becomes exact with each F-relaxation, together with the C-relaxation or the
   // correction before it.
-  const int blocks_a_cycle = c_sweeps + 1;
-  return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
+  const int blocks_a_cycle = SweepsOf(options.c_sweeps, 0) + 1;
+  const int relaxing_cycles = (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
+  return relaxing_cycles + (options.skips_first_down ? 1 : 0);
 }
 
 Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,

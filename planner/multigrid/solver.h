@@ -80,9 +80,8 @@ bool IsFarAway(const Solution& solution, ResidualScale scale);
 // Fails if options are invalid, with one line that gives the value and what is expected.
 Status CheckOptions(const SolveOptions& options);
 
-// Returns the number of cycles after which relaxation on the finest level alone is exact. A first
-// cycle that skips relaxation is not included in the number.
-int CyclesOfDirectSolve(const Level& finest, int c_sweeps);
+// Returns the number of cycles after which relaxation on the finest level alone is exact.
+int CyclesOfDirectSolve(const Level& finest, const SolveOptions& options);
 
 // Solves the finest level of `system`. A solve that diverges or stalls ends in serial propagation,
 // and the returned outcome is then kSerial. Fails if the system fails, or if the precision cannot

@@ -66,6 +66,15 @@ RunCost LevelCosts::InRow(int level, int begin, int end) const {
           behind.launches - before.launches};
 }
 
+RunCost LevelCosts::FStepsAgain(int begin, int end) const {
+  const int coarsening = hierarchy_.level(0).coarsening;
+  RunCost cost;
+  for (int block = begin; block < end; block += coarsening) {
+    cost += InRow(0, block, std::min(block + coarsening, end) - 1);
+  }
+  return cost;
+}
+
 RunCost LevelCosts::AtOnce(int level, int first_block, int end_block, int position) const {
   const Level& shape = hierarchy_.level(level);
   std::vector<int> steps;

@@ -20,6 +20,9 @@ class LevelCosts {
 
   // Returns the cost of steps begin to end - 1 of a level, run one after the other.
   RunCost InRow(int level, int begin, int end) const;
+  // Returns the cost of computing the F-points of steps begin to end - 1 of the finest level again,
+  // which are whole blocks, or a part of one from its beginning.
+  RunCost FStepsAgain(int begin, int end) const;
   // Returns the cost of step `position` of each of the blocks first_block to end_block - 1, run at
   // once. Blocks without such a step do not count.
   RunCost AtOnce(int level, int first_block, int end_block, int position) const;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "planner/multigrid/analysis/balanced_runs.h"
 #include "planner/multigrid/block_system.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -205,7 +206,9 @@ class MultigridModel::Builder {
   Status Backward(size_t section);
   Status Solve(const StageLevels& levels, size_t section);
   Status SolveAdjoint(const StageLevels& levels, size_t section);
-  void AddGradients(int device, const std::vector<int>& layers, const TaskList& after);
+  // Adds the gradients of layers first to first + layers.size() - 1 of a stage.
+  void AddGradients(const StageLevels& levels, int device, int first,
+                    const std::vector<int>& layers, const TaskList& after);
   int64_t MemoryBytes() const;
 
   const MultigridModel& owner_;
@@ -266,13 +269,13 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
   SolvedStage& solved = solved_.back();
   const int devices = std::min(cluster_.devices(), finest.blocks());
   const std::vector<int> begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
-  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, setting_, bytes,
-                                                BlockRuns{begins});
+  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, nullptr,
+                                                setting_, bytes, BlockRuns{begins});
   UCUDNN_RETURN_IF_ERROR(solved.forward->Add(ready_));
   here_ = devices - 1;
   ready_ = solved.forward->Ready(here_);
   const auto states =
-      static_cast<double>(BlockSystem::StatesFor(levels.hierarchy, 0, Storage::kAll));
+      static_cast<double>(BlockSystem::StatesFor(levels.hierarchy, 0, setting_.storage));
   for (int device = 0; device < devices; ++device) {
     const int blocks = begins[device + 1] - begins[device];
     const auto first = stage.kinds.begin() + int64_t{begins[device]} * finest.coarsening;
@@ -281,21 +284,35 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
         device + 1 == devices ? stage.kinds.end() : first + int64_t{blocks} * finest.coarsening);
     layers_[device].insert(layers_[device].end(), own.begin(), own.end());
     state_bytes_[device] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
+    // Gradients compute states of both directions again.
+    const int64_t again = Trajectory::StatesFor(
+        levels.hierarchy, std::min(blocks, device_.concurrent_kernels), setting_.storage);
+    if (trains_) state_bytes_[device] += 2 * bytes * static_cast<double>(again);
   }
   return Status::Ok();
 }
 
-void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& layers,
-                                           const TaskList& after) {
+void MultigridModel::Builder::AddGradients(const StageLevels& levels, int device, int first,
+                                           const std::vector<int>& layers, const TaskList& after) {
   TaskList& gradients = gradients_[device];
   const auto count = static_cast<int>(layers.size());
   const bool groups = setting_.blocks == BlocksAtOnce::kGrouped;
-  const int streams = groups ? 1 : std::min(count, device_.concurrent_kernels);
+  const bool keeps_f = setting_.storage == Storage::kAll;
+  const Level& finest = levels.hierarchy.level(0);
+  // A stream has whole blocks if it computes their states and adjoints again.
+  const int unit = keeps_f ? 1 : finest.coarsening;
+  const int units = (count + unit - 1) / unit;
+  const int streams = groups ? 1 : std::min(units, device_.concurrent_kernels);
   for (int stream = 0; stream < streams; ++stream) {
-    const std::vector<int> own(layers.begin() + count * stream / streams,
-                               layers.begin() + count * (stream + 1) / streams);
-    const RunCost cost = groups ? AtOnce(model_.times(), own, LayerPass::kGradient)
-                                : model_.InRow(own, LayerPass::kGradient);
+    const int begin = units * stream / streams * unit;
+    const int end = std::min(count, units * (stream + 1) / streams * unit);
+    const std::vector<int> own(layers.begin() + begin, layers.begin() + end);
+    RunCost cost = groups ? AtOnce(model_.times(), own, LayerPass::kGradient)
+                          : model_.InRow(own, LayerPass::kGradient);
+    if (!keeps_f) {
+      cost += levels.forward.FStepsAgain(first + begin, first + end);
+      cost += levels.adjoint.FStepsAgain(finest.steps - first - end, finest.steps - first - begin);
+    }
     Append(gradients, cluster_.Run(device, cluster_.Stream(device, stream), cost, after));
   }
 }
@@ -304,13 +321,15 @@ Status MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t s
   const SolvedStage& solved = solved_[section];
   const int devices = static_cast<int>(solved.layers.size());
   const BlockRuns runs = {BalancedBlocks(levels.adjoint, device_.launch_us, devices), true};
-  SolveTasks adjoint(cluster_, device_, levels.adjoint, setting_,
+  SolveTasks adjoint(cluster_, device_, levels.adjoint, &levels.forward, setting_,
                      network_.StateBytes(static_cast<int>(section)), runs);
   UCUDNN_RETURN_IF_ERROR(adjoint.Add(ready_));
+  int first = 0;
   for (int device = 0; device < devices; ++device) {
     TaskList after = adjoint.Ready(devices - 1 - device);
     Append(after, solved.forward->Ready(device));
-    AddGradients(device, solved.layers[device], after);
+    AddGradients(levels, device, first, solved.layers[device], after);
+    first += static_cast<int>(solved.layers[device].size());
   }
   here_ = 0;
   ready_ = adjoint.Ready(devices - 1);
@@ -380,7 +399,8 @@ RunCost LeastOf(const LevelCosts& costs, const MultigridSetting& setting, int cy
     const int relaxations = relaxing_cycles * (SweepsOf(setting.c_sweeps, level) + 1);
     const double relax_ms = costs.InRow(level, 0, shape.coarsening - 1).ms;
     least.ms += relaxations * costs.InRow(level, 0, shape.coarsening).ms;
-    least.ms += (level == 0 ? 1 : cycles) * relax_ms;
+    const int last_relaxations = level > 0 ? cycles : setting.storage == Storage::kAll ? 1 : 0;
+    least.ms += last_relaxations * relax_ms;
     least.work_ms += relaxations * all.work_ms;
   }
   return least;

@@ -16,10 +16,12 @@ int CommonNumbers(int begin, int end, int other_begin, int other_end) {
 }  // namespace
 
 SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-                       const MultigridSetting& setting, double state_bytes, BlockRuns runs)
+                       const LevelCosts* linearised_at, const MultigridSetting& setting,
+                       double state_bytes, BlockRuns runs)
     : cluster_(cluster),
       device_(device),
       costs_(costs),
+      linearised_at_(linearised_at),
       setting_(setting),
       state_bytes_(state_bytes),
       runs_(std::move(runs)) {
@@ -100,11 +102,20 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
     unit.restrict_ = costs_.StepsAtOnce(level + 1, unit.begin, full_end);
     return;
   }
+  // If F-points are not kept, relaxing a full block does nothing, and Advance computes its F-points
+  // on the way to the next C-point. The adjoint's steps then compute the states again at which they
+  // are linearised.
+  const bool keeps_f = level > 0 || setting_.storage == Storage::kAll;
   for (int block = unit.begin; block < unit.end; ++block) {
     const int begin = block * shape.coarsening;
     const int last = std::min(begin + shape.coarsening - 1, shape.steps);
-    unit.relax += costs_.InRow(level, begin, last);
+    RunCost& f_steps = keeps_f || block >= full_end ? unit.relax : unit.advance;
+    f_steps += costs_.InRow(level, begin, last);
     if (block < full_end) unit.advance += costs_.InRow(level, last, last + 1);
+    if (!keeps_f && linearised_at_ != nullptr) {
+      const int end = block < full_end ? last + 1 : last;
+      f_steps += linearised_at_->FStepsAgain(shape.steps - end, shape.steps - begin);
+    }
   }
   unit.restrict_ = costs_.InRow(level + 1, unit.begin, full_end);
 }
@@ -243,7 +254,9 @@ Status SolveTasks::Broadcast() {
     has_first[i] = i == 0 ? first_
                           : cluster_.Send(finest[parent].device, finest[i].device, state_bytes_,
                                           Port::kOfSender, has_first[parent]);
-    const int states = (finest[i].end - finest[i].begin) * costs_.hierarchy().level(0).coarsening;
+    const int states_of_block =
+        setting_.storage == Storage::kAll ? costs_.hierarchy().level(0).coarsening : 1;
+    const int states = (finest[i].end - finest[i].begin) * states_of_block;
     const double write_ms = states * state_bytes_ / bandwidth;
     finest[i].ready = cluster_.Join(
         cluster_.Run(finest[i].device, cluster_.Stream(finest[i].device, 0),

@@ -7,6 +7,7 @@
 
 #include "planner/multigrid/analysis/cluster.h"
 #include "planner/multigrid/analysis/level_costs.h"
+#include "planner/multigrid/block_system.h"
 #include "planner/multigrid/solver.h"
 
 namespace ucudnn::multigrid {
@@ -32,6 +33,7 @@ struct MultigridSetting {
   bool skips_first_down = false;    // as in SolveOptions
   int cycles = 2;
   Start start = Start::kBroadcast;  // kBroadcast or kNested
+  Storage storage = Storage::kAll;  // kAll if `blocks` is kGrouped
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
   Launching launching = Launching::kEach;
   CoarsePlace place = CoarsePlace::kDistributed;
@@ -45,7 +47,7 @@ struct MultigridSetting {
   bool IsSameSolve(const MultigridSetting& other) const {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
            c_sweeps == other.c_sweeps && skips_first_down == other.skips_first_down &&
-           start == other.start;
+           start == other.start && storage == other.storage;
   }
 };
 
@@ -63,9 +65,11 @@ struct BlockRuns {
 class SolveTasks final : public LayerSystem {
  public:
   // All arguments but `setting` and `runs` must outlive the object. `state_bytes` is the size of
-  // one state of the mini-batch.
+  // one state of the mini-batch. An adjoint solve is linearised at the states of the forward solve
+  // whose costs are `linearised_at`; a forward solve has none.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-             const MultigridSetting& setting, double state_bytes, BlockRuns runs);
+             const LevelCosts* linearised_at, const MultigridSetting& setting, double state_bytes,
+             BlockRuns runs);
 
   // Adds the tasks of the solve. The first state is on the first device when the tasks `first` have
   // ended.
@@ -130,6 +134,7 @@ class SolveTasks final : public LayerSystem {
   Cluster& cluster_;
   const planner::Device& device_;
   const LevelCosts& costs_;
+  const LevelCosts* const linearised_at_;
   const MultigridSetting setting_;
   const double state_bytes_;
   const BlockRuns runs_;

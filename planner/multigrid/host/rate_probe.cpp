@@ -44,6 +44,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.coarsening = setting.coarsening;
   network_settings.levels = setting.levels;
   network_settings.coarse = setting.coarse;
+  network_settings.storage = setting.storage;
   network_settings.forward.c_sweeps = setting.c_sweeps;
   network_settings.forward.skips_first_down = setting.skips_first_down;
   network_settings.forward.start = setting.start;
@@ -60,8 +61,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
       Hierarchy::Make(stand_in_.stage_steps, setting.coarsening, setting.levels));
   ConvergenceEstimate estimate =
       EstimateOf(network->forward_solutions().front().solution,
-                 CyclesOfDirectSolve(hierarchy.level(0), setting.c_sweeps.front()) +
-                     (setting.skips_first_down ? 1 : 0));
+                 CyclesOfDirectSolve(hierarchy.level(0), network_settings.forward));
   if (settings_.scale == ResidualScale::kAbsolute) {
     estimate.first *= std::sqrt(stand_in_.state_factor);
     estimate.second *= std::sqrt(stand_in_.state_factor);

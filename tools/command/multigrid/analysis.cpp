@@ -41,7 +41,7 @@ Status CheckAnalysis(const SolveSpec& spec) {
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
         "and what joins them; expected --machine with it");
   }
-  return spec.Refuse({"--storage"}, "is not modelled; expected --analyse without it");
+  return Status::Ok();
 }
 
 // Returns the numbers of devices to analyse, by default powers of two. None exceeds the machine's
@@ -77,6 +77,10 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   // A core runs blocks one after the other and launches nothing, so the devices' `common` does not
   // apply.
   if (is_measured) choices.common = {};
+  choices.common.storage = network.storage;
+  if (network.storage == multigrid::Storage::kCPoints) {
+    choices.common.blocks = multigrid::BlocksAtOnce::kStreams;
+  }
   choices.common.start = network.forward.start;
   choices.common.skips_first_down = network.forward.skips_first_down;
   choices.common.measures_residuals = network.forward.tolerance.has_value();
@@ -90,7 +94,8 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
           .coarse = network.coarse,
           .c_sweeps = network.forward.c_sweeps,
           .skips_first_down = network.forward.skips_first_down,
-          .start = network.forward.start};
+          .start = network.forward.start,
+          .storage = network.storage};
 }
 
 // Orders a table by coarsening, levels, coarse operator and relaxation.

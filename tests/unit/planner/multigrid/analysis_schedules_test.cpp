@@ -9,6 +9,7 @@
 #include "planner/multigrid/analysis/network_model.h"
 #include "tests/support/must.h"
 #include "tests/unit/planner/multigrid/unit_times.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -99,6 +100,78 @@ TEST(AnalysisSchedules, AFirstCycleMayGoDownWithoutRelaxation) {
   const ModelledRun run = Modelled({8, 0.25, 2, true}, setting, 2);
   EXPECT_NEAR(run.ms, 10.25, kTiny);
   EXPECT_EQ(run.messages, 2);
+}
+
+// F-points of the finest level are not kept. Device 0 and device 1 are busy in these ms:
+//   forward: Advance through each block, with a coarse step  0..6     0.25..6.25
+//            coarse steps                                    6..8     8.25..10.25
+//   adjoint: a state of each block again, Advance, and a
+//            coarse step                                     10.5..18.5   10.25..18.25
+//            coarse steps                                    20.5..22.5   18.25..20.25
+//   gradients of 4 layers, for which a state and an adjoint of each of 2 blocks are computed again,
+//   end at 30.5 on device 0. The update follows.
+TEST(AnalysisSchedules, StatesThatAreNotKeptAreComputedAgain) {
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.storage = Storage::kCPoints;
+  const Made made(8, 0.25, 2, true);
+  EXPECT_NEAR(Modelled(made, setting, 2).ms, 10.25, kTiny);
+  const ModelledRun training = Modelled(made, setting, 2, Workload::kTraining);
+  EXPECT_NEAR(training.ms, 30.5 + 1, kTiny);
+  // A device holds half of the 6 + 2 * 4 states. In training it holds as many adjoints, and in its
+  // one stream a state and an adjoint that are computed again.
+  EXPECT_EQ(Modelled(made, setting, 2).memory_bytes, 4 * 40 + 28);
+  EXPECT_EQ(training.memory_bytes, 4 * (3 * 40 + 4 * 3) + 2 * 28 + 2 * 4);
+}
+
+class CountingChain : public HostChain {
+ public:
+  using HostChain::HostChain;
+  Status Step(int level, int step, State from, State to, int lane) override {
+    ++steps;
+    return HostChain::Step(level, step, from, to, lane);
+  }
+
+  int64_t steps = 0;
+};
+
+// Layers and messages of the model take 1 ms and no time, so its times on one device count steps.
+TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
+  constexpr int kSteps = 32;
+  const Made made(kSteps, 0, 1, true);
+  const WeightedChain chain = DrawCase(29, {.steps = kSteps, .extent = 4}, 1, 0.5).chain;
+  for (int draw = 0; draw < 16; ++draw) {
+    MultigridSetting setting = Setting(4, draw % 2 == 0 ? 2 : 3, draw / 2 % 2, 2);
+    setting.skips_first_down = draw / 4 % 2 == 1;
+    setting.storage = draw / 8 == 0 ? Storage::kAll : Storage::kCPoints;
+    SCOPED_TRACE(draw);
+    HostSolve host(chain, {.levels = setting.levels, .h = 0.03, .storage = setting.storage});
+    const SolveOptions options = {.c_sweeps = setting.c_sweeps,
+                                  .skips_first_down = setting.skips_first_down,
+                                  .measures_cycles = false};
+    CountingChain states(host.stage(), host.hierarchy(), setting.coarse, 0.03);
+    BlockSystem forward = test::Must(BlockSystem::Make(states, host.hierarchy(), host.lanes(),
+                                                       setting.storage, host.system().first()));
+    ASSERT_TRUE(Solve(forward, host.hierarchy(), options).ok());
+    const double inference_ms = Modelled(made, setting, 1).ms;
+    EXPECT_NEAR(inference_ms, static_cast<double>(states.steps), kTiny);
+
+    Trajectory trajectory =
+        test::Must(Trajectory::Make(forward, host.hierarchy(), host.propagator(), 1));
+    CountingChain adjoints(host.stage(), host.mirrored(), setting.coarse, 0.03);
+    adjoints.LineariseAt(trajectory);
+    BlockSystem adjoint = test::Must(BlockSystem::Make(adjoints, host.mirrored(), host.lanes(),
+                                                       setting.storage, forward.last()));
+    states.steps = 0;
+    ASSERT_TRUE(Solve(adjoint, host.mirrored(), options).ok());
+    Trajectory solved = test::Must(Trajectory::Make(adjoint, host.mirrored(), adjoints, 1));
+    for (int layer = 0; layer < kSteps; ++layer) {
+      test::Must(trajectory.At(layer, 0));
+      test::Must(solved.At(kSteps - 1 - layer, 0));
+    }
+    // Each layer has a gradient, and one update follows.
+    EXPECT_NEAR(Modelled(made, setting, 1, Workload::kTraining).ms - inference_ms,
+                static_cast<double>(states.steps + adjoints.steps + kSteps + 1), kTiny);
+  }
 }
 
 // The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
@@ -222,6 +295,9 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum;
     setting.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
     setting.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
+    if (setting.blocks == BlocksAtOnce::kStreams && pick(0, 1) == 0) {
+      setting.storage = Storage::kCPoints;
+    }
     setting.place = static_cast<CoarsePlace>(pick(0, 2));
     setting.measures_residuals = pick(0, 1) == 0;
     setting.launching = Launching::kCaptured;

@@ -63,7 +63,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
           const DrawnSolve drawn = Two(steps, coarsening, sweeps);
           SCOPED_TRACE(drawn.Text());
           const int cycles = (blocks + sweeps) / (sweeps + 1);
-          EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), sweeps), cycles);
+          EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options), cycles);
           const auto serial = RingChain(7).Serial(steps);
           const RingResult exact = SolveRing(drawn, 7, cycles);
           EXPECT_EQ(exact.states, serial);
@@ -198,8 +198,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
     drawn.storage = Storage::kAll;
     drawn.options.skips_first_down = false;
     const int cycles = 3;
-    const int finest = drawn.options.c_sweeps.front();
-    if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
+    if (CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
     ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
     ++counted;
