@@ -35,6 +35,7 @@ class Reader {
     UCUDNN_RETURN_IF_ERROR(ReadTensors(*graph));
     UCUDNN_RETURN_IF_ERROR(ReadNodes(*graph));
     UCUDNN_RETURN_IF_ERROR(ReadEngine());
+    if (like_ != nullptr) convolution_.problem.math = like_->problem.math;
     return convolution_;
   }
 

@@ -50,7 +50,8 @@ bool HoldsConvolution(std::string_view json);
 
 // Reads a plan. Every member, name and value must be known; the error says which one is not. In a
 // plan of a single image, a tensor with elements for each image looks like a tensor that all images
-// share; `like`, the same plan at another batch, tells them apart (null: none).
+// share; `like`, the same plan at another batch, tells them apart (null: none). A plan has no math
+// type, since only the legacy API has one; the result has that of `like`, or else the default.
 Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
                                               const FusedConvolution* like = nullptr);
 

@@ -49,6 +49,15 @@ ConvolutionProblem AnotherImage(Operation operation) {
   return problem;
 }
 
+ConvolutionProblem ImageOfMath(MathType math) {
+  ConvolutionProblem problem = AnotherImage(Operation::kForward);
+  problem.math = math;
+  return problem;
+}
+
+constexpr MathType kOtherMaths[] = {MathType::kTensorOp, MathType::kTensorOpAllowConversion,
+                                    MathType::kFma};
+
 std::vector<nlohmann::json> ReportedOf(const Convolution& convolution, const char* api) {
   std::vector<nlohmann::json> kernels = KernelsOf(ReadReport(), convolution.problem());
   std::erase_if(kernels, [&](const auto& kernel) { return kernel["api"] != api; });
@@ -86,13 +95,16 @@ class Tiles : public Protocol {
   // machine.
   static void SetUpTestSuite() {
     PrimedStore store;
+    const auto add = [&](const ConvolutionProblem& problem) {
+      store.Add(AsRead(problem), {1},
+                [](int algorithm, int) { return algorithm == kFast ? 1e4 : 1e5 + algorithm; });
+    };
     for (const Operation operation : kOperations) {
-      for (const ConvolutionProblem& problem :
-           {Image(operation), Image(operation, 0), AnotherImage(operation)}) {
-        store.Add(AsRead(problem), {1},
-                  [](int algorithm, int) { return algorithm == kFast ? 1e4 : 1e5 + algorithm; });
-      }
+      add(Image(operation));
+      add(Image(operation, 0));
+      add(AnotherImage(operation));
     }
+    for (const MathType math : kOtherMaths) add(ImageOfMath(math));
     store.Write(false);
   }
 
@@ -186,6 +198,24 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
     }
     ExpectTiles(convolution, "legacy", most);
     EXPECT_GT(room, 0u);
+  }
+}
+
+TEST_F(Tiles, ServeEveryMathType) {
+  for (const MathType math : kOtherMaths) {
+    SCOPED_TRACE(static_cast<int>(math));
+    Convolution convolution(ImageOfMath(math));
+    UseMath(convolution, static_cast<cudnnMathType_t>(math));
+    const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+    long most = 0;
+    for (const auto& told : answer.algorithms) {
+      if (LegacyNumericClass(Operation::kForward, told.algorithm) != NumericClass::kDirect) {
+        continue;
+      }
+      UseMath(convolution, told.math);
+      most = std::max(most, Run(convolution, told.algorithm, told.workspace_bytes));
+    }
+    EXPECT_GT(most, 1);
   }
 }
 

@@ -84,6 +84,26 @@ TEST(ProblemGraph, NoEngineIsCoarserThanTheMathType) {
   }
 }
 
+// The graph API has no math type, so a part of a plan is the same plan under each math type.
+TEST(ProblemGraph, EnginesRunPartsUnderEveryMathType) {
+  for (const MathType math : {MathType::kDefault, MathType::kTensorOp,
+                              MathType::kTensorOpAllowConversion, MathType::kFma}) {
+    int built = 0;
+    for (const Operation operation : kOperations) {
+      ConvolutionProblem problem = Problem(operation);
+      problem.math = math;
+      ConvolutionProblem part = problem;
+      part.n = problem.n / 2;
+      for (const GraphTemplate& engine : GraphOf(problem).Heuristics(4)) {
+        const auto plan = BuildPart(RealCudnn(), DescribedDevice(), engine, {part});
+        EXPECT_TRUE(plan.ok()) << engine.convolution.engine << ": " << plan.message();
+        ++built;
+      }
+    }
+    EXPECT_GT(built, 0) << static_cast<int>(math);
+  }
+}
+
 TEST(ProblemGraph, NotesAreHeldAgainstTheMathType) {
   ConvolutionProblem problem = Problem(Operation::kForward);
   const auto may = [&](MathType math, std::vector<int> numerical) {
