@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "convolution/configuration.h"
@@ -79,6 +80,7 @@ struct Promise {
   // Workspace that ucudnn provides for the plan. If it is not 0, `workspace_bytes` is 0 and
   // `undivided` needs none. If `undivided` is empty, this amount must be assured (AssuredBytes).
   size_t owned_bytes = 0;
+  std::string no_tiles;  // if a limit excludes faster engines: why no tiles fit, either
 };
 
 // Returns the bytes of ucudnn's workspace that must be set aside to keep the promise, because

@@ -163,6 +163,10 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
     const planning::Tilings tilings = FindTilings(kernel, candidates, need, request);
     planning::AddTiles(problem.operation, group.math, candidates, tilings.measured, request,
                        offers);
+    if (!tilings.measured.empty()) continue;
+    for (planning::Offer& offer : offers) {
+      if (offer.math == group.math) offer.promise.no_tiles = planning::WhyNoTiles(tilings);
+    }
   }
   return Promised(kernel, planning::BestFirst(std::move(offers)), measured.settled);
 }

@@ -404,7 +404,7 @@ void CallDecider::Explain() {
                                                                   : ReasonKind::kAsTold;
   decision_.reason = {because, pieces};
   decision_.reason.in_tiles = promise_->configuration.IsTiled();
-  if (pieces == 1) decision_.reason.no_tiles = slower_;
+  if (pieces == 1) decision_.reason.no_tiles = slower_.empty() ? promise_->no_tiles : slower_;
   if (because == ReasonKind::kDividedByAnother) {
     decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   }

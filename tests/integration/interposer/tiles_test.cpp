@@ -359,14 +359,26 @@ TEST_F(TilesOfLegacyEngines, AreFollowedFromAWorkspacePlan) {
 
 class NoRoomForTiles : public Tiles {};
 
+bool SaysTheLeast(const Convolution& convolution) {
+  const auto kernels = KernelsOf(ReadReport(), convolution.problem());
+  return std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) {
+    return kernel["reason"].template get<std::string>().find("tiles need ") != std::string::npos;
+  });
+}
+
 TEST_F(NoRoomForTiles, TheLeastThatWouldDoIsSaid) {
   Convolution convolution(Image(Operation::kForward));
   EXPECT_EQ(Run(convolution, kFast, RealNeed(convolution, kFast).value()), 1);
-  bool said = false;
-  for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
-    said |= kernel["reason"].get<std::string>().find("tiles need ") != std::string::npos;
-  }
-  EXPECT_TRUE(said) << ReadReport().dump(1);
+  EXPECT_TRUE(SaysTheLeast(convolution)) << ReadReport().dump(1);
+}
+
+TEST_F(NoRoomForTiles, TheLeastIsSaidToAProgramThatAsks) {
+  Convolution convolution(AnotherImage(Operation::kForward));
+  const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+  ASSERT_FALSE(answer.algorithms.empty());
+  const auto& told = answer.algorithms.front();
+  EXPECT_EQ(Run(convolution, told.algorithm, told.workspace_bytes), 1);
+  EXPECT_TRUE(SaysTheLeast(convolution)) << ReadReport().dump(1);
 }
 
 }  // namespace
