@@ -21,7 +21,7 @@ ALLOWED = 1.03  # the largest ratio of the time on one rank to the plain module'
 
 def compare(options):
     """Returns for each round (ms of the plain module, ms on one rank)."""
-    import schedules  # this module of the tests makes the plan, since `ucudnn plan` plans for at least two devices
+    import schedules  # this module of the tests makes the plan, so that the bench needs no `ucudnn` command
     import torch
     import torchvision
     from torch.nn.functional import cross_entropy

@@ -8,8 +8,9 @@ as they were measured without sums.
 Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. The first layer's
 backward pass takes only a third, since the input needs no gradient. A link takes half of a layer's backward pass for the
 layer's sum. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In the run, they have about a
-thousandth of that, and the links are slower by as much. It needs a Python that has torch, and a processor for each rank. The
-other work of the ranks adds to the times."""
+thousandth of that, and the links are slower by as much. The program fails if the links sleep less than planned in a step with
+sums, however long the step takes. It needs a Python that has torch, and a processor for each rank. The other work of the ranks
+adds to the times."""
 import argparse
 import importlib.util
 import json
@@ -88,19 +89,26 @@ def split_sums(path):
 
 
 class Link:
-    """The port of a rank, which transfers one message at a time."""
+    """The port of a rank, which transfers one message at a time. `awaited_ms`: the transfer times of all awaited messages."""
 
     def __init__(self, bytes_per_s):
-        self.rate, self.free, self.lock = bytes_per_s, 0.0, threading.Lock()
+        self.rate, self.free, self.awaited_ms, self.lock = bytes_per_s, 0.0, 0.0, threading.Lock()
 
-    def ready(self, sent, received):
+    def post(self, sent, received):
+        """Returns (when the transfer ends, its seconds)."""
         with self.lock:
-            self.free = max(time.monotonic(), self.free) + max(sent, received) / self.rate
-            return self.free
+            seconds = max(sent, received) / self.rate
+            self.free = max(time.monotonic(), self.free) + seconds
+            return self.free, seconds
+
+    def wait(self, ready, seconds):
+        time.sleep(max(ready - time.monotonic(), 0))
+        with self.lock:
+            self.awaited_ms += 1e3 * seconds
 
 
 def sleepy(options):
-    """Replaces functions of ucudnn.parallel in this process, so that layers and links sleep."""
+    """Replaces functions of ucudnn.parallel in this process, so that layers and links sleep. Returns the rank's Link."""
     import torch
     from ucudnn.parallel import run, transport
 
@@ -128,14 +136,16 @@ def sleepy(options):
     def post(self, what, kind, sends, receives, device, _post=transport.Transport.post):
         flight = _post(self, what, kind, sends, receives, device)
         if kind == "update":
-            flight.ready = link.ready(4 * sum(tensor.numel() for tensor in sends.values()), 4 * flight.received)
+            flight.transfer = link.post(4 * sum(tensor.numel() for tensor in sends.values()), 4 * flight.received)
         return flight
 
-    def wait(self, _wait=transport.Flight.wait):
-        arrived = _wait(self)
-        time.sleep(max(getattr(self, "ready", 0) - time.monotonic(), 0))
-        return arrived
-    transport.Transport.post, transport.Flight.wait = post, wait
+    def arrived(self, _arrived=transport.Flight.arrived):
+        found = _arrived(self)
+        if hasattr(self, "transfer"):
+            link.wait(*self.transfer)
+        return found
+    transport.Transport.post, transport.Flight.arrived = post, arrived
+    return link
 
 
 def worker(options):
@@ -146,7 +156,7 @@ def worker(options):
     from ucudnn import parallel
     dist.init_process_group("gloo", init_method=f"file://{options.folder}/rendezvous", rank=int(os.environ["RANK"]),
                             world_size=options.ranks)
-    sleepy(options)
+    link = sleepy(options)
     found, images = {mode: [] for mode in MODES}, torch.randn(4, NARROW, 2, 2)
     labels = torch.zeros(4, dtype=torch.int64)
     models = {mode: parallel.apply(parallel.module(f"{options.folder}/net.json"), f"{options.folder}/plan.json",
@@ -157,12 +167,17 @@ def worker(options):
             model = models[mode]
             model.zero_grad()
             dist.barrier()
+            link.awaited_ms = 0.0
             began = time.monotonic()
             if mode == "no sums":
                 with model.no_sync():
                     model(images, labels).backward()
             else:
                 model(images, labels).backward()
+            planned = 0 if mode == "no sums" else LAYERS * link_ms(options)
+            if link.awaited_ms < planned * (1 - 1e-9):
+                sys.exit(f"parallel_overlap.py: {mode}: sums waited {link.awaited_ms:.1f} ms for sleeping links; expected at least "
+                         f"{planned:.1f} ms")
             if at:  # the first step only warms up
                 found[mode].append(1e3 * (time.monotonic() - began))
     if dist.get_rank() == 0:

@@ -144,6 +144,8 @@ LONG_TESTS = (
     long_test("torch samples", 360, "convolutions that nobody here chose, on the device's engines", "torch_samples", needs=TORCH,
               seconds=130),
     long_test("torch spatial", 300, "backends that torch takes on a GPU alone", "torch_spatial", needs=TORCH),
+    long_test("torch parallel", 180, "tensors that gloo carries through the host beside torch's streams, NCCL's groups, devices by name",
+              "torch_parallel", lane=FREE, needs=TORCH, seconds=30),
     *(long_test(case.lower(), limit, "the framework's own way of loading cuDNN there", "convolutions", case, needs=("versions",),
                 seconds=100)
       for case, limit in (("Jax", 480), ("TensorFlow", 300), ("OnnxRuntime", 360))),
@@ -213,7 +215,7 @@ SITTINGS = {
               last=(EXPORT,)),
     "2A": Plan(150, (*BEGIN, DRIFT, FACTS[5], TWENTY), last=(EXPORT,)),
     "2B": Plan(450, (*BEGIN, *of("test jax", "PyTorch", "test torch legacy", "cliff")), last=(EXPORT,)),
-    "3A": Plan(150, (*BEGIN, *of("compute-sanitizer"))),
+    "3A": Plan(150, (*BEGIN, *of("test torch parallel", "compute-sanitizer"))),
     "3B": Plan(450, (*BEGIN, *of("test multigrid", "test torch samples", "test torch training ResNet50Compiled", "iterations",
                                  "test torch training UNet3dCompiled")), last=(EXPORT,)),
 }

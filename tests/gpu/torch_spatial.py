@@ -5,8 +5,9 @@ torch.distributed by gloo through the host. Only in the mode `replayed` does eac
     torch_spatial.py backends         prints the backend that torch takes for each convolution, and the module's route for it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights in fp64 and fp32, and saves the fp64 one
     torch_spatial.py rank FOLDER      decodes the picture in stripes, as one rank, and prints the distance from the saved one
-    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step in fp64 and fp32, and saves the numbers
-    torch_spatial.py striped FOLDER   takes the step of the mode `step` in stripes with a converted model, as one rank
+    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, differentiates a penalty on gradients through
+                                      convolutions, both in fp64 and fp32, and saves the numbers
+    torch_spatial.py striped FOLDER   does the same as the mode `step` in stripes with converted models, as one rank
     torch_spatial.py steps FOLDER     trains these layers for some steps, and applies convolutions to the same images, in fp64
     torch_spatial.py replayed FOLDER  takes the steps in stripes as one rank, each as a launch of one CUDA graph, over NCCL
     torch_spatial.py shared FOLDER    applies the convolutions in stripes by launches of one CUDA graph, over loopback, and
@@ -133,19 +134,35 @@ def stepped(model, images):
 
 def step(folder):
     exact = stepped(*normed(torch.float64))
+    second = penalised(*convolutions())
     torch.save(exact.cpu(), folder / "step.pt")
+    torch.save(second.cpu(), folder / "penalty.pt")
     return {"torch": torch.__version__, "numbers": exact.numel(),
-            "stepped": {"float32": {"distance": distance(stepped(*normed(torch.float32)), exact)}}}
+            "stepped": {"float32": {"distance": distance(stepped(*normed(torch.float32)), exact)}},
+            "penalised": {"float32": {"distance": distance(penalised(*convolutions(torch.float32)), second)}}}
+
+
+def penalised(model, images):
+    """Returns a penalty on the images' gradients, and its gradients of all parameters, as one flat tensor."""
+    images = images.detach().requires_grad_()
+    gradient, = torch.autograd.grad(model(images).square().mean(), images, create_graph=True)
+    penalty = gradient.square().sum()
+    found = [penalty, *torch.autograd.grad(penalty, list(model.parameters()), materialize_grads=True)]
+    return torch.cat([spatial.gather(each.detach()).double().flatten() for each in found])
 
 
 def striped(folder):
     meet(folder)
     exact, figures = torch.load(folder / "step.pt"), {}
+    second, penalties = torch.load(folder / "penalty.pt"), {}
     for dtype in (torch.float64, torch.float32):
         model, images = normed(dtype)
         figures[str(dtype)[6:]] = {"distance": distance(stepped(spatial.convert(model), spatial.shard(images)), exact)}
+        model, images = convolutions(dtype)
+        found = penalised(spatial.convert(model), spatial.shard(images))
+        penalties[str(dtype)[6:]] = {"distance": distance(found, second)}
     dist.barrier()
-    return {"rank": dist.get_rank(), "stepped": figures}
+    return {"rank": dist.get_rank(), "stepped": figures, "penalised": penalties}
 
 
 def launched(run, images, restore=lambda: None):

@@ -145,12 +145,13 @@ class BriefDecoding(Decoding):
 class Norms(OnRanks, unittest.TestCase):
     one, each = "step", "striped"
 
-    def test_converted_batch_norms_are_exact_and_reach_no_call_of_cudnn(self):
+    def test_converted_batch_norms_and_penalties_on_gradients_are_exact_and_no_norm_is_a_call_of_cudnn(self):
         for count in RANKS:
             with self.subTest(ranks=count):
                 told, reports = self.ranks(count)
                 machine.record(f"norms h{count}", told)
                 self.assert_near(told, "stepped")
+                self.assert_near(told, "penalised")
                 self.assertEqual(0 if machine.HOST else count, len(reports))
                 for report in reports:
                     kinds = {kernel["kind"] for track in report["spatial"]["tracks"] for kernel in track["kernels"]}

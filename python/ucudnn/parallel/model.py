@@ -14,9 +14,9 @@ from ucudnn.spatial.stripe import recorded
 from . import boxes as b
 from . import optimizers
 from . import schedule as schedules
-from .agreement import Agreement, Alone, differing
+from .agreement import Agreement, Alone
 from .dropout import seed_of
-from .errors import NotSupported
+from .errors import NotSupported, RankLost
 from .executor import Executor, refuse_call
 from .gradients import Part, Parts, mark
 from .losses import of_outputs
@@ -257,22 +257,31 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     classes of optimizers that update each element independently, for optimizers of which the checks cannot find this
     out.
 
-    Raises NotSupported or ValueError on all ranks if one rank's arguments do not fit, before anything is changed."""
+    Raises NotSupported or ValueError on all ranks if one rank's arguments do not fit, before anything is changed, and
+    RankLost if a rank ends or does not come within `timeout_s`."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
     if isinstance(model, Parallel):
         raise NotSupported("a model that runs by a plan already")
+    world, size = dist.get_world_size(), dist.get_world_size(group)
+    if size != world:
+        raise NotSupported(f"group= {f'has {size} ranks' if size > 0 else 'does not have this rank'}; a group of all {world} ranks of "
+                           "torch.distributed is expected")
     device = _device(model, group)
-    schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm)
+    agreement = Agreement(timeout_s) if world > 1 else Alone()
+    try:
+        schedule, network, losses = _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm, agreement)
+    except Exception as error:
+        if not isinstance(error, RankLost):
+            agreement.close()
+        raise
     transport = Transport(group or dist.group.WORLD, timeout_s)
-    agreement = Agreement(timeout_s) if dist.get_world_size() > 1 else Alone()
-    summing = Transport(dist.new_group(), timeout_s)
-    seed = [seed_of(torch.initial_seed(), next(_APPLIED))]
-    dist.broadcast_object_list(seed, 0, group=group)
-    executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
+    summing = Transport(None, timeout_s)
+    seed = agreement.answers("rank 0's seed", seed_of(torch.initial_seed(), next(_APPLIED)))[0]
+    executor = Executor(network, schedule, transport, summing, losses, device, seed, overlap, checkpoint, agreement,
                         batch_norm == "local")
     executor.elementwise = tuple(elementwise)
-    divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
+    divide(model, executor, lambda tensor: _from_first(tensor, executor))
     executor.applied = Applied(model, network)
     _refuse_parts(model)
     watch_gradients(model)
@@ -353,29 +362,22 @@ def fitting(model, schedule, loss, network=None, checkpoint=()):
     return network, losses
 
 
-def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
+def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm, agreement):
     """Returns (schedule, network, losses). Raises on all ranks if one rank refuses, or if plans, networks, types,
     losses or versions of torch differ between ranks."""
-    told = refusal = result = None
+    facts = refusal = result = None
     try:
         if batch_norm not in ("all", "local"):
             raise NotSupported(f"batch_norm={batch_norm!r}; 'all' or 'local' is expected")
         result = schedule, network, losses = _checked(model, plan, loss, network, checkpoint)
-        told = {"the plan": schedule.digest, "the network": network.hash(), "the version of torch": torch.__version__,
-                "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
-                "batch_norm": batch_norm,
-                "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
+        facts = {"the plan": schedule.digest, "the network": network.hash(), "the version of torch": torch.__version__,
+                 "types of parameters": sorted({str(parameter.dtype) for parameter in model.parameters()}),
+                 "batch_norm": batch_norm,
+                 "losses": str(losses and [(getattr(one, "__name__", type(one).__name__), weight) for one, weight in losses])}
     except Exception as error:  # the other ranks must hear of any error
         refusal = error
-    answers = [None] * dist.get_world_size()
-    dist.all_gather_object(answers, (told, refusal and str(refusal), _place_of(device)))
-    if refusal is not None:
-        raise refusal
-    for rank, (_, text, _) in enumerate(answers):
-        if text is not None:
-            raise NotSupported(f"rank {rank} refuses: {text}")
-    if text := differing([facts for facts, _, _ in answers]) or refused_places([place for _, _, place in answers],
-                                                                               dist.get_backend(group)):
+    agreement.bring("parallel.apply", 1, facts=facts, refusal=refusal)
+    if text := refused_places(agreement.answers("the ranks' devices", _place_of(device)), dist.get_backend(group)):
         raise NotSupported(text)
     return result
 
@@ -431,13 +433,13 @@ def divide(model, executor, whole_of):
     model.__dict__["_ucudnn"] = executor
 
 
-def _from_first(tensor, executor, group):
-    whole = tensor.detach()
-    if whole.is_meta:
-        whole = torch.empty_like(whole, device=executor.device)
-    whole = whole.contiguous().clone()
-    dist.broadcast(whole, 0, group=group)
-    return whole
+def _from_first(tensor, executor):
+    """Returns the whole `tensor` with rank 0's values, on its own device, or on the executor's if it is on meta."""
+    whole = torch.empty(tensor.shape, dtype=tensor.dtype)
+    if not tensor.is_meta:
+        whole.copy_(tensor)
+    executor.agreement.give("rank 0's weights", whole, 0)
+    return whole.to(executor.device if tensor.is_meta else tensor.device)
 
 
 def _refuse_parts(model):

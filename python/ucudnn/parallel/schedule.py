@@ -10,6 +10,7 @@ from .errors import NotSupported
 from .reading import json_in
 
 UPDATES = ("owner", "hierarchical")
+SCHEMES, UPDATES_OF_PASSES = ("b", "c"), ("batch", "pass")
 
 
 class ScheduleError(ValueError):
@@ -289,8 +290,10 @@ def _check(schedule):
     """Checks what the executor relies on: no rank may wait for a message that no rank sends."""
     if schedule.update not in UPDATES:
         raise ScheduleError(f"'update': {schedule.update!r}; expected one of {', '.join(UPDATES)}: others are not executed")
-    if math.prod(schedule.levels) < schedule.devices:
-        raise ScheduleError(f"'levels': {schedule.levels}; expected a product of at least {schedule.devices} devices")
+    if math.prod(schedule.levels) != schedule.devices:
+        raise ScheduleError(f"'levels': {list(schedule.levels)}; expected a product of {schedule.devices}, the devices")
+    if schedule.passes:
+        _check_passes(schedule.passes, schedule.batch)
     for node in schedule.nodes.values():
         _check_node(schedule, node)
     steps = {"forward": schedule.nodes, "exchange": schedule.exchanges, "wait": schedule.exchanges,
@@ -302,6 +305,26 @@ def _check(schedule):
     _check_order(schedule)
     _check_sums(schedule)
     _check_statistics(schedule)
+
+
+def _check_passes(passes, batch):
+    """Checks that every image of the batch is in exactly one pass. The executor relies on ascending images in a pass."""
+    for name, found, known in (("scheme", passes.scheme, SCHEMES), ("update_every", passes.update_every, UPDATES_OF_PASSES)):
+        if found not in known:
+            raise ScheduleError(f"'passes': '{name}' {found!r}; expected one of {', '.join(known)}")
+    for number, images in enumerate(passes.images):
+        edges = [edge for interval in images for edge in interval]
+        if not edges or edges != sorted(edges) or any(begin == end for begin, end in images):
+            raise ScheduleError(f"'passes': 'images' of pass {number} are {list(map(list, images))}; expected ascending intervals "
+                                "that are not empty")
+    covered = 0
+    for begin, end in sorted(interval for images in passes.images for interval in images):
+        if begin != covered:
+            raise ScheduleError(f"'passes': an interval of 'images' is {[begin, end]}; expected one from {covered}, since every image "
+                                "is in one pass")
+        covered = end
+    if covered != batch:
+        raise ScheduleError(f"'passes': 'images' end at {covered}; expected the batch of {batch}")
 
 
 def _check_exchanges(schedule):
@@ -461,23 +484,60 @@ def _check_node(schedule, node):
         raise ScheduleError(f"node {node.name!r}: 'groups': {node.groups}; expected a divisor of {node.shape[0]} channels")
     if not node.inputs:
         return
-    covered = list(node.boxes.values())
-    if sum(map(b.elements, covered)) != b.elements(whole) or \
-            any(b.elements(b.meet(box, other)) for at, box in enumerate(covered) for other in covered[:at]):
-        raise ScheduleError(f"node {node.name!r}: its boxes do not cover {node.shape} once")
+    _check_config(schedule, node, whole)
     if schedule.nodes.get(node.layer) is None:
         raise ScheduleError(f"node {node.name!r}: 'layer': {node.layer!r}; expected a node")
     if node.is_layer:
         if len(node.needs) != len(node.inputs):
             raise ScheduleError(f"node {node.name!r}: 'needs' of {len(node.needs)} inputs; expected {len(node.inputs)}")
-    elif node.boxes != schedule.nodes[node.inputs[0]].boxes or len(node.inputs) != 1:
-        raise ScheduleError(f"node {node.name!r}: its boxes differ from those of {node.inputs[0]!r}, with which it is computed")
+    else:
+        source = schedule.nodes[node.inputs[0]]
+        if node.boxes != source.boxes or len(node.inputs) != 1:
+            raise ScheduleError(f"node {node.name!r}: its boxes differ from those of {source.name!r}, with which it is computed")
+        if (node.degrees, node.first_device) != (source.degrees, source.first_device):
+            raise ScheduleError(f"node {node.name!r}: 'config' {_config(node)}; expected {_config(source)} as of {source.name!r}, with "
+                                "which it is computed")
     for parameter in node.parameters:
         for device, ranges in parameter.parts.items():
             if len(ranges) > len(parameter.shape) or any(begin >= end or end > extent
                                                          for (begin, end), extent in zip(ranges, parameter.shape)):
                 raise ScheduleError(f"node {node.name!r}: the part {list(ranges)} of {parameter.name!r} on device {device}; "
                                     f"expected one of {parameter.shape}")
+
+
+def _config(node):
+    return {**node.degrees, "first_device": node.first_device}
+
+
+def _check_config(schedule, node, whole):
+    """Checks that the boxes of a node are those of its 'config' (planner/report/FORMAT.md, `layers[].config`). So they
+    cover the output once, and with_batch() divides other batches in the same way."""
+    workers = math.prod(node.degrees.values())
+    if node.first_device + workers > schedule.devices:
+        raise ScheduleError(f"node {node.name!r}: 'config' {_config(node)} has {workers} parts; expected parts on {schedule.devices} "
+                            "devices")
+    kept, computed = {}, {}
+    for worker in range(workers):
+        rest, at = worker, {}
+        for axis in "whrcn":
+            rest, at[axis] = divmod(rest, node.degrees[axis])
+        box = list(whole)
+        for axis, place in (("n", b.N), ("c", b.C), ("h", b.H), ("w", b.W)):
+            box[place] = b.part(whole[place][1], node.degrees[axis], at[axis])
+        computed[node.first_device + worker] = tuple(box)
+        begin, end = box[b.C]
+        low, high = b.part(end - begin, node.degrees["r"], at["r"])
+        box[b.C] = (begin + low, begin + high)
+        kept[node.first_device + worker] = tuple(box)
+    if node.degrees["r"] == 1 or not node.is_layer:
+        computed = {}
+    for what, found, expected in (("boxes", node.boxes, kept), ("partial", node.partial, computed)):
+        expected = {device: box for device, box in expected.items() if b.elements(box)}
+        for device in sorted({*found, *expected}):
+            has, wanted = found.get(device), expected.get(device)
+            if has != wanted:
+                raise ScheduleError(f"node {node.name!r}: '{what}' of device {device} is {has and list(has)}; expected "
+                                    f"{wanted and list(wanted)} by 'config' {_config(node)}")
 
 
 def compare(schedule, network):

@@ -82,15 +82,21 @@ class Transport:
     """The transport of one rank in one process group. Two transports may work at the same time, for example one for
     exchanges and another for sums."""
 
-    def __init__(self, group, timeout_s):
+    def __init__(self, group, timeout_s, backend=None):
+        """If `group` is None, all ranks make a new one, over `backend` or over that of the default group. Raises
+        RankLost if a rank does not make its Transport within `timeout_s`."""
         global _made
         _made += 1
-        self.group, self.seconds, self.counts = group, timeout_s, Counts()
+        self.seconds, self.counts = timeout_s, Counts()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.is_nccl = dist.get_backend(group) == "nccl"
         self.tags = {True: collections.Counter(), False: collections.Counter()}  # messages so far, by direction and peer
         store = dist.distributed_c10d._get_default_store()
         self.waiting = waiting.Waiting(self.rank, self.world, store, f"ucudnn/parallel/{_made}", timeout_s, "ucudnn.parallel")
+        if group is None:
+            with self.named("a call of parallel.apply", range(self.world)):
+                self.waiting.meet()
+                group = dist.new_group(backend=backend, timeout=datetime.timedelta(seconds=timeout_s))
+        self.group, self.is_nccl = group, dist.get_backend(group) == "nccl"
 
     def _tag(self, is_sent, peer):
         self.tags[is_sent][peer] += 1

@@ -96,6 +96,17 @@ class Waiting:
         if self._thread:
             self._thread.join(STORE_SECONDS)
 
+    def meet(self):
+        """Returns when all ranks have made their Waiting. Raises RuntimeError after `seconds`. It asks the store at
+        intervals, because a wait in the store would keep this process's thread from reporting there."""
+        began, keys = time.monotonic(), [f"{self._prefix}/process/{rank}" for rank in range(self._count)]
+        while not self._store.check(keys):
+            waited = time.monotonic() - began
+            if waited > self.seconds:
+                raise RuntimeError("not all ranks have come")
+            time.sleep(min(0.001 + waited / 10, 0.1))
+        self._meet()
+
     def begin(self, what, members):
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name=self._module, daemon=True)
@@ -120,7 +131,8 @@ class Waiting:
         if missing := late(self.rank, {rank: members for rank, (_, members, _) in told.items()}):
             return f"{named(missing)} did not come"
         others = named(sorted(set(told) - {self.rank}))
-        if wait.seconds() < self.seconds / 2:
+        is_same = len({(tuple(members), what) for _, members, what in told.values()}) == 1  # one meeting of the same ranks
+        if wait.seconds() < self.seconds / 2 or is_same:
             return f"rank {self.rank} came too late, {others} had waited for it"
         calls = "; ".join(f"rank {rank} for {what}" for rank, (_, _, what) in sorted(told.items()))
         return f"{others} waited for something else meanwhile ({calls}): ranks do not make the same calls in the same order"

@@ -863,6 +863,9 @@ def refusals():
     divided, _, x, y = pair(18)
     refused(lambda: parallel.apply(divided, "none.json"), parallel.NotSupported, "runs by a plan already")
     refused(lambda: parallel.apply(model, "none.json"), ValueError, "none.json")
+    first = dist.new_group([0])
+    refused(lambda: parallel.apply(model, "none.json", group=first), parallel.NotSupported,
+            f"group= {'does not have this rank' if RANK else 'has 1 ranks'}; a group of all {WORLD} ranks")
 
     def other_world(written):
         written["devices"] += 1

@@ -1,5 +1,5 @@
-"""Trains by a plan; one rank ends or sleeps too long between two steps. The others must end with an error that names
-it. parallel_lost_test.py runs this file."""
+"""Trains by a plan; rank 1 ends or sleeps too long before its call of parallel.apply, while rank 0's weights are given,
+or between two steps. The others must end with an error that names it. parallel_lost_test.py runs this file."""
 import os
 import signal
 import sys
@@ -7,20 +7,36 @@ import time
 
 import parallel_ranks
 import torch.nn.functional as F
-from parallel_habits import made, random_plan
+from parallel_habits import made, network_of, random_plan
 from ucudnn import parallel
+from ucudnn.parallel.agreement import Agreement
+
+
+def fail(*_):
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(45)
+
 
 if __name__ == "__main__":
+    where = sys.argv[2]
     parallel_ranks.join()
-    model, x, y = made(0)
-    divided = parallel.apply(model, random_plan(3), loss=F.cross_entropy, timeout_s=15)
-    divided(x, y).backward()
+    (model, x, y), plan, network = made(0), random_plan(3), network_of()
+
+    def apply():
+        return parallel.apply(model, plan, loss=F.cross_entropy, network=network, timeout_s=15)
+    if where == "step":
+        divided = apply()
+        divided(x, y).backward()
     if os.environ["RANK"] == "1":
-        if sys.argv[1] == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(45)
+        if where == "weights":
+            Agreement.give = fail
+        else:
+            fail()
     began = time.monotonic()
     try:
+        if where != "step":
+            divided = apply()
         loss = divided(x, y)
         loss.backward()
     except parallel.RankLost as error:

@@ -47,7 +47,7 @@ MODELS = {  # {name: (function that makes it, extent of its images, images in a 
     "alexnet": (torchvision("alexnet", dropout=0.0), 63, 4),
     "vgg11": (torchvision("vgg11", dropout=0.0, init_weights=False), 32, 3),
     "resnet18": (torchvision("resnet18"), 48, 5),
-    "densenet": (lambda: __import__("torchvision").models.DenseNet(8, (2, 3), 16, num_classes=7), 40, 4),
+    "densenet121": (torchvision("densenet121"), 64, 4),
     # Inception's second head needs images of 299 x 299.
     "inception_v3": (torchvision("inception_v3", dropout=0.0, init_weights=False), 299, 3),
     "inception_v3 without": (torchvision("inception_v3", dropout=0.0, init_weights=False, aux_logits=False), 107, 3),
@@ -79,6 +79,24 @@ def planned(name, network, batch):
     return plan_file(schedules.Writer(network, batch, WORLD, choose).text(), name.replace(" ", "_"))
 
 
+def from_rank0(divided, key, whole):
+    """Returns `whole`, rank 0's tensor like parameter `key` of the undivided model, on all ranks."""
+    whole = whole.detach().contiguous() if RANK == 0 else torch.empty(divided._ucudnn.shards[key].shape)
+    dist.broadcast(whole, 0)
+    return whole
+
+
+def same_gradients(name, divided, single):
+    """Compares the gradients of all parameters, each relative to its own norm. One unit of roundoff of the norm of all
+    gradients is allowed, too, because gradients that are mathematically zero, such as those of a bias before a batch
+    normalization, have only rounding errors."""
+    wholes = {key: from_rank0(divided, key, single.get_parameter(key).grad if RANK == 0 else None) for key, _ in divided.named_parameters()}
+    rounding = torch.finfo(torch.float64).eps * torch.stack([whole.norm() for whole in wholes.values()]).norm().item()
+    for key, own in divided.named_parameters():
+        error, norm = (own.grad.as_subclass(torch.Tensor) - part(divided, key, wholes[key])).norm().item(), wholes[key].norm().item()
+        assert error <= 1e-9 * norm + rounding, (name, key, error, norm, rounding)
+
+
 def compare(name, steps):
     make, extent, batch = MODELS[name]
     torch.manual_seed(0)
@@ -103,10 +121,11 @@ def compare(name, steps):
         found, wanted = divided(x, y), from_first(alone)
         assert abs(found.item() - wanted) <= 1e-10 * abs(wanted), (name, step, found.item(), wanted)
         found.backward()
+        if step == 0:
+            same_gradients(name, divided, single)
         optimizer.step()
     for key, own in divided.named_parameters():
-        whole = single.get_parameter(key).detach().contiguous() if RANK == 0 else torch.empty(divided._ucudnn.shards[key].shape)
-        dist.broadcast(whole, 0)
+        whole = from_rank0(divided, key, single.get_parameter(key) if RANK == 0 else None)
         error = (own - part(divided, key, whole)).abs().max().item() if own.numel() else 0.0
         assert error <= 1e-10 * max(whole.abs().max().item(), 1), (name, key, error)
     report = parallel.report(divided)

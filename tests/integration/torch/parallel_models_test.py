@@ -23,7 +23,7 @@ class Models(gloo.RanksTest):
         self.compare("vgg11", "resnet18")
 
     def test_DenseNetAndMobileNet(self):
-        self.compare("densenet", "mobilenet_v3_small")
+        self.compare("densenet121", "mobilenet_v3_small")
 
     def test_Inception(self):
         self.compare("inception_v3 without")

@@ -1,8 +1,9 @@
 """Tests that schedules can be read without torch. A randomly changed file must be refused in one line, or be a schedule
-in which no rank waits for a message that no rank sends."""
+in which no rank waits for a message that no rank sends, and in which every image is computed once, also of another batch."""
 import json
 import pathlib
 import random
+import re
 import sys
 import time
 import unittest
@@ -31,6 +32,17 @@ def written(seed, devices=4, batch=6, update="owner", levels=None):
     network, rng = network_in(NET), random.Random(seed)
     return network, schedules.Writer(network, batch, devices, lambda node: schedules.degrees_of(
         rng, network, node, devices, "ncr" if node.name == "fc" else "nchwr"), update, levels).text()
+
+
+def in_passes(letter, update_every):
+    """Returns (network, text of a schedule) in which fc runs in three passes of Krizhevsky's scheme `letter`. The layer
+    before it divides the 6 images over two devices."""
+    network = network_in(NET)
+    images = [[(0, 2)], [(2, 4)], [(4, 6)]] if letter == "b" else [[(at, at + 1), (3 + at, 4 + at)] for at in range(3)]
+
+    def choose(node):
+        return {"n": 1 if node.name == "fc" else 2, "c": 3 if node.name == "fc" else 1, "h": 1, "w": 1, "r": 1}, 1
+    return network, schedules.Writer(network, 6, 4, choose, passes=(letter, images, update_every)).text()
 
 
 def mutated(rng, value):
@@ -75,16 +87,85 @@ def stalled(found):
 
 
 class Schedules(unittest.TestCase):
+    def check_computed(self, found, text):
+        """Expects that sums end and add up all replicas, that passes have every image once, and that boxes of the batch
+        and of a smaller one cover all images."""
+        for one in found.sums:
+            moved = sum(end - begin for phase in schedule.phases_of(found, one.devices, 64) for _, _, (begin, end) in phase)
+            self.assertEqual((len(one.devices) - 1) * 64, moved, text)
+        if found.passes:
+            self.assertTrue(all(found.passes.images), text)
+            images = [image for intervals in found.passes.images for begin, end in intervals for image in range(begin, end)]
+            self.assertEqual(list(range(found.batch)), sorted(images), text)
+        for batch in (found.batch, 5) if not found.passes else (found.batch,):
+            for node in found.with_batch(batch).nodes.values():
+                if node.inputs:
+                    count = sum(map(boxes.elements, node.boxes.values()))
+                    self.assertEqual(boxes.elements(boxes.whole(node.shape, batch)), count, (node.name, batch, text))
+
     def test_AWrittenSchedule_IsThatOfItsNetwork(self):
-        for seed in range(30):
-            network, text = written(seed)
+        for network, text in [*map(written, range(30)), *(in_passes(letter, every) for letter in "bc" for every in ("batch", "pass"))]:
             found = schedule.parse(text)
             schedule.compare(found, network)
             self.assertEqual(6, found.batch)
+            self.assertEqual([], stalled(found))
+            self.check_computed(found, text)
+
+    def refuse(self, pattern, text, change):
+        """Expects that the schedule `text` is refused with a message of `pattern` after change(its JSON)."""
+        root = json.loads(text)
+        change(root)
+        with self.assertRaisesRegex(schedule.ScheduleError, pattern):
+            schedule.parse(json.dumps(root))
+
+    def test_LevelsOfAnotherNumberOfDevices_AreRefused(self):
+        _, text = written(1, update="hierarchical", levels=[2, 2])
+        for levels in ([10**12], [2, 10**30], [3, 2], [2], []):
+            self.refuse(rf"'levels': {re.escape(str(levels))}; expected a product of 4, the devices", text,
+                        lambda root: root.update(levels=levels))
+
+    def test_PassesThatLackOrRepeatImages_AreRefused(self):
+        for letter, images in (("b", [[[0, 2]], [[2, 4]], [[4, 6]]]), ("c", [[[0, 1], [3, 4]], [[1, 2], [4, 5]], [[2, 3], [5, 6]]])):
+            _, text = in_passes(letter, "batch")
+            first, second, last = images
+            for wrong, told in (([first, first, last], "since every image is in one pass"),
+                                ([first, [[second[0][0] + 1, second[-1][1]]], last], f"expected one from {second[0][0]},"),
+                                ([first, second, [[last[0][0], last[0][1]], [last[-1][1] - 1, 8]]], "'images'"),
+                                ([first, second, [*last, [6, 8]]], "'images' end at 8; expected the batch of 6"),
+                                ([[], second, last], r"'images' of pass 0 are \[\]; expected ascending intervals that are not empty"),
+                                ([[[2, 2], *first], second, last], "'images' of pass 0 are"),
+                                ([first, second, [[6, 4]]], r"'images' of pass 2 are \[\[6, 4\]\]; expected ascending intervals")):
+                self.refuse(told, text, lambda root: root["passes"].update(images=wrong))
+            for name, value, known in (("scheme", "z", "b, c"), ("update_every", "x", "batch, pass")):
+                self.refuse(f"'passes': '{name}' '{value}'; expected one of {known}", text,
+                            lambda root: root["passes"].update({name: value}))
+
+    def test_AConfigThatIsNotThatOfTheBoxes_IsRefused(self):
+        network = network_in(NET)
+        one = {axis: 1 for axis in "nchwr"}
+        text = schedules.Writer(network, 8, 4, lambda node: ({**one, "n": 3}, 1)).text()
+        schedule.parse(text)
+
+        def change(name, **values):
+            return lambda root: next(node for node in root["nodes"] if node["name"] == name)["config"].update(values)
+        for name in ("conv", "fc"):
+            self.refuse(f"node '{name}': 'boxes' of device 1 is .* expected .* by 'config' {{'n': 2,", text, change(name, n=2))
+            self.refuse(f"node '{name}': 'boxes' of device 1 is .* expected .* by 'config' {{'n': 1, 'c': 3", text, change(name, n=1, c=3))
+            self.refuse(f"node '{name}': 'boxes' of device 0 is None; expected ", text, change(name, first_device=0))
+            self.refuse(f"node '{name}': 'config' .* has 4 parts; expected parts on 4 devices", text, change(name, n=4))
+            self.refuse(f"node '{name}': 'boxes' of device 1 is .* 'r': 3, 'first_device': 1}}", text, change(name, n=1, r=3))
+        summed = schedules.Writer(network, 8, 4, lambda node: ({**one, "r" if node.name == "fc" else "n": 3}, 1)).text()
+        self.refuse("node 'fc': 'partial' of device 1 is .* expected None by 'config'", summed, change("fc", c=3, r=1))
+        # With two images, three parts along n have the same boxes as two.
+        text = schedules.Writer(network, 2, 4, lambda node: ({**one, "n": 2}, 0)).text()
+        self.refuse("node 'bn': 'config' {'n': 3, .*; expected {'n': 2, .* as of 'conv'", text, change("bn", n=3))
 
     def test_ChangedFiles_AreReadOrRefused(self):
         rng, refused = random.Random(1), 0
-        sources = [(*written(seed), json.loads(written(seed)[1])) for seed in range(10)]
+        sources = [*(written(seed) for seed in range(10)),
+                   *(written(seed, update="hierarchical", levels=[2, 2]) for seed in range(10)),
+                   *(in_passes(letter, every) for letter in "bc" for every in ("batch", "pass"))]
+        sources = [(network, text, json.loads(text)) for network, text in sources]
         began = time.process_time()
         for _ in range(MUTATIONS):
             network, text, root = rng.choice(sources)
@@ -92,11 +173,16 @@ class Schedules(unittest.TestCase):
                 at = rng.randrange(len(text))
                 text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
             else:
-                text = json.dumps(mutated(rng, root))
+                changed = mutated(rng, root)
+                for name in ("levels", "passes"):  # these are small, so that changes of the whole file seldom meet them
+                    if name in root and rng.random() < 0.1:
+                        changed = {**root, name: mutated(rng, root[name])}
+                text = json.dumps(changed)
             try:
                 found = schedule.parse(text)
                 schedule.compare(found, network)
                 self.assertEqual([], stalled(found), text)
+                self.check_computed(found, text)
             except schedule.ScheduleError as error:
                 self.assertNotIn("\n", str(error))
                 refused += 1
