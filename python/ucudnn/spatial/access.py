@@ -65,7 +65,7 @@ def _stride(function, x, dim=None):
 @rule(*named("storage_offset", "untyped_storage"))
 def _memory(function, x):
     if x.cut.is_cut:
-        raise NotSupported("the memory of a stripe has this rank's rows: it is that of spatial.to_local(x)")
+        raise NotSupported("the memory of a stripe has this rank's rows: use that of spatial.to_local(x)")
     return function(x)
 
 
@@ -98,7 +98,7 @@ def _attribute(name):
 
 def _set_values(function, x, value):
     if value is not None and (layout_of(value) != layout_of(x) or value.shape != x.shape):
-        raise NotSupported("x.data or x.grad = what is not cut as x is")
+        raise NotSupported("x.data or x.grad = what is not cut as x is: shard it, too")
     return function(x, value)
 
 

@@ -17,6 +17,7 @@ from .geometry import Library
 from .grid import AXES, Grid
 from .waiting import Waiting, named, patience
 
+_SENT = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}  # types that backends do not send
 _current = None
 _made = 0  # number of grids made so far; the same on every rank
 
@@ -34,6 +35,7 @@ class Ranks:
         self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
+        self.function = None  # function of torch whose rule runs
         self.calls = []  # with UCUDNN_CHECK=1: calls of torch with stripes since the ranks last compared them
         self._uses = self._stored = 0
         self._sums_alone = self._is_lost = False
@@ -108,8 +110,12 @@ class Ranks:
             return True
         if is_capturing():
             raise NotSupported("the capture of a CUDA graph, in which torch.distributed over gloo would go through the host's "
-                               "memory: NCCL, with a GPU for each rank, is captured")
+                               "memory: use NCCL, with a GPU for each rank")
         return False
+
+    def _sent(self, tensor):
+        """Returns the tensor as torch.distributed accepts it."""
+        return (tensor if self._travels(tensor) else tensor.cpu()).to(_SENT.get(tensor.dtype, tensor.dtype))
 
     def _announced(self, kind, axes, shape, dtype, rows=()):
         """Returns the name of an exchange for RankLost. With UCUDNN_CHECK=1, all ranks of the group first compare the
@@ -119,9 +125,10 @@ class Ranks:
             what = f"{kind} along {', '.join(AXES[axis] for axis in axes)}"
             told = self.told_of(what, [f"{dtype} of shape {tuple(shape)}", zlib.crc32(repr(rows).encode())])
             if any(told[rank] != told[line[0]] for line in self.grid.lines()[tuple(axes)] if line[0] in told for rank in line):
-                raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
+                raise NotSupported("ranks do not make the same calls in the same order; make them alike on all: " + "; ".join(
                     f"rank {rank} begins {what}, {own} (rows {rows})" for rank, (own, rows) in told.items()))
-        return f"{kind} of shape {tuple(shape)}"
+        function = "" if self.function is None else f" in {getattr(self.function, '__name__', self.function)}"
+        return f"{kind} of shape {tuple(shape)}{function}"
 
     def told_of(self, kind, values):
         """Returns {rank: its `values`} for the ranks of the group. `values` is JSON data of at most 400 bytes; `kind`
@@ -139,12 +146,12 @@ class Ranks:
                 return {rank: values for rank, (*_, values) in told.items()}
             dist.all_gather_object(made, calls, group=self._groups[axes])
         first = next(at for at, each in enumerate(itertools.zip_longest(*made)) if len(set(each)) > 1)
-        raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
+        raise NotSupported("ranks do not make the same calls in the same order; make them alike on all: " + "; ".join(
             f"rank {rank} calls {', then '.join(own[first:][:3])}" for rank, own in zip(told, made)))
 
     def all_reduce(self, tensor, axes):
         """Sums `tensor` in place over the ranks that differ only along `axes`."""
-        there = tensor if self._travels(tensor) else tensor.cpu()
+        there = self._sent(tensor)
         with self._with(self._announced("a sum", axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
             dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
@@ -170,11 +177,11 @@ class Ranks:
     def all_gather(self, tensor, axes, kind="values"):
         """Returns the tensors of the ranks that differ only along `axes`, stacked in the order of the ranks. All have
         the same shape."""
-        there = tensor if self._travels(tensor) else tensor.cpu()
+        there = self._sent(tensor)
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
-        return torch.stack(found).to(tensor.device)
+        return torch.stack(found).to(tensor.device, tensor.dtype)
 
     def numbers(self, values, axes, kind="values"):
         """Returns a list of the `values` of the ranks that differ only along `axes`. Each rank gives equally many
@@ -214,7 +221,7 @@ class Ranks:
             told = self.numbers([uses], self.grid.cut_axes)
             if told.count(told[0]) < len(told):
                 raise NotSupported("ranks of a group have not used the same parameters, in the same order: a gradient would "
-                                   "be summed with another's; UCUDNN_CHECK=1 names the calls that differ")
+                                   "be summed with another's; set UCUDNN_CHECK=1, which names the calls that differ")
         compare.may_be_dropped = True  # the hook may be dropped if a program overwrites the tensor
         return compare
 
@@ -255,7 +262,7 @@ def init(grid=None, geometry=None):
     count = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     if grid is None and not told:
         if count > 1:
-            raise NotSupported(f"{count} ranks, and no UCUDNN_SPATIAL that says how they cut an image")
+            raise NotSupported(f"{count} ranks, and no UCUDNN_SPATIAL that says how they cut an image: set it")
         _current = None
         return None
     if hasattr(grid, "mesh_dim_names"):
@@ -265,7 +272,7 @@ def init(grid=None, geometry=None):
     if told and grid != Grid(told):
         raise ValueError(f"the grid {grid.text} is not that of UCUDNN_SPATIAL={told}, which libucudnn splits by")
     if grid.ranks != count:
-        raise NotSupported(f"the grid {grid.text} has {grid.ranks} ranks, but torch.distributed has {count}")
+        raise NotSupported(f"the grid {grid.text} has {grid.ranks} ranks, but torch.distributed has {count}: start as many")
     if _current:
         _current.close()
     _current = Ranks(grid, geometry) if grid.cut_axes else None

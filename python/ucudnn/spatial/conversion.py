@@ -172,8 +172,8 @@ def _compare_copies(path, module):
 
 def _must_be_striped(module, arguments):
     if ranks() and not _has_stripes(arguments):
-        raise NotSupported(f"{name_of(module)}{stripe.place()} meets a plain tensor: what is made inside a converted model, "
-                           "or lost its stripes on the way, is not known to be a stripe")
+        raise NotSupported(f"{name_of(module)}{stripe.place()} meets a plain tensor, which was made inside a converted "
+                           "model or lost its stripes on the way: shard it, or use spatial.from_local for this rank's rows")
 
 
 def _must_have_stripes(module, arguments, named):

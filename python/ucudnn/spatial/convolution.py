@@ -2,7 +2,7 @@
 if its padding and outputs allow this. For all other calls, rows are fetched here first (backends.py)."""
 import torch
 
-from .backends import EXCHANGE, REFUSE, UCUDNN, route
+from .backends import REFUSE, UCUDNN, route
 from .errors import NotSupported
 from .geometry import Window, transposed_windows
 from .grid import owned
@@ -11,7 +11,7 @@ from .layout import Layout
 from .pointwise import parameter, uncut
 from .cells import ranks
 from .precision import lowered
-from .stripe import place, plainly, rule, striped
+from .stripe import plainly, rule, striped
 from .windows import check, extend, in_rows, of_batches, output_layout, read, spatial_dims, tuple_of
 
 
@@ -81,18 +81,35 @@ def _operands(x, layout, weight, bias):
     return striped(x, own), weight, bias
 
 
-def _split(x, weight, bias, arguments):
-    """Runs a convolution inside which ucudnn exchanges rows, forward and backward. Refuses second derivatives, because
-    ucudnn would not know that their calls are for stripes."""
-    result, where = torch.convolution(x, weight, bias, *arguments), place()
+class _Split(torch.autograd.Function):
+    """A call inside which ucudnn exchanges rows, forward and backward. With create_graph, its backward is instead the one of
+    `fetched`, a function of the same inputs with the same result, which fetches rows first: ucudnn could not split the calls
+    of cuDNN by which torch differentiates a backward."""
 
-    def refuse(_):
-        if torch.is_grad_enabled():
-            raise NotSupported(f"create_graph: gradients of gradients of a convolution{where}, under whose calls of cuDNN "
-                               "ucudnn exchanges")
-    if result.grad_fn is not None:
-        result.grad_fn.register_prehook(refuse)
-    return result
+    @staticmethod
+    def forward(ctx, x, weight, bias, layout, arguments, fetched):
+        ctx.save_for_backward(x, weight, bias)
+        ctx.arguments = layout, arguments, fetched
+        return torch.convolution(x, weight, bias, *arguments)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x, weight, bias), wanted = ctx.saved_tensors, ctx.needs_input_grad[:3]
+        layout, arguments, fetched = ctx.arguments
+        with plainly():
+            if torch.is_grad_enabled():
+                inputs = [each for each, is_wanted in zip((x, weight, bias), wanted) if is_wanted]
+                found = iter(torch.autograd.grad(fetched(striped(x, layout), weight, bias), inputs, gradient, create_graph=True))
+                gradients = [next(found) if is_wanted else None for is_wanted in wanted]
+            else:
+                shape = None if bias is None else list(bias.shape)
+                gradients = torch.ops.aten.convolution_backward(gradient, x, weight, shape, *arguments, wanted)
+        return *gradients, None, None, None
+
+
+def _split(x, weight, bias, arguments, fetched):
+    ranks().sum_alone()
+    return _Split.apply(x, weight, bias, x.cut, arguments, fetched)
 
 
 def _run(x, weight, bias, arguments):
@@ -141,23 +158,23 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
         plans = {}
     aligned = all(front == back for front, back in pads) and not any(axis in x.cut.pads for axis in plans) and \
         all(plan.is_own_call for plan in plans.values())
-    padded = [front for front, _ in pads]
     layout = output_layout(x, plans)
     x, weight, bias = _operands(x, layout, weight, bias)
-    arguments = [list(stride), padded, list(dilation), False, [0] * count, groups]
-    answer = _routed(x, weight, bias, arguments, aligned) if plans else EXCHANGE
-    if answer == UCUDNN:
-        ranks().sum_alone()
-        result = _split(x, weight, bias, arguments)
-    else:
-        rows, fill = extend(x, plans), []
+    arguments = [list(stride), [front for front, _ in pads], list(dilation), False, [0] * count, groups]
+
+    def fetched(x, weight, bias):
+        rows, fill, padded = extend(x, plans), [], list(arguments[1])
         cut = set(spatial_dims(x, count).values()) if plans else set()
         for i, (front, back) in enumerate(pads):
             padded[i] = 0 if i in cut else min(front, back)
             fill = [0, 0] + fill if i in cut else [front - padded[i], back - padded[i]] + fill
         if any(fill):
             rows = torch.nn.functional.pad(rows, fill)
-        result = _run(rows, weight, bias, arguments)
+        return _run(rows, weight, bias, [arguments[0], padded, *arguments[2:]])
+    if plans and _routed(x, weight, bias, arguments, aligned) == UCUDNN:
+        result = _split(x, weight, bias, arguments, fetched)
+    else:
+        result = fetched(x, weight, bias)
     check(result, layout, plans)
     return striped(result, layout)
 
@@ -180,28 +197,30 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
     layout = x.cut.with_extents(changed)
     x, weight, bias = _operands(x, layout, weight, bias)
     arguments = [list(stride), list(padding), list(dilation), True, list(more), groups]
+
+    def fetched(x, weight, bias):
+        rows, cuts, padded, added = x, [], list(padding), list(more)
+        for axis, (i, outputs, needed) in plans.items():
+            rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
+            padded[i] = added[i] = 0
+            part = ranks().part(axis)
+            # result[0] is the first output of the window of the first needed row, at position stride * row - padding in the
+            # whole.
+            cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
+        result = _run(rows, weight, bias, [arguments[0], padded, *arguments[2:4], added, groups])
+        for dim, begin, extent in cuts:
+            before, behind = max(0, -begin), max(0, begin + extent - result.shape[dim])
+            if before or behind:  # positions that no window covers: output padding, or strides larger than windows
+                fill = [0, 0] * (result.ndim - 1 - dim) + [before, behind]
+                result = torch.nn.functional.pad(result, fill)
+                if bias is not None:
+                    ends = torch.ones(result.shape[dim], dtype=result.dtype, device=result.device)
+                    ends[before:result.shape[dim] - behind] = 0
+                    shape = [1] * result.ndim
+                    shape[dim] = -1
+                    result = result + ends.view(shape) * bias.view([1, -1] + [1] * count)
+            result = result.narrow(dim, begin + before, extent)
+        return result
     if plans and _routed(x, weight, bias, arguments, aligned) == UCUDNN:
-        ranks().sum_alone()
-        return striped(_split(x, weight, bias, arguments), layout)
-    rows, cuts = x, []
-    for axis, (i, outputs, needed) in plans.items():
-        rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
-        arguments[1][i] = arguments[4][i] = 0
-        part = ranks().part(axis)
-        # result[0] is the first output of the window of the first needed row, at position stride * row - padding in the
-        # whole.
-        cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
-    result = _run(rows, weight, bias, arguments)
-    for dim, begin, extent in cuts:
-        before, behind = max(0, -begin), max(0, begin + extent - result.shape[dim])
-        if before or behind:  # positions that no window covers: output padding, or strides larger than windows
-            fill = [0, 0] * (result.ndim - 1 - dim) + [before, behind]
-            result = torch.nn.functional.pad(result, fill)
-            if bias is not None:
-                ends = torch.ones(result.shape[dim], dtype=result.dtype, device=result.device)
-                ends[before:result.shape[dim] - behind] = 0
-                shape = [1] * result.ndim
-                shape[dim] = -1
-                result = result + ends.view(shape) * bias.view([1, -1] + [1] * count)
-        result = result.narrow(dim, begin + before, extent)
-    return striped(result, Layout(layout.dims, layout.extents))
+        return striped(_split(x, weight, bias, arguments, fetched), layout)
+    return striped(fetched(x, weight, bias), Layout(layout.dims, layout.extents))

@@ -54,11 +54,11 @@ def same_image(x, dims, why):
     if not cells.is_capturing():
         told = ranks().told_of("the cut of an image by shard", [what, 0 if why else _checksum(x)])
         if len({what for what, _ in told.values()}) > 1:
-            raise NotSupported("shard cuts different tensors: " +
+            raise NotSupported("shard cuts different tensors; pass the same on all ranks: " +
                                "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
         if len({checksum for _, checksum in told.values()}) > 1:
             raise NotSupported(f"the tensor of shape {tuple(x.shape)} that shard cuts is not the same on the ranks of a group: "
-                               "each rank takes its rows of it")
+                               "pass the same on all, of which each takes its rows")
     if why:
         raise NotSupported(f"shard of {what}")
 
@@ -85,7 +85,7 @@ def same_operands(name, args, kwargs):
     plain = [(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in flat((args, kwargs)) if
              isinstance(x, torch.Tensor) and not (hasattr(x, "cut") and x.cut.is_cut) and not hasattr(x, "full_tensor")]
     if plain:
-        same(plain, "it counts as the same on all", f"a comparison of what {name} is given")
+        same(plain, "compute it alike on all, or shard it", f"a comparison of what {name} is given")
 
 
 def same_weights(path, module):

@@ -1,6 +1,6 @@
 """Replaces entry points of torch that call no __torch_function__ but must see stripes: backward passes that start from
 stripes, a checkpoint's backward, autograd functions of a program (whose gradients are stripes, too), hooks of modules,
-and scripted functions, which are refused. Replaced once, when the first grid is made. For anything but stripes, the
+and scripted functions and DLPack, which are refused. Replaced once, when the first grid is made. For anything but stripes, the
 replacements do the same as torch."""
 import functools
 
@@ -17,6 +17,7 @@ _descriptor = Function.__dict__["apply"]  # a class method; newer releases imple
 _backward = torch.autograd.backward
 _script = torch._C.ScriptFunction.__call__
 _multi_grad_hook = torch.autograd.graph.register_multi_grad_hook
+_data = torch._C.TensorBase.data
 
 
 @functools.lru_cache(maxsize=None)
@@ -27,6 +28,11 @@ def close():
     torch._C.ScriptFunction.__call__ = scripted
     torch.autograd.graph.register_multi_grad_hook = multi_grad_hook
     CheckpointFunction.backward = staticmethod(_plain_results(CheckpointFunction.backward))
+    torch.Tensor.data = property(_data.__get__, set_data)
+    for home in (torch, torch.utils.dlpack, torch._C):
+        for name in ("to_dlpack", "_to_dlpack", "_to_dlpack_versioned"):
+            if hasattr(home, name):
+                setattr(home, name, _without_stripes(getattr(home, name)))
 
 
 def _apply(cls, *args, **kwargs):
@@ -48,7 +54,8 @@ def scripted(function, *args, **kwargs):
     """Calls a torch.jit.ScriptFunction. Refuses stripes here, because errors raised inside it would lose their
     message."""
     if any(_is_cut(x) for x in flat((args, kwargs))):
-        raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
+        raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen: "
+                           "call the function that was scripted")
     return _script(function, *args, **kwargs)
 
 
@@ -58,6 +65,24 @@ def multi_grad_hook(tensors, *args, **kwargs):
         raise NotSupported(f"register_multi_grad_hook{place()}, which would get this rank's rows of gradients: use each "
                            "stripe's register_hook")
     return _multi_grad_hook(tensors, *args, **kwargs)
+
+
+def set_data(x, values):
+    """Sets x.data. torch calls __torch_function__ only for x, so a plain x would silently get this rank's rows."""
+    if _is_cut(values) and not isinstance(x, Stripe):
+        raise NotSupported(f"a plain tensor's data{place()} = a stripe: use the stripe itself, or spatial.to_local(x)")
+    _data.__set__(x, values)
+
+
+def _without_stripes(function):
+    """Returns a function of torch that reads a tensor's memory, as a function that refuses stripes."""
+    @functools.wraps(function)
+    def call(x, *args, **kwargs):
+        if _is_cut(x):
+            raise NotSupported(f"{function.__name__}{place()} of a stripe, whose memory has this rank's rows: pass "
+                               "spatial.gather(x), or spatial.to_local(x)")
+        return function(x, *args, **kwargs)
+    return call
 
 
 def _plain_results(function):
@@ -82,6 +107,8 @@ def apply(cls, *args, **kwargs):
     if not any(_is_cut(x) for x in flat((args, kwargs))):
         return _apply(cls, *args, **kwargs)
     may_be_saved()
+    if cls.__name__ == "_FromTorchTensor":  # DTensor.from_local
+        raise NotSupported(f"DTensor.from_local{place()} of a stripe, whose shape is the whole's: pass spatial.to_local(x)")
     if cls is BackwardHookFunction:
         with torch._C._DisableTorchDispatch():
             results = _apply(cls, *args)
@@ -130,7 +157,8 @@ def _gradient(cls, gradient, layout):
     if not isinstance(gradient, torch.Tensor) or layout is None:
         return gradient
     if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
-        raise NotSupported(f"{cls.__name__}.backward gives a gradient that is not cut as the input is")
+        raise NotSupported(f"{cls.__name__}.backward gives a gradient that is not cut as the input is: "
+                           "return one of the input's shape, summed over what the input lacks")
     return to_local(gradient)
 
 

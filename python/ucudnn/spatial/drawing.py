@@ -1,13 +1,14 @@
 """Functions that draw random numbers. Each rank draws separately, so a stripe's numbers differ from those of a single
-process, and a replicated tensor's numbers differ between ranks. All are therefore refused, except that a trusted class
-may draw for positions of stripes."""
+process. All are therefore refused, except that a trusted class may draw for positions of stripes. Tensors that are the
+same on every rank may be drawn in place, as a drop path does, because ranks compare what they have drawn."""
 import torch
 from torch import nn
 from torch.nn import functional
 
+from .copies import same, trusts_draws
 from .errors import NotSupported
 from .pointwise import pointwise
-from .stripe import is_trusted, name_of, named, rule
+from .stripe import Stripe, _where, flat, is_trusted, layout_of, name_of, named, rule
 from .vouched import DRAWS
 
 # {function: (its module class, whether it draws by default if `training` is not given)}
@@ -29,6 +30,14 @@ fractional_max_pool3d_with_indices
 """.split()
 NAMES = {name_of(function) for function in _DROPOUTS} | {"rrelu", "rrelu_", *_OTHERS}  # names of the functions that draw
 DRAW_BEFORE = "draw before, alike on all ranks"
+
+
+def compare_drawn(name, result, is_now=False):
+    """Compares between ranks what function `name` drew for all of them, if `is_now` or if the model trusts a class that
+    draws different numbers on each rank. Otherwise copies.same_draws compares generators after the pass."""
+    if is_now or _where and trusts_draws(_where[0][2]._ucudnn_trust):
+        same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
+             f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")
 
 
 def _draw(cls, function, x, *args, **kwargs):
@@ -61,4 +70,10 @@ def _rrelu(function, x, lower=1 / 8, upper=1 / 3, training=False, inplace=False,
 
 @rule(*named(*_OTHERS, homes=(torch, torch.Tensor, functional, torch._C._nn, nn.init)))
 def _drawn(function, *args, **kwargs):
-    raise NotSupported(f"it {DRAWS}")
+    is_cut = any(layout_of(x).is_cut for x in flat((args, kwargs)) if isinstance(x, torch.Tensor))
+    if is_cut or not name_of(function).endswith("_") or not args or not isinstance(args[0], Stripe):
+        raise NotSupported(f"it {DRAWS}; {DRAW_BEFORE}")
+    result = function(*args, **kwargs)
+    # same_draws sees no draws outside of a model, as when a checkpoint runs a function again, or of the program's generators
+    compare_drawn(name_of(function), result, is_now=not _where or kwargs.get("generator") is not None)
+    return result

@@ -4,8 +4,7 @@ __torch_function__; a mode intercepts them while the model runs."""
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .copies import same, trusts_draws
-from .drawing import DRAW_BEFORE, NAMES
+from .drawing import NAMES, compare_drawn
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
@@ -18,6 +17,8 @@ from .vouched import DRAWS
 
 _DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal)
 _DRAWN = {*NAMES, *map(name_of, _DRAWING)}
+# Functions that replace all numbers of a tensor by drawn ones, which ranks compare.
+_REPLACED = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
 _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_select".split()
 
 
@@ -37,18 +38,22 @@ class Sizes(TorchFunctionMode):
         is_sized = any(isinstance(value, Own) for value in values) and not any(isinstance(value, Stripe) for value in values)
         if not is_sized and (function not in _DRAWING or kwargs.get("generator") is not None):
             result = function(*args, **kwargs)
-            if name_of(function) in _DRAWN and _where and trusts_draws(_where[0][2]._ucudnn_trust):
-                _compare_drawn(name_of(function), values, result)
+            if name_of(function) in _DRAWN and not any(isinstance(value, Stripe) for value in values):
+                compare_drawn(name_of(function), result)
+            if function is torch.Tensor.__setitem__ and getattr(args[0], "_ucudnn_is_of_weights", False):
+                self._note(function, args, values, args[0])
             if isinstance(result, (torch.Tensor, tuple, list)) and args:
                 self._note(function, args, values, result)
             return result
         return Stripe.__torch_function__(function, types, args, kwargs)
 
     def _note(self, function, args, values, result):
-        """Marks results that are computed only from weights. A part of a weight with a single row is not marked,
-        because it may be a row of a stripe."""
+        """Marks results that are computed only from weights, or from numbers that all ranks draw alike, as the mask of a
+        StochasticDepth. A part of a weight with a single row is not marked, because it may be a row of a stripe."""
+        is_drawn = name_of(function) in _REPLACED and args[0] is result and \
+            not any(isinstance(value, (torch.Tensor, torch.Generator)) for value in values[1:])
         tensors = [value for value in values if isinstance(value, torch.Tensor) and value.ndim]
-        is_of_weights = bool(tensors) and all(map(self._is_of_weights, tensors))
+        is_of_weights = is_drawn or bool(tensors) and all(map(self._is_of_weights, tensors))
         for each in flat(result):
             if isinstance(each, torch.Tensor) and not isinstance(each, (Stripe, torch.nn.Parameter)):
                 is_row = is_of_weights and name_of(function) in _PARTS and _ones(each) > _ones(args[0]) + _added(args[1:])
@@ -61,12 +66,6 @@ class Sizes(TorchFunctionMode):
         if self._buffers is None and _where:
             self._buffers = {id(buffer): buffer for buffer in _where[0][2].buffers()}
         return id(x) in (self._buffers or {})
-
-
-def _compare_drawn(name, values, result):
-    if not any(isinstance(value, Stripe) for value in values):
-        same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
-             f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")
 
 
 def _ones(x):

@@ -63,7 +63,7 @@ class Library:
         try:
             function = getattr(self.library, name)
         except AttributeError:
-            raise NotSupported(f"{self.library._name} has no {name}: it is older than this module") from None
+            raise NotSupported(f"{self.library._name} has no {name}: it is older than this module: install both of one release") from None
         function.argtypes, function.restype = arguments, ctypes.c_int
         return function
 

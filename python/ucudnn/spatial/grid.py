@@ -84,7 +84,8 @@ def stripes(axis, extent, parts, multiple=1):
     fewer."""
     blocks = -(-extent // multiple)
     if blocks < parts:
-        raise NotSupported(f"{AXES[axis]}: {extent} rows are not {parts} stripes of multiples of {multiple}")
+        raise NotSupported(f"{AXES[axis]}: {extent} rows are not {parts} stripes of multiples of {multiple}: "
+                           "use a smaller multiple, larger images or fewer ranks")
     rows = [multiple * each for each in divided(blocks, parts)]
     return (*rows[:-1], rows[-1] - (blocks * multiple - extent))
 

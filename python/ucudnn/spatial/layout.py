@@ -70,8 +70,8 @@ class Layout:
         cut = set(found)
         if len(found) > len(cut):  # in a product, each rank would combine only its own positions with each other
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
-                               "matrix product, each rank's meet all. For a table of positions use int(h), the whole's, in one "
-                               "of the two")
+                               "matrix product, each rank's meet all. Use int(h), the whole's, in one of the two "
+                               "for a table of positions")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
         # {axis: (before, after)}: rows of padding in the first and in the last part.

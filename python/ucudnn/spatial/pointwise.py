@@ -63,7 +63,7 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
                     _has_one_row(dims[offset + dim], extents) and not is_weight(x):
                 raise NotSupported(f"a tensor of shape {tuple(x.shape)}, which is no parameter or buffer of the model, meets a "
                                    f"stripe that may have one row in dimension {offset + dim}: it may be such rows, or the "
-                                   "same for all of them. Register it as a buffer")
+                                   "same for all of them. Register it as a buffer, or make it with new_zeros or new_tensor of a stripe")
     return made
 
 

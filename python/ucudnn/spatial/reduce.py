@@ -37,13 +37,14 @@ def _axes(x, dim, grid):
     """Returns (the grid's axes that cut these dimensions of x, ""), or ([], why they cannot be cut). The refusal is
     returned, because all ranks must learn of it."""
     if not isinstance(x, torch.Tensor):
-        raise NotSupported(f"a {type(x).__name__} to cut: torch.as_tensor(x) makes a tensor")
+        raise NotSupported(f"a {type(x).__name__} to cut: make it a tensor by torch.as_tensor(x)")
     if isinstance(x, Stripe) and x.cut.is_cut:
-        return [], "it is a stripe already"
+        return [], "it is a stripe already: use it as it is"
     dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
     axes = sorted(d % x.ndim - x.ndim + 3 for d in dims) if x.ndim else []
     if axes != list(grid.cut_axes) or -x.ndim > min(axes) - 3:
-        return [], f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts"
+        return [], f"dimensions {dims} of a tensor of {x.ndim} are not those that the grid {grid.text} cuts: " \
+            f"pass dim={[axis - 3 for axis in grid.cut_axes]}"
     return axes, ""
 
 
@@ -76,7 +77,7 @@ def _extents_of(told, grid):
         kept = [extents[axis][place[axis]] if axis in axes else extent for axis, extent in enumerate(first, 3 - len(first))]
         is_one = is_one and shape == kept
     if not is_one:
-        raise NotSupported("what ranks have is not one tensor in stripes: " + "; ".join(
+        raise NotSupported("what ranks have is not one tensor in stripes; pass tensors that differ only in rows: " + "; ".join(
             f"on rank {rank} {dtype} of shape {tuple(shape)}" + (f", {axes}" if isinstance(axes, str) else "")
             for rank, (dtype, axes, shape) in told.items()))
     return extents
@@ -92,7 +93,7 @@ def gather(x):
         x = to_local(x)
         if x.requires_grad and ranks().is_checking:
             x.register_hook(lambda gradient: same([("the gradient of what gather gave", gradient)],
-                                                  "ranks have not computed the same of it"))
+                                                  "compute the same of it on all ranks"))
         return x
 
 

@@ -1,6 +1,6 @@
 """Interpolation. Rows near a cut read rows of the next stripe; positions are counted in the whole image. A size
 computed from a stripe's shape is the size of the result's stripes (sizes.py). A scale factor is the same on all
-ranks."""
+ranks. 16-bit numbers are combined in fp32, and the result and the gradient are rounded once."""
 import math
 from fractions import Fraction
 
@@ -11,6 +11,7 @@ from .grid import AXES, owned
 from .halo import fetch
 from .layout import Layout
 from .cells import ranks
+from .precision import wide
 from .sizes import Own, plain, rows_of, whole_of
 from .stripe import flat, layout_of, rule, running, striped, whole
 from .sums import summed
@@ -96,16 +97,24 @@ def _resized(x, dim, axis, extents, outputs, mode, align):
     return _combined(fetch(x, dim, axis, extents, needed), dim, *spans[part], needed[part][0])
 
 
+def _ready(x, mode):
+    """Returns x in the type in which its rows, or the gradients of its rows, are combined."""
+    is_nearest = mode.startswith("nearest")
+    if not is_nearest and not x.is_floating_point():
+        raise NotSupported(f"mode {mode} of {x.dtype}: convert it to floating point first")
+    return x if is_nearest and not (x.requires_grad and torch.is_grad_enabled()) else wide(x)
+
+
 def _spread(function, x, size, mode, align):
     """Resizes a replicated tensor. The result is a stripe if a size is an Own (from a stripe's shape)."""
     cut = {2 + i: rows_of(number) for i, number in enumerate(size) if isinstance(number, Own)}
-    dims, extents, result = [()] * x.ndim, {}, summed(x, tuple(sorted(axis for axis, _ in cut.values())))
+    dims, extents, result = [()] * x.ndim, {}, summed(_ready(x, mode), tuple(sorted(axis for axis, _ in cut.values())))
     for dim, (axis, outputs) in cut.items():
         extents[axis] = outputs
         rows = owned(outputs)[ranks().part(axis)]
         result = _combined(result, dim, *_positions(*rows, x.shape[dim], sum(outputs), mode, align), 0)
         dims[dim] = ((axis, outputs[ranks().part(axis)]),)
-    return striped(_native(function, result, plain(size), dims, mode, align), Layout(dims, extents))
+    return striped(_native(function, result, plain(size), dims, mode, align).to(x.dtype), Layout(dims, extents))
 
 
 def _outputs(x, axis, number):
@@ -156,7 +165,7 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         if mode == "area":
             raise NotSupported(f"mode area of what all ranks have, to the rows {size} of a stripe")
         return _spread(function, x, size, mode, align_corners)
-    result, changed = x, {}
+    result, changed = _ready(x, mode), {}
     for axis, i in spatial_dims(x, x.ndim - 2).items():
         dim, extents = 2 + i, x.cut.extents[axis]
         outputs = _outputs(x, axis, size[dim - 2]) if scaled is None else scaled[axis]
@@ -168,7 +177,7 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         else:
             result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
     result = _native(function, result, plain(whole_of(size)), x.cut.dims, mode, align_corners, changed if mode == "area" else ())
-    return striped(result, x.cut.with_extents(changed))
+    return striped(result.to(x.dtype), x.cut.with_extents(changed))
 
 
 @rule(torch.nn.functional.grid_sample, torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d)

@@ -179,18 +179,18 @@ def _join(function, tensors, dim=0):
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
 
-@rule(*named("chunk", "split", "tensor_split", "split_with_sizes"))
+@rule(*named("chunk", "split", "tensor_split", "split_with_sizes"), sizes="whole")
 def _split(function, x, *args, **kwargs):
     dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if not x.cut.is_plain(dim):
-        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
+        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}, whose parts lie on some ranks alone: gather it first")
     return tuple(striped(part, x.cut) for part in function(x, *args, **kwargs))
 
 
 @rule(*named("unbind"))
 def _unbind(function, x, dim=0):
     if not x.cut.is_plain(dim):
-        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}")
+        raise NotSupported(f"a stripe taken apart along its cut dimension {dim}, whose parts lie on some ranks alone: gather it first")
     return tuple(striped(part, x.cut.removed([dim % x.ndim])) for part in function(x, dim))
 
 

@@ -24,11 +24,18 @@ class Own:
     axes, by_place, here, whole = (), {}, None, None
 
 
-class OwnInt(Own, int):
+class _Made(type):
+    """A program's own calls, such as type(h)(8), give plain numbers."""
+
+    def __call__(cls, *args):
+        return cls.__base__(*args)
+
+
+class OwnInt(Own, int, metaclass=_Made):
     pass
 
 
-class OwnFloat(Own, float):
+class OwnFloat(Own, float, metaclass=_Made):
     pass
 
 
@@ -39,7 +46,8 @@ def own(axes, number, whole):
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
         return whole
-    made = (OwnInt if isinstance(whole, int) else OwnFloat)(whole)
+    kind = OwnInt if isinstance(whole, int) else OwnFloat
+    made = kind.__new__(kind, whole)
     made.axes, made.by_place, made.whole = tuple(axes), by_place, whole
     made.here = by_place[tuple(ranks().part(axis) for axis in axes)]
     return made

@@ -7,7 +7,6 @@ ranks (`summed`)."""
 import functools
 import importlib
 import math
-import re
 import sys
 import threading
 
@@ -18,7 +17,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from .cells import ranks
 from .copies import same, same_operands
-from .errors import NotSupported
+from .errors import NotSupported, names_step
 from .layout import Layout
 from .sizes import Own, flat, whole_of
 from .vouched import COMPILED, TRACED, is_named
@@ -68,9 +67,7 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                # the rest may contain ": " or "; ", before a next step or the next size
-                said = re.sub("^[dhw]: ", "", str(refusal))
-                step = "" if ": " in said or "; " in said else ": run it on the whole, spatial.gather(x)"
+                step = "" if names_step(str(refusal)) else ": run it on the whole, spatial.gather(x)"
                 placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
@@ -83,8 +80,8 @@ class Stripe(torch.Tensor):
         may_be_saved()
         is_unpacked = function is torch.ops.aten.detach.default and _of_checkpoint_or_here(sys._getframe(1))
         if not plainly.is_on() and not is_unpacked and not _is_of_engine():
-            raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
-                               "torch.func or a constructor of torch")
+            raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial, from a script, vmap, "
+                               "torch.func or a constructor of torch: call it on spatial.gather(x)")
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             result = function(*args, **(kwargs or {}))
         return striped(result, args[0].cut) if is_unpacked and not plainly.is_on() else result
@@ -150,17 +147,20 @@ def _answer(function, args, kwargs):
         if is_cut and sizes is None:
             number = next(value for value in values if isinstance(value, Own))
             raise NotSupported(f"{number.here} comes of this rank's own rows, and the whole has {number.whole}: "
-                               "spatial.whole_shape says what the whole has")
+                               "use spatial.whole_shape(x) for the whole's")
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
     if is_cut and "out" in kwargs:
-        raise NotSupported("out= of a stripe")
+        raise NotSupported("out= of a stripe: use the result instead")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
     # Rules in `access` compute nothing, so a single rank may call them.
     if is_cut and rule.__module__ != f"{__package__}.access":
         same_operands(name_of(function), args, kwargs)
+    here = ranks()
+    if here:
+        here.function = function
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:
@@ -171,9 +171,12 @@ def _answer(function, args, kwargs):
         if error.name != "cut":  # rules read `cut` of their first tensor, which a plain tensor lacks
             raise
         raise NotSupported("a stripe meets a plain tensor, for which no rule is known here: shard it, too") from None
+    finally:
+        if here:
+            here.function = None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) and all(x is not value for value in values)
                       for x in flat(result)):
-        raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
+        raise NotSupported("it would leave a plain tensor, whose rows nobody knows: run it on the whole, spatial.gather(x)")
     return result
 
 
@@ -204,7 +207,7 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
     """Replaces torch.autograd.grad; starts from plain tensors, like start_backward. Gradients of stripes are cut like
     the stripes."""
     if is_grads_batched:
-        raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap")
+        raise NotSupported("grad with is_grads_batched, which runs a backward pass under vmap: call it for each gradient")
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
     with plainly():
         edges = [get_gradient_edge(x) if isinstance(x, Stripe) else x for x in inputs]
@@ -223,10 +226,10 @@ def _roots(tensors, gradients, *between):
     A plain gradient is refused, because its rows are unknown, unless torch has made it for a checkpoint."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
-        raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
+        raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is: shard it, too")
     starts = [x for x in _listed(tensors) if not layout_of(x).is_cut]
     if starts and ranks().is_checking:
-        same([("what a backward pass starts from", x) for x in starts], "ranks would compute gradients of unlike numbers")
+        same([("what a backward pass starts from", x) for x in starts], "compute the same on all ranks")
     with plainly(), torch.enable_grad():
         return _plain(tensors), *between, _plain(gradients)
 

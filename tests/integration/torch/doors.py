@@ -2,12 +2,17 @@
 file."""
 import copy
 import functools
+import pickle
 from unittest import mock
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor, Shard, init_device_mesh
+from torch.multiprocessing import reductions
 from torch.nn import functional as F
+from torch.utils import dlpack
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,13 +21,15 @@ from comparison import check_close, own, striped_like_whole
 from layer_cases import Call, picture
 from ucudnn import spatial
 from ucudnn.spatial import stripe
+from ucudnn.spatial.errors import names_step
 
 
 def refused(name, call):
     """Expects NotSupported from `call`, or TorchScript's own error that quotes it."""
     try:
         found = call()
-    except spatial.NotSupported:
+    except spatial.NotSupported as refusal:
+        assert names_step(str(refusal)), f"{name} names no next step: {refusal}"
         return
     except RuntimeError as error:
         assert "ucudnn.spatial.errors.NotSupported" in str(error), f"{name}: {error}"
@@ -36,7 +43,7 @@ def scripted(x: torch.Tensor):
 
 
 def nothing_runs_past_the_rules():
-    x = spatial.shard(picture())
+    x, mesh = spatial.shard(picture()), init_device_mesh("cpu", (dist.get_world_size(),))
     for name, call in {
             "a script": lambda: scripted(x), "vmap": lambda: torch.vmap(lambda v: v * 2)(x),
             "grad": lambda: torch.func.grad(lambda v: (v ** 2).mean())(x),
@@ -44,13 +51,26 @@ def nothing_runs_past_the_rules():
             "a script's trace": lambda: torch.jit.trace(lambda v: v.mean() * 2, x),
             "tensor": lambda: torch.tensor(x), "as_tensor": lambda: torch.as_tensor(x, dtype=torch.float32),
             "a constructor": lambda: torch.DoubleTensor(x), "as_subclass": lambda: x.as_subclass(torch.Tensor),
-            "dlpack": lambda: torch.from_dlpack(x), "set_": lambda: x.set_(picture()), "numpy": lambda: x.numpy(),
+            "dlpack": lambda: torch.from_dlpack(x), "numpy's dlpack": lambda: np.from_dlpack(x),
+            "a capsule": lambda: torch.from_dlpack(dlpack.to_dlpack(x)), "a capsule of torch's": lambda: torch.to_dlpack(x),
+            "a capsule by C": lambda: torch._C._to_dlpack(x), "its own capsule": lambda: x.__dlpack__(),
+            "a DTensor": lambda: DTensor.from_local(x, mesh, [Shard(2)]), "an array": lambda: np.array(x),
+            "shared memory": lambda: x.share_memory_(), "storage": lambda: x.storage(), "pickle": lambda: pickle.dumps(x),
+            "copy": lambda: copy.copy(x), "another process": lambda: reductions.reduce_tensor(x),
+            "data of a plain tensor": lambda: setattr(picture(), "data", x),
+            "data of a parameter": lambda: setattr(nn.Parameter(picture()), "data", x), "set_": lambda: x.set_(picture()),
+            "numpy": lambda: x.numpy(),
             "a list": lambda: x.tolist(), "an operator": lambda: torch.ops.aten.relu(x),
             "data": lambda: setattr(x, "data", picture()), "a gradient": lambda: setattr(x, "grad", picture()),
             "where": lambda: torch.where(x > 0),
             "script module": lambda: torch.jit.script(nn.ReLU())(x),
             "a model's trace": lambda: torch.jit.trace(spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3))), x)}.items():
         refused(name, call)
+    if hasattr(torch._C, "_to_dlpack_versioned"):
+        refused("a versioned capsule", lambda: torch._C._to_dlpack_versioned(x))
+    plain = picture()
+    plain.data = torch.from_dlpack(dlpack.to_dlpack(plain)) * 2
+    check_close("a plain tensor by the same functions", plain, picture() * 2)
     check_close("its type", spatial.gather(x.type(torch.float32)).double(), spatial.gather(x), 1e-6)
 
 

@@ -1,7 +1,10 @@
 """Layers and losses that are compared on stripes, one at a time, as (name, function that makes it). Pictures have 16 x
 16 positions, lines have 16, and volumes have 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with
 ucudnn.spatial.vouched."""
+import copy
 import math
+import pickle
+import statistics
 
 import numpy as np
 import torch
@@ -473,6 +476,10 @@ def _sizes():
     yield "narrow", lambda: Call(lambda x: x.narrow(2, 1, x.size(2) - 2))
     yield "a mean by sizes", lambda: Call(lambda x: x.sum((2, 3)) / (x.shape[2] * x.shape[3]))
     yield "a mean by numel", lambda: Call(lambda x: x.sum() / x.numel())
+    yield "by a plain number of its sizes' class", lambda: Call(lambda x: x * type(x.shape[2])(8) + type(x.shape[2] / 3)(8.5))
+    yield "by the mean of its sizes", lambda: Call(lambda x: x / statistics.mean(x.shape[2:]))
+    yield "a mean by copies of its sizes", lambda: Call(lambda x: x.sum((2, 3), keepdim=True).expand(
+        *copy.deepcopy(x.shape)) / math.prod(pickle.loads(pickle.dumps(x.shape))))
     yield "a branch by rows", lambda: Call(lambda x: x * 3 if x.shape[2] % 16 == 0 and x.shape[3] > 8 else x)
     yield "patches", lambda: Call(lambda x: x.view(2, 4, x.shape[2] // 2, 2, x.shape[3] // 2, 2).permute(
         0, 1, 3, 5, 2, 4).flatten(1, 3))
@@ -886,6 +893,9 @@ REFUSED = {
     "not as many rows": lambda: Call(lambda x: F.interpolate(x, size=[n + 1 for n in x.shape[2:]])),
     "a type by a plain tensor": lambda: Call(lambda x: torch.add(x, x, out=torch.empty(0))),
     "data of another shape": lambda: Call(lambda x: setattr(x, "data", spatial.to_local(x)[:, :1])),
+    "split along its rows": lambda: Call(lambda x: (x.split(x.shape[2] // 2, 2), x.split(x.shape[3] // 2, 3))),
+    "rows one by one": lambda: Call(lambda x: (x.unbind(2), x.unbind(3))),
+    "bytes between rows": lambda: Call(lambda x: F.interpolate(x.byte(), scale_factor=2, mode="bilinear")),
     "a whole picture": lambda: Call(lambda x: x + torch.ones(2, 4, 8, 8)),
     "noise": lambda: Call(lambda x: x + torch.randn(x.shape)),
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),

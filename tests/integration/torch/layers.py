@@ -1,9 +1,10 @@
 """Compares every layer of layer_cases.py separately, on each rank of UCUDNN_SPATIAL, and prints failures.
 layers_test.py runs this file."""
 import copy
+import functools
+import itertools
 import os
 import random
-import re
 import sys
 import traceback
 from unittest import mock
@@ -20,6 +21,7 @@ from counting import Calls
 from layer_cases import DRAWN, REFUSED, TRUST, Call, cases, lines, picture, rows, volumes
 from ucudnn import spatial
 from ucudnn.spatial import rows as kernels
+from ucudnn.spatial.errors import names_step
 
 
 def failures(wanted):
@@ -44,8 +46,7 @@ def failures(wanted):
             spatial.convert(make(), trust=["Call"])(spatial.shard(picture()))
             yield name, "was not refused"
         except spatial.NotSupported as refusal:
-            said = re.sub("^[dhw]: ", "", str(refusal).partition(": ")[2])
-            if ": " not in said and "; " not in said:
+            if not names_step(str(refusal)):
                 yield name, f"names no next step: {refusal}"
         except Exception:
             yield name, traceback.format_exc()
@@ -106,23 +107,45 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """If ucudnn exchanges a convolution's rows inside the cuDNN call, there are no second derivatives, and create_graph
-    is refused by name. If rows are exchanged before the call, second derivatives work."""
+    """Second derivatives through calls of cuDNN are those of the whole, whether rows are exchanged before a convolution's
+    call or inside of it."""
     from ucudnn.spatial import convolution
-    route, run = convolution.route, convolution._run
-    try:
-        convolution._run = lambda *arguments: convolution._Own.apply(*arguments)
-        for name in ("conv, tanh, conv", "transposed groups", "discriminator"):
-            torch.manual_seed(3)
-            penalty_like_whole(dict(cases())[name](), picture())
-        convolution.route = lambda *_: convolution.UCUDNN
+
+    split, taken = convolution._Split, []
+    save, backward = split.forward, split.backward
+
+    # On the CPU nothing exchanges rows inside of a call, so the result and the first derivatives are those of fetched rows.
+    def forward(ctx, x, weight, bias, layout, arguments, fetched):
+        taken.append(weight.shape)
+        save(ctx, x, weight, bias, layout, arguments, fetched)
+        return fetched(x, weight, bias)
+
+    def first_or_second(ctx, gradient):
+        if torch.is_grad_enabled():
+            return backward(ctx, gradient)
+        with torch.enable_grad():
+            return tuple(each if each is None else each.detach() for each in backward(ctx, gradient))
+    torch.manual_seed(3)
+    groups = nn.Sequential(nn.Conv2d(4, 8, 4, 2, 1, groups=2), nn.Tanh(), nn.Conv2d(8, 4, 3, 1, 1, groups=4, bias=False), nn.SiLU())
+    made = {name: dict(cases())[name]() for name in ("conv, tanh, conv", "transposed groups", "discriminator")}
+    made["strides and groups"] = groups
+    with mock.patch.object(convolution, "_run", lambda *arguments: convolution._Own.apply(*arguments)):
+        for name, model in made.items():
+            penalty_like_whole(copy.deepcopy(model), picture())
+        with mock.patch.object(convolution, "route", lambda *_: convolution.UCUDNN), \
+                mock.patch.multiple(split, forward=staticmethod(forward), backward=staticmethod(first_or_second)):
+            for name, model in made.items():
+                for each in (model, nn.Sequential(nn.Tanh(), model)):  # with a leaf, and with what was computed from it
+                    taken.clear()
+                    penalty_like_whole(copy.deepcopy(each), picture())
+                    assert taken, name
+    with mock.patch.object(convolution, "route", lambda *_: convolution.UCUDNN):
         for layer in (nn.Conv2d(4, 4, 3, 1, 1), nn.ConvTranspose2d(4, 3, 4, 2, 1)):
-            model, x = spatial.convert(nn.Sequential(layer)), spatial.shard(picture()).detach().requires_grad_()
-            torch.autograd.grad(model(x).sum(), x)
-            refused_by_name(lambda x: torch.autograd.grad(model(x).sum(), x, create_graph=True), x, "convolution in 0",
-                            "create_graph")
-    finally:
-        convolution.route, convolution._run = route, run
+            own, x = copy.deepcopy(layer), spatial.shard(picture()).detach().requires_grad_()
+            gradient, = torch.autograd.grad(spatial.convert(nn.Sequential(layer))(x).sum(), x)
+            alone = spatial.to_local(x).detach().requires_grad_()
+            expected, = torch.autograd.grad(own(alone).sum(), alone)
+            assert torch.equal(spatial.to_local(gradient), expected), "the backward of the call fetches no rows"
 
 
 def gradients_of_stripes():
@@ -141,7 +164,9 @@ def gradients_of_stripes():
 def in_16_bits():
     """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are
     exact, and so are quotients by powers of two, so the result must equal the rounded fp64 result. Windows of other
-    sizes divide by numbers that fp32 rounds, so these have a tolerance."""
+    sizes divide by numbers that fp32 rounds, so these have a tolerance. Interpolation, forward and backward, also rounds
+    once."""
+    noise = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(5))
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
     means = {"mean": torch.mean, "sum": lambda x: x.sum((2, 3)), "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1),
              "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]), "mse": lambda x: F.mse_loss(x, x * 0),
@@ -170,6 +195,22 @@ def in_16_bits():
             assert ((spatial.gather(found).double() - expected).abs() <= bound).all(), f"{name} in {dtype}"
         a, b = x.flatten(2)[:, :1], spatial.shard(whole.float()).flatten(2)[:, 1:] + 1
         assert F.cosine_similarity(a, b, 2).dtype == F.cosine_similarity(b, a, 2).dtype == torch.float32, "two types"
+        for mode, factors in itertools.product(("nearest", "bilinear", "bicubic", "area"), ((2, 1), (1, 2), (2, 2), (0.5, 0.5))):
+            resized = functools.partial(F.interpolate, scale_factor=factors, mode=mode)
+            starts = spatial.shard(noise.to(dtype)).requires_grad_(), noise.to(dtype).double().requires_grad_()
+            results = [resized(each) for each in starts]
+            slope = torch.randn(results[1].shape, generator=torch.Generator().manual_seed(6)).to(dtype)
+            results += [torch.autograd.grad(results[0], starts[0], spatial.shard(slope))[0],
+                        torch.autograd.grad(results[1], starts[1], slope.double())[0]]
+            for found, expected in zip(results[::2], results[1::2]):
+                bound = roundoff * expected.abs() + 2 ** -20
+                assert found.dtype == dtype
+                assert ((spatial.gather(found).double() - expected).abs() <= bound).all(), f"{mode} by {factors} in {dtype}"
+        small = noise[:, :, :3, :3].to(dtype)
+        spread = Call(lambda x: F.interpolate(small.to(x.dtype), x.shape[2:], mode="bicubic"))
+        found, expected = spatial.convert(copy.deepcopy(spread), trust=["Call"])(x), spread(whole)
+        assert found.dtype == dtype
+        assert ((spatial.gather(found).double() - expected).abs() <= roundoff * expected.abs() + 2 ** -20).all(), "spread"
         normed, expected = F.instance_norm(x), F.instance_norm(whole)
         check_close("norm", spatial.gather(normed).double(), expected, 2 * roundoff)
 
@@ -199,8 +240,8 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Unsigned integer types work as
-    well."""
+    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types work as well, also those
+    that torch.distributed does not send."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:]), "max": lambda x: x.max(2).values.max(2).values,
@@ -216,7 +257,20 @@ def a_value_of_any_rank_that_is_none():
             found.sum().backward()
             own, expected = spatial.to_local(x.grad), striped_part(x_whole.grad, x)
             assert torch.equal(own.nan_to_num(77), expected.nan_to_num(77)), f"gradient of {name}"
-    for dtype in (torch.uint8, torch.int8, torch.bool, torch.int64):
+    axes = spatial.ranks().grid.cut_axes
+    for dtype in (torch.uint16, torch.uint32):
+        expected = torch.full((len(spatial.ranks().members[axes]), 1), torch.iinfo(dtype).max, dtype=torch.int64).to(dtype)
+        found = spatial.ranks().all_gather(expected[0], axes)
+        assert found.dtype == dtype and torch.equal(found, expected), f"all_gather of {dtype}"
+    whole = torch.randint(-2 ** 15, 2 ** 15, (1, 2, 16, 16), generator=torch.Generator().manual_seed(5)).to(torch.int16)
+    for name, function in {
+            "max": torch.max, "min": torch.min, "rows": lambda x: x.max(2).values, "columns": lambda x: x.min(3).values,
+            "aminmax": lambda x: torch.stack(x.aminmax()), "where": lambda x: x.argmax(),
+            "product": lambda x: x.flatten(2)[0] @ x.flatten(2)[0].T,
+            "sum": lambda x: x.sum((2, 3), dtype=torch.int16)}.items():
+        found, expected = spatial.gather(function(spatial.shard(whole))), function(whole)
+        assert found.dtype == expected.dtype and torch.equal(spatial.to_local(found), expected), f"{name} of int16"
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.bool, torch.int64):
         whole = torch.randint(-128, 128, (1, 2, 16, 16), generator=torch.Generator().manual_seed(5)).to(dtype)
         for name in ("amax", "amin"):
             found, expected = (getattr(x, name)((2, 3)) for x in (spatial.shard(whole), whole))
@@ -416,18 +470,18 @@ def refused_by_name(model, x, *words):
     try:
         model(x)
     except spatial.NotSupported as refusal:
-        assert all(word in str(refusal) for word in words), refusal
+        assert all(word in str(refusal) for word in words) and names_step(str(refusal)), refusal
         return
     raise AssertionError(f"not refused: {words}")
 
 
 def nothing_is_drawn_unless_trusted():
     """Random draws are refused inside a trusted class, on stripes and on replicated tensors, and in a module that was
-    converted in evaluation mode. A function that draws a number for each position runs on stripes if its own class is
-    trusted, also when a checkpoint runs it again outside of any module."""
+    converted in evaluation mode. Replicated tensors may be drawn in place. A function that draws a number for each
+    position runs on stripes if its own class is trusted, also when a checkpoint runs it again outside of any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
-        for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1)):
+        for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1))[:1 if name in ("noise in place", "a mask drawn in place") else 2]:
             refused_by_name(spatial.convert(nn.Sequential(before, Call(function)), trust=["Call"]), spatial.shard(picture()),
                             "in 1: ", draws)
         if cls in ("Dropout", "AlphaDropout", "RReLU"):
@@ -453,9 +507,40 @@ def nothing_is_drawn_unless_trusted():
     if all(len(set(rows)) == 1 for rows in spatial.shard(picture()).cut.extents.values()):
         torch.manual_seed(3)
         depth(spatial.shard(picture()))
+    paths_are_dropped_alike()
     later = spatial.convert(nn.Sequential(nn.Dropout()).eval()).train()
     refused_by_name(later, spatial.shard(picture()), "dropout in 0: ", "unless Dropout is named")
     spatial.convert(later, trust=["Dropout"])(spatial.shard(picture()))
+
+
+def paths_are_dropped_alike():
+    """Masks for whole images are drawn in place, as by torchvision's StochasticDepth and timm's DropPath: the same on all
+    ranks, also where stripes have one row, and also when a checkpoint draws again. Ranks with unlike seeds are refused."""
+    parts = spatial.ranks().grid.parts[1:]
+    shape = lambda x: (x.shape[0],) + (1,) * (x.ndim - 1)
+    plain = lambda x: x * torch.empty(shape(x), dtype=x.dtype).bernoulli_(0.5).div_(0.5)
+    new = lambda x: x * x.new_empty(shape(x)).bernoulli_(0.5).div_(0.5)
+    again = lambda x: checkpoint(new, x, use_reentrant=False)
+    for drop in (plain, new, again):
+        for extents in ([2 * each for each in parts], parts):
+            torch.manual_seed(3)
+            model = nn.Sequential(nn.Conv2d(4, 4, 1), Call(drop), nn.Conv2d(4, 4, 1), Call(drop))
+            torch.manual_seed(5)
+            striped_like_whole(model, picture(8, 4, *extents), trust=["Call"], call=lambda model, x: _seeded(model, x))
+    for drop in (plain, new):
+        for trust, words in ((["Call"], "drawn by torch's generator of the CPU"), (["Call", "Dropout"], "bernoulli_ drew")):
+            torch.manual_seed(spatial.ranks().rank)
+            refused_by_name(spatial.convert(Call(drop), trust=trust), spatial.shard(picture()), words, "is not the same")
+    torch.manual_seed(spatial.ranks().rank)
+    refused_by_name(lambda x: x.new_empty(8).uniform_(), spatial.shard(picture()), "uniform_ drew")
+    own = spatial.convert(Call(lambda x: x * torch.full((2, 4, 1, 1), 2.0)), trust=["Call"])
+    refused_by_name(own, spatial.shard(picture(2, 4, *parts)), "Register it as a buffer", "new_zeros")
+    torch.manual_seed(3)
+
+
+def _seeded(model, x):
+    torch.manual_seed(7)
+    return model(x)
 
 
 def in_fp32():

@@ -1,5 +1,6 @@
 """Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, routes of convolutions by backend,
 and refusals. Also tests libucudnn's answers, if UCUDNN_TEST_LIBRARY names it."""
+import ast
 import contextlib
 import io
 import os
@@ -16,7 +17,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 
 from plain_geometry import geometries  # noqa: E402
 from ucudnn.spatial import backends, geometry, vouched  # noqa: E402
-from ucudnn.spatial.errors import NotSupported  # noqa: E402
+from ucudnn.spatial.errors import NotSupported, names_step  # noqa: E402
 from ucudnn.spatial.grid import Grid, divided, owned, stripes  # noqa: E402
 from ucudnn.spatial.layout import Extents, Layout  # noqa: E402
 from ucudnn.spatial.waiting import Waiting, late, patience  # noqa: E402
@@ -459,6 +460,28 @@ class Importing(unittest.TestCase):
                                  "from ucudnn.spatial import verdict")
         self.assertNotIn("needs torch", result.stderr)
         self.assertIn("ModuleNotFoundError", result.stderr)
+
+
+class Refusals(unittest.TestCase):
+    def test_a_refusal_says_what_to_do_instead(self):
+        """Refusals by rules get a next step from Stripe.__torch_function__ if they name none. All others must name one,
+        or a part of their text does that is made elsewhere."""
+        def text(node):
+            if isinstance(node, ast.Constant):
+                return str(node.value)
+            is_made = getattr(node, "id", "") in ("why", "what", "way", "step", "message")
+            return "; use " if is_made else "".join(map(text, ast.iter_child_nodes(node)))
+        for name in ("cells", "conversion", "copies", "doors", "grid", "reduce", "stripe"):
+            tree = ast.parse(pathlib.Path(ROOT, "python/ucudnn/spatial", f"{name}.py").read_text())
+            tree.body = [each for each in tree.body if getattr(each, "name", "") != "_answer"]  # calls the rules
+            for node in ast.walk(tree):
+                called = getattr(getattr(node, "func", None), "id", "")
+                if called in ("NotSupported", "same"):
+                    said = text(node.args[0]) if called == "NotSupported" else f": {text(node.args[1])}"
+                    with self.subTest(f"{name}.py:{node.lineno}"):
+                        self.assertTrue(names_step(said), ast.unparse(node))
+        for found in (vouched.COMPILED, vouched.TRACED, vouched.message([])):
+            self.assertTrue(names_step(found), found)
 
 
 if __name__ == "__main__":
