@@ -6,8 +6,14 @@
 namespace ucudnn::multigrid {
 
 LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
-                       const Hierarchy& hierarchy, CoarseOperator coarse)
-    : times_(times), pass_(pass), kinds_(std::move(kinds)), hierarchy_(hierarchy), coarse_(coarse) {
+                       const Hierarchy& hierarchy, CoarseOperator coarse,
+                       const LevelCosts* linearised_at)
+    : times_(times),
+      pass_(pass),
+      kinds_(std::move(kinds)),
+      hierarchy_(hierarchy),
+      coarse_(coarse),
+      linearised_at_(linearised_at) {
   const int last_kind = *std::max_element(kinds_.begin(), kinds_.end());
   counts_.assign(static_cast<size_t>(last_kind) + 1, std::vector<int>(kinds_.size() + 1, 0));
   for (size_t layer = 0; layer < kinds_.size(); ++layer) {
@@ -73,6 +79,12 @@ RunCost LevelCosts::FStepsAgain(int begin, int end) const {
     cost += InRow(0, block, std::min(block + coarsening, end) - 1);
   }
   return cost;
+}
+
+RunCost LevelCosts::StatesAgain(int begin, int end) const {
+  if (linearised_at_ == nullptr) return {};
+  const int steps = hierarchy_.level(0).steps;
+  return linearised_at_->FStepsAgain(steps - end, steps - begin);
 }
 
 RunCost LevelCosts::AtOnce(int level, int first_block, int end_block, int position) const {

@@ -14,15 +14,20 @@ namespace ucudnn::multigrid {
 class LevelCosts {
  public:
   // `kinds` has the kind of each layer of the stage, in forward order; `pass` is kForward or
-  // kAdjoint. `times` and `hierarchy` must outlive the object.
+  // kAdjoint. An adjoint is linearised at the states of the solve with the costs `linearised_at`.
+  // All references and pointers must outlive the object.
   LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
-             const Hierarchy& hierarchy, CoarseOperator coarse);
+             const Hierarchy& hierarchy, CoarseOperator coarse,
+             const LevelCosts* linearised_at = nullptr);
 
   // Returns the cost of steps begin to end - 1 of a level, run one after the other.
   RunCost InRow(int level, int begin, int end) const;
   // Returns the cost of computing the F-points of steps begin to end - 1 of the finest level again,
   // which are whole blocks, or a part of one from its beginning.
   RunCost FStepsAgain(int begin, int end) const;
+  // Returns the cost of computing the states again at which the adjoint's steps begin to end - 1 of
+  // the finest level are linearised. They cost nothing with kForward.
+  RunCost StatesAgain(int begin, int end) const;
   // Returns the cost of step `position` of each of the blocks first_block to end_block - 1, run at
   // once. Blocks without such a step do not count.
   RunCost AtOnce(int level, int first_block, int end_block, int position) const;
@@ -39,6 +44,7 @@ class LevelCosts {
   const std::vector<int> kinds_;
   const Hierarchy& hierarchy_;
   const CoarseOperator coarse_;
+  const LevelCosts* const linearised_at_;
   std::vector<std::vector<int>> counts_;    // [kind][n]: layers of that kind before layer n
   std::vector<std::vector<RunCost>> sums_;  // [level][n]: cost of the steps before step n
 };

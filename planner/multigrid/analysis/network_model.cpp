@@ -152,7 +152,7 @@ MultigridModel::StageLevels::StageLevels(Hierarchy made, const NetworkModel& mod
                                          const std::vector<int>& kinds, CoarseOperator coarse)
     : hierarchy(std::move(made)),
       forward(model.times(), LayerPass::kForward, kinds, hierarchy, coarse),
-      adjoint(model.times(), LayerPass::kAdjoint, kinds, hierarchy, coarse) {}
+      adjoint(model.times(), LayerPass::kAdjoint, kinds, hierarchy, coarse, &forward) {}
 
 Result<MultigridModel> MultigridModel::Make(const NetworkModel& model,
                                             const MultigridSetting& setting) {
@@ -269,8 +269,8 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
   SolvedStage& solved = solved_.back();
   const int devices = std::min(cluster_.devices(), finest.blocks());
   const std::vector<int> begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
-  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, nullptr,
-                                                setting_, bytes, BlockRuns{begins});
+  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, setting_, bytes,
+                                                BlockRuns{begins});
   UCUDNN_RETURN_IF_ERROR(solved.forward->Add(ready_));
   here_ = devices - 1;
   ready_ = solved.forward->Ready(here_);
@@ -321,7 +321,7 @@ Status MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t s
   const SolvedStage& solved = solved_[section];
   const int devices = static_cast<int>(solved.layers.size());
   const BlockRuns runs = {BalancedBlocks(levels.adjoint, device_.launch_us, devices), true};
-  SolveTasks adjoint(cluster_, device_, levels.adjoint, &levels.forward, setting_,
+  SolveTasks adjoint(cluster_, device_, levels.adjoint, setting_,
                      network_.StateBytes(static_cast<int>(section)), runs);
   UCUDNN_RETURN_IF_ERROR(adjoint.Add(ready_));
   int first = 0;

@@ -16,12 +16,10 @@ int CommonNumbers(int begin, int end, int other_begin, int other_end) {
 }  // namespace
 
 SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-                       const LevelCosts* linearised_at, const MultigridSetting& setting,
-                       double state_bytes, BlockRuns runs)
+                       const MultigridSetting& setting, double state_bytes, BlockRuns runs)
     : cluster_(cluster),
       device_(device),
       costs_(costs),
-      linearised_at_(linearised_at),
       setting_(setting),
       state_bytes_(state_bytes),
       runs_(std::move(runs)) {
@@ -112,10 +110,7 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
     RunCost& f_steps = keeps_f || block >= full_end ? unit.relax : unit.advance;
     f_steps += costs_.InRow(level, begin, last);
     if (block < full_end) unit.advance += costs_.InRow(level, last, last + 1);
-    if (!keeps_f && linearised_at_ != nullptr) {
-      const int end = block < full_end ? last + 1 : last;
-      f_steps += linearised_at_->FStepsAgain(shape.steps - end, shape.steps - begin);
-    }
+    if (!keeps_f) f_steps += costs_.StatesAgain(begin, block < full_end ? last + 1 : last);
   }
   unit.restrict_ = costs_.InRow(level + 1, unit.begin, full_end);
 }

@@ -65,11 +65,9 @@ struct BlockRuns {
 class SolveTasks final : public LayerSystem {
  public:
   // All arguments but `setting` and `runs` must outlive the object. `state_bytes` is the size of
-  // one state of the mini-batch. An adjoint solve is linearised at the states of the forward solve
-  // whose costs are `linearised_at`; a forward solve has none.
+  // one state of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-             const LevelCosts* linearised_at, const MultigridSetting& setting, double state_bytes,
-             BlockRuns runs);
+             const MultigridSetting& setting, double state_bytes, BlockRuns runs);
 
   // Adds the tasks of the solve. The first state is on the first device when the tasks `first` have
   // ended.
@@ -134,7 +132,6 @@ class SolveTasks final : public LayerSystem {
   Cluster& cluster_;
   const planner::Device& device_;
   const LevelCosts& costs_;
-  const LevelCosts* const linearised_at_;
   const MultigridSetting setting_;
   const double state_bytes_;
   const BlockRuns runs_;
