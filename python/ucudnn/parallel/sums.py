@@ -7,6 +7,7 @@ Ended, so torch runs its backward last. At the first use of one of them, all go 
 soon as their gradients exist. Begun's backward starts the sum; Ended's backward waits for it. Hooks on a parameter's
 gradient run after Ended's backward, so they see the sum."""
 import contextlib
+import functools
 import itertools
 import queue
 import threading
@@ -103,20 +104,30 @@ class Worker:
             self.thread = None
 
 
+@functools.cache
+def _stream_of(device):
+    return torch.cuda.Stream(device)
+
+
 class _Job:
-    """A sum in progress. `seconds`: how long it took."""
+    """A sum in progress. `seconds`: how long it took. On a GPU it runs on a stream of its own: `computed` is the event
+    after which `flat` may be read, and `summed_up` the event after which it is the sum."""
 
     def __init__(self, summed, flat, is_beside):
         self.summed, self.flat, self.is_beside, self.error, self.done = summed, flat, is_beside, None, threading.Event()
-        # The sum uses the stream that was current when `flat` was computed, so it runs after that computation,
-        # whichever thread calls run().
-        self.stream = torch.cuda.stream(torch.cuda.current_stream(flat.device)) if flat.is_cuda else contextlib.nullcontext()
+        self.stream = self.summed_up = None
+        if flat.is_cuda:
+            self.stream, self.computed = _stream_of(flat.device), torch.cuda.current_stream(flat.device).record_event()
+            flat.record_stream(self.stream)
 
     def run(self):
         began = time.monotonic()
         try:
-            with torch.no_grad(), self.stream:
+            with torch.no_grad(), torch.cuda.stream(self.stream) if self.stream else contextlib.nullcontext():
+                if self.stream:
+                    self.stream.wait_event(self.computed)
                 self.summed.run(self.flat)
+                self.summed_up = self.stream and self.stream.record_event()
         except BaseException as error:  # raised again where the sum is awaited
             self.error = error
         self.seconds = time.monotonic() - began
@@ -129,6 +140,8 @@ class _Job:
         self.summed.transport.counts.time("update", waited, self.seconds - waited)
         if self.error:
             raise self.error
+        if self.summed_up:
+            torch.cuda.current_stream(self.flat.device).wait_event(self.summed_up)
         return self.flat
 
 
