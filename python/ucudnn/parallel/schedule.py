@@ -129,7 +129,7 @@ class Schedule:
         for name, node in self.nodes.items():
             if node.inputs:
                 images = {
-                    device: b.part(batch, node.degrees["n"], self._place(node, device))
+                    device: b.part(batch, node.degrees["n"], _places(node, device)["n"])
                     for device in node.boxes | node.partial
                 }
                 nodes[name] = replace(node, boxes=_with_images(node.boxes, images), partial=_with_images(node.partial, images),
@@ -157,11 +157,6 @@ class Schedule:
                                       forward=group.forward * now // full, backward=group.backward * now // full))
             statistics[key] = replace(one, groups=tuple(groups))
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
-
-    def _place(self, node, device):
-        """Returns which part of the images a device has, as a number from 0."""
-        degrees = node.degrees
-        return (device - node.first_device) // (degrees["c"] * degrees["h"] * degrees["w"] * degrees["r"])
 
 
 def _with_images(found, images):
@@ -505,6 +500,14 @@ def _check_node(schedule, node):
                                     f"expected one of {parameter.shape}")
 
 
+def _places(node, device):
+    """Returns by axis which part a device has, as a number from 0."""
+    rest, places = device - node.first_device, {}
+    for axis in "whrcn":
+        rest, places[axis] = divmod(rest, node.degrees[axis])
+    return places
+
+
 def _config(node):
     return {**node.degrees, "first_device": node.first_device}
 
@@ -517,18 +520,15 @@ def _check_config(schedule, node, whole):
         raise ScheduleError(f"node {node.name!r}: 'config' {_config(node)} has {workers} parts; expected parts on {schedule.devices} "
                             "devices")
     kept, computed = {}, {}
-    for worker in range(workers):
-        rest, at = worker, {}
-        for axis in "whrcn":
-            rest, at[axis] = divmod(rest, node.degrees[axis])
-        box = list(whole)
+    for device in range(node.first_device, node.first_device + workers):
+        box, at = list(whole), _places(node, device)
         for axis, place in (("n", b.N), ("c", b.C), ("h", b.H), ("w", b.W)):
             box[place] = b.part(whole[place][1], node.degrees[axis], at[axis])
-        computed[node.first_device + worker] = tuple(box)
+        computed[device] = tuple(box)
         begin, end = box[b.C]
         low, high = b.part(end - begin, node.degrees["r"], at["r"])
         box[b.C] = (begin + low, begin + high)
-        kept[node.first_device + worker] = tuple(box)
+        kept[device] = tuple(box)
     if node.degrees["r"] == 1 or not node.is_layer:
         computed = {}
     for what, found, expected in (("boxes", node.boxes, kept), ("partial", node.partial, computed)):
