@@ -15,6 +15,7 @@ _HOMES = {
     "load": "state",
     "load_state_dict": "state",
     "module": "building",
+    "pins": "pinning",
     "report": "reporting",
     "save": "state",
     "state_dict": "state",

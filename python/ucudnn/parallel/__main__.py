@@ -1,10 +1,14 @@
 """`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: writes a model as a ucudnn-net file,
-which the planner reads."""
+which the planner reads. `python3 -m ucudnn.parallel pins PLAN JSON`: prints options of the planner that give a model the
+degrees of another network's plan."""
 import argparse
 import importlib
 import json
 import pathlib
+import shlex
 import sys
+
+from .errors import NotSupported
 
 
 def build(text, arguments):
@@ -31,36 +35,54 @@ def shape_in(text):
     return [int(extent) for extent in extents]
 
 
-def arguments_in(text):
+def object_in(text):
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}; expected JSON, as '{{\"num_classes\": 10}}'") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}; expected JSON, as '{{\"name\": 10}}'") from None
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f"{text!r}; expected a JSON object, as '{{\"num_classes\": 10}}'")
     return found
 
 
+def described(words):
+    from . import describe
+    return describe(build(words.model, words.args), words.input, words.model.rpartition(":")[2], words.loss).text()
+
+
+def pinned(words):
+    from . import pins
+    return " ".join(map(shlex.quote, pins(words.plan, words.names))) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m ucudnn.parallel")
-    command = parser.add_subparsers(required=True).add_parser("describe", help="writes a model as a ucudnn-net file")
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("describe", help="writes a model as a ucudnn-net file")
     command.add_argument("model", metavar="MODULE:FUNCTION", help="what makes the model, as torchvision.models:resnet18")
-    command.add_argument("--args", type=arguments_in, default={}, metavar="JSON", help="keyword arguments of the function")
+    command.add_argument("--args", type=object_in, default={}, metavar="JSON", help="keyword arguments of the function")
     command.add_argument("--input", required=True, type=shape_in, metavar="CxHxW", help="the shape of one image")
     command.add_argument("--loss", action="append", choices=["cross_entropy", "logistic"],
                          help="of the output, or of each, as a node of the network")
-    command.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="(standard output)")
+    command.set_defaults(text_of=described)
+    command = commands.add_parser("pins", help="prints --pin options that give a model the degrees of another network's plan")
+    command.add_argument("plan", metavar="PLAN", help="a file of `ucudnn plan --schedule`, for example of a built-in network")
+    command.add_argument("names", type=object_in, metavar="JSON", help="nodes of the model by layers of the plan: "
+                         '\'{"conv1": "features.0"}\'')
+    command.set_defaults(text_of=pinned)
+    for command in commands.choices.values():
+        command.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="(standard output)")
     words = parser.parse_args()
-    from . import NotSupported, describe
     try:
-        text = describe(build(words.model, words.args), words.input, words.model.rpartition(":")[2], words.loss).text()
+        text = words.text_of(words)
         if words.output:
             words.output.write_text(text)
         else:
             sys.stdout.write(text)
     except (NotSupported, ValueError, LookupError, AttributeError, ImportError, TypeError, ArithmeticError, RuntimeError,
             OSError) as error:
-        sys.exit(f"ucudnn.parallel: {words.model}: {(str(error) or type(error).__name__).strip().splitlines()[0]}")
+        subject = f"{words.model}: " if "model" in words else ""
+        sys.exit(f"ucudnn.parallel: {subject}{(str(error) or type(error).__name__).strip().splitlines()[0]}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 experiments. The executor runs on meta tensors, one rank after the other. All differences must be 0, for each device and
 kind."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,40 @@ class Counting(unittest.TestCase):
             self.compare(model, plan, loss, loss)
             with torch.device("meta"):
                 self.compare(parallel.module(file), plan, loss, loss)
+
+    def test_PlansOfBuiltInNetworks_MapToModels(self):
+        """The layers of a built-in network and of torchvision's model have the same order; the model also has an average
+        pooling of 1 x 1 windows and a flatten, which its own plan divides."""
+        gloo.need("torchvision")
+        import torchvision
+        own, file, plan = (f"{self.folder.name}/{name}.json" for name in ("own", "net", "plan"))
+        for name in ("alexnet", "vgg16"):
+            arguments = ("--machine", "p100x4x4", "--batch", "64", "--update", "owner", "--schedule")
+            self.assertEqual(0, self.run_command("plan", name, *arguments, "-o", own).returncode)
+            with torch.device("meta"):
+                model = getattr(torchvision.models, name)(**({} if name == "alexnet" else {"init_weights": False}))
+            network = parallel.describe(model, (3, 224, 224))
+            with open(file, "w") as output:
+                output.write(network.text())
+            layers = [node.name for node in read(own).nodes.values() if node.is_layer and node.inputs]
+            found = [node.name for node in network.nodes if node.op in ("convolution", "pooling", "fully_connected") and
+                     node.name != "avgpool"]
+            names = dict(zip(layers, found, strict=True))
+            told = self.run_command("plan", file, *arguments, *parallel.pins(own, names), "-o", plan)
+            self.assertEqual((0, ""), (told.returncode, told.stderr))
+            wanted, nodes = read(own), read(plan).nodes
+            self.assertEqual({layer: wanted.nodes[layer].degrees for layer in names},
+                             {layer: nodes[node].degrees for layer, node in names.items()})
+            self.assertEqual(wanted.elements["update"], read(plan).elements["update"])
+            self.compare(model, plan, name)
+        for names, words in (({"conv9": "features.0"}, "'conv9' is no layer of vgg16; its layers are conv1_1, "),
+                             ({"conv1_1": "features.0", "fc6": "features.0"}, "'conv1_1' and 'fc6' are both 'features.0'")):
+            with self.assertRaisesRegex(ValueError, re.escape(words)):
+                parallel.pins(own, names)
+        passes = ("--machine", "p100x4x4", "--batch", "64", "--strategy", "owt", "--scheme", "b", "--schedule", "-o", own)
+        self.assertEqual(0, self.run_command("plan", "alexnet", *passes).returncode)
+        with self.assertRaisesRegex(parallel.NotSupported, "ucudnn plan --strategy owt --scheme b makes such a plan of the model itself"):
+            parallel.pins(own, {"conv1": "features.0"})
 
     def test_HierarchicalSums_GoLevelByLevel(self):
         """Four nodes of four devices share 96 x 64 weights. Inside its node, each device sums a quarter of the weights:
