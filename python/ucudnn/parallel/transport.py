@@ -176,7 +176,7 @@ class MetaTransport:
         for peer, (shape, dtype) in receives.items():
             arriving[peer] = (torch.empty(shape, dtype=dtype, device=device), device)
             self.counts.add(kind, peer, 1, arriving[peer][0].numel())
-        return Flight(self, what, kind, (), arriving, (), [])
+        return Flight(self, what, kind, (), arriving, [*sends.values()], [])
 
     def await_works(self, what, works, peers):
         pass
