@@ -361,7 +361,11 @@ class Multigrid(MultigridTest):
         self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
         for words in (("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
+        self.refused(("kirby-3m", "--layers", "16", "--method", "partitioned", "--timeline"),
+                     "--timeline: shows a cycle; --method partitioned has none")
+        self.refused((*self.SMALL, "--frozen-norms"), "--frozen-norms: no residual step of 'kirby-3m' has a batch normalisation")
         device = (*self.SMALL, "--backend", "cudnn")
+        self.refused((*device, "--way", "grouped", "--streams", "2"), "--streams: is of --way streams; grouped runs all blocks in one call")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
         for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
