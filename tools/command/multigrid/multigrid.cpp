@@ -43,6 +43,7 @@ Status CheckUse(const SolveSpec& spec) {
        {"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
         "--skip-first-down", "--backward-cycles"},
        "is of multigrid; --method partitioned runs one layer after the other"},
+      {is_partitioned, {"--timeline"}, "shows a cycle; --method partitioned has none"},
       {!is_chain,
        {"--activation"},
        "is of a chain; " + Quoted(spec.net) + " has its own activations"},
@@ -58,6 +59,9 @@ Status CheckUse(const SolveSpec& spec) {
       {!*spec.on_device,
        {"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
        "is of a device; expected --backend cudnn with it"},
+      {spec.device.way == multigrid::Way::kGrouped,
+       {"--streams"},
+       "is of --way streams; grouped runs all blocks in one call"},
       {!spec.depths.empty(),
        {"--layers", "--weights", "--train"},
        "--depths solves networks of several depths, with drawn weights"}};
