@@ -112,7 +112,8 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   size_t cycle = 0;
   for (const double residual : solution.residuals) {
     std::vector<std::string> cells = {std::to_string(cycle++), NumberText("%.3e", residual)};
-    if (std::isfinite(before)) cells.push_back(NumberText("%.3g", residual / before));
+    const double factor = residual / before;  // not finite after a residual of 0
+    if (std::isfinite(factor)) cells.push_back(NumberText("%.3g", factor));
     PrintRow(columns, cells);
     before = residual;
   }

@@ -125,7 +125,6 @@ struct MultigridReport {
   int64_t devices = 1;  // of each replica
   bool has_cpu_times = true;
   // Threads of the host that run blocks, for each of `devices`; 0 with --backend cudnn.
-  // stages.
   int64_t threads = 0;
   std::string way, launch;
   std::vector<std::pair<std::string, double>> ways;  // seconds of a cycle for each way, if measured
