@@ -151,11 +151,13 @@ void SolveTasks::RunPhase() {
 }
 
 Status SolveTasks::RelaxF(int level, Source) {
+  if (phase_.relaxes || phase_.advances) RunPhase();
   PhaseOf(level).relaxes = true;
   return Status::Ok();
 }
 
 Status SolveTasks::Advance(int level) {
+  if (phase_.advances) RunPhase();
   PhaseOf(level).advances = true;
   return Status::Ok();
 }

@@ -76,7 +76,8 @@ class SolveTasks final : public LayerSystem {
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
   // RelaxF and Advance only note in `phase_` what the units of a level do next. A later call runs
-  // RunPhase, which adds one task per unit for everything that is noted.
+  // RunPhase, which adds one task per unit for everything that is noted. A step that cannot follow
+  // the noted ones in one task begins a new phase.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;

@@ -3,7 +3,10 @@
 // each C-point.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "planner/machine/presets.h"
 #include "planner/multigrid/analysis/network_model.h"
@@ -172,6 +175,60 @@ TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
     EXPECT_NEAR(Modelled(made, setting, 1, Workload::kTraining).ms - inference_ms,
                 static_cast<double>(states.steps + adjoints.steps + kSteps + 1), kTiny);
   }
+}
+
+// Passes all calls on, and relaxes F-points twice where the solver does so once.
+class RelaxingTwice : public LayerSystem {
+ public:
+  explicit RelaxingTwice(LayerSystem& system) : system_(system) {}
+
+  Status Broadcast() override { return system_.Broadcast(); }
+  Status StepLead(int level, Source source) override { return system_.StepLead(level, source); }
+  Status RelaxF(int level, Source source) override {
+    UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, source));
+    return system_.RelaxF(level, source);
+  }
+  Status Advance(int level) override { return system_.Advance(level); }
+  Status RelaxC(int level) override { return system_.RelaxC(level); }
+  Status Restrict(int level) override { return system_.Restrict(level); }
+  Status SolveSerially(int level, Source source) override {
+    return system_.SolveSerially(level, source);
+  }
+  Status Correct(int level) override { return system_.Correct(level); }
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override {
+    return system_.RunCycle(kind, cycle);
+  }
+  Result<std::span<const double>> Parts(NormParts parts) override { return system_.Parts(parts); }
+  double UnitRoundoff() const override { return system_.UnitRoundoff(); }
+
+ private:
+  LayerSystem& system_;
+};
+
+// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps,
+// c = 2, has 4 steps of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F, which are
+// 20. With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
+TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
+  constexpr int kExpected = 20 + 8;
+  const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
+  const WeightedChain chain = DrawCase(29, {.steps = 8, .extent = 4}, 1, 0.5).chain;
+  HostSolve host(chain, {.coarsening = {2}, .levels = 2, .h = 0.03});
+  CountingChain states(host.stage(), host.hierarchy(), CoarseOperator::kInject, 0.03);
+  BlockSystem forward = test::Must(BlockSystem::Make(states, host.hierarchy(), host.lanes(),
+                                                     Storage::kAll, host.system().first()));
+  RelaxingTwice real(forward);
+  ASSERT_TRUE(RunCycles(real, host.hierarchy(), options).ok());
+  EXPECT_EQ(states.steps, kExpected);
+
+  const Made made(8, 0, 1, true);
+  const LevelCosts costs(made.times, LayerPass::kForward, std::vector<int>(8, 0), host.hierarchy(),
+                         CoarseOperator::kInject);
+  Cluster cluster(made.machine, 1, Launching::kEach);
+  SolveTasks tasks(cluster, made.machine.device, costs, Setting(2, 2, 0, 1), 4, BlockRuns{{0, 4}});
+  RelaxingTwice modelled(tasks);
+  ASSERT_TRUE(RunCycles(modelled, host.hierarchy(), options).ok());
+  ASSERT_TRUE(tasks.Advance(1).ok());  // a call for another level ends the last F-relaxation
+  EXPECT_NEAR(test::Must(cluster.Simulate()).makespan_ms, kExpected, kTiny);
 }
 
 // The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
