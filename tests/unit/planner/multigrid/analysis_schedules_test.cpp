@@ -82,6 +82,19 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
+// Such devices take as long as those that run one block at a time if they have one stream each. The
+// blocks of a group are in one stream anyway.
+TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
+  const Made made(8, 0.25, 2, false);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.streams = 1;
+  EXPECT_NEAR(Modelled(made, setting, 2).ms, 12.25, kTiny);
+  setting.blocks = BlocksAtOnce::kGrouped;
+  const double grouped_ms = Modelled(made, setting, 2).ms;
+  setting.streams = 2;
+  EXPECT_EQ(Modelled(made, setting, 2).ms, grouped_ms);
+}
+
 // Device 0 and device 1 run one block at a time, in these ms:
 //   F and Advance           0..4, block 1 first: its state is sent at 2   0.25..4.25
 //   F, Advance, coarse step 4..10                                         4.25..10.25
@@ -336,6 +349,17 @@ TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
   // A device holds half of the 9 + 2 * 4 states.
   EXPECT_EQ(Modelled(made, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
+}
+
+// Training then holds, for each of 80 parameters, a weight and a gradient of 2 bytes, and a weight,
+// a gradient and a velocity in fp32.
+TEST(AnalysisSchedules, NumbersOfTwoBytesTakeHalfOfTheMemoryExceptInUpdates) {
+  Made made(8, 0.25, 2, true);
+  made.layers.element_bytes = 2;
+  const NetworkModel model = made.model();
+  EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 2 * (80 + 2));
+  EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,
+            (2 + 2 + 4 + 4 + 4) * 80 + 2 * (8 * 3 + 8));
 }
 
 TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
