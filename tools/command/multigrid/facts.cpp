@@ -24,8 +24,8 @@ int LayersOf(const multigrid::ResidualChain& chain) {
   return layers;
 }
 
-std::vector<int> ExtentsOf(const planner::Shape& shape) {
-  std::vector<int> extents = {shape.c};
+std::vector<int64_t> ExtentsOf(const planner::Shape& shape) {
+  std::vector<int64_t> extents = {shape.c};
   extents.insert(extents.end(), shape.extents.end() - shape.spatial_rank, shape.extents.end());
   return extents;
 }
@@ -59,11 +59,11 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
   for (const Stage* stage : problem.chain.Stages()) {
-    StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
+    const auto steps = static_cast<int>(stage->steps.size());
+    StageFacts one = {.steps = steps,
                       .shape = ExtentsOf(stage->shape),
-                      .h = settings.step};
-    if (settings.time > 0) one.h = settings.time / one.steps;
-    for (const Hierarchy& hierarchy : LevelsOf(one.steps, settings)) {
+                      .step = settings.time > 0 ? settings.time / steps : settings.step};
+    for (const Hierarchy& hierarchy : LevelsOf(steps, settings)) {
       for (int level = 0; level < hierarchy.levels(); ++level) {
         one.levels.push_back(hierarchy.level(level).steps);
         if (level > 0) one.coarsening.push_back(hierarchy.level(level - 1).coarsening);
@@ -74,9 +74,9 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   return facts;
 }
 
-std::string LayersText(const std::vector<int>& levels) {
+std::string LayersText(const std::vector<int64_t>& levels) {
   std::vector<std::string> texts;
-  for (const int layers : levels) texts.push_back(Grouped(layers));
+  for (const int64_t layers : levels) texts.push_back(Grouped(layers));
   return Listed(texts);
 }
 

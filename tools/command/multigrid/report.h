@@ -38,12 +38,18 @@ struct ReportedTimeline {
 // Marks a stage whose report has no solve, because training solves the stage many times.
 struct WithoutSolve {};
 
-struct ReportedStage {
+// A stage and its levels, without numbers.
+struct StageFacts {
   int64_t steps = 1;
-  std::vector<int64_t> shape;   // of a state of one image
-  std::optional<double> step;   // the step h
+  std::vector<int64_t> shape;   // of a state of one image: channels, then extents
+  std::optional<double> step;   // the step h; known unless another program wrote the file
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
+  // Number of layers of each level that one layer of the next level replaces. Has one entry fewer
+  // than `levels`.
   std::vector<int64_t> coarsening;
+};
+
+struct ReportedStage : StageFacts {
   std::vector<std::optional<double>> residuals;  // by cycle; none if not measured or not finite
   int64_t cycles = 0;
   std::string status;
