@@ -129,8 +129,8 @@ class MultigridAnalysis(MultigridTest):
                       self.analyse(*words, "--backend", "cudnn", "--host"))
 
     def on_the_stand_in(self, *words):
-        """Analyses a chain of 64 steps with states of 6 numbers and 2 parameters each, measured on the CPU stand-in. A
-        launch takes a second, beside which all other times are nothing."""
+        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, a state has
+        6 numbers, and a launch takes a second, beside which all other times are nothing."""
         self.command = COMMAND  # COMMAND is installed with the stand-ins
         safetensors(f"{self.folder}/w.safetensors", {"K": ((64, 1, 1, 1, 1), [0.5] * 64), "b": ((64, 1), [0.25] * 64),
                                                      "u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6])})

@@ -196,8 +196,8 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
   });
   add("weights", [](const MultigridReport& report) { return report.weights; });
   add("method", [](const MultigridReport& report) {
-    if (report.method == "partitioned")
-      return std::string("partitioned: one layer after the other");
+    const bool is_partitioned = report.method == "partitioned";
+    if (is_partitioned) return std::string("partitioned: one layer after the other");
     if (IsSerial(report)) return std::string(kSerially);
     return "V-cycle, relaxation " + report.relaxation + ", coarse operator " + report.coarse +
            ", start " + report.start;

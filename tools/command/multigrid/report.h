@@ -38,7 +38,7 @@ struct ReportedTimeline {
 // Marks a stage whose report has no solve, because training solves the stage many times.
 struct WithoutSolve {};
 
-// A stage and its levels, without numbers.
+// A stage and its levels, before any solve.
 struct StageFacts {
   int64_t steps = 1;
   std::vector<int64_t> shape;   // of a state of one image: channels, then extents
