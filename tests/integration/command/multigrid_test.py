@@ -103,6 +103,11 @@ class Multigrid(MultigridTest):
                      r"the output differs from that of serial propagation by \d\.\d\de-\d\d, relative, in L2"):
             self.assertRegex(text, f"(?m)^{line}$")
 
+    def test_a_residual_of_0_has_no_factor_after_it(self):
+        self.weights({"K": ((16, 1, 1, 1, 1), [0] * 16), "b": ((16, 1), [0] * 16), "u0": ((1, 1, 1), [1])})
+        text = self.multigrid("chain", "--weights", "w.safetensors")
+        self.assertRegex(text, r"(?m)^    0 +0\.000e\+00\n    1 +0\.000e\+00\n    2 +0\.000e\+00$")
+
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")

@@ -24,8 +24,8 @@ int LayersOf(const multigrid::ResidualChain& chain) {
   return layers;
 }
 
-std::vector<int> ExtentsOf(const planner::Shape& shape) {
-  std::vector<int> extents = {shape.c};
+std::vector<int64_t> ExtentsOf(const planner::Shape& shape) {
+  std::vector<int64_t> extents = {shape.c};
   extents.insert(extents.end(), shape.extents.end() - shape.spatial_rank, shape.extents.end());
   return extents;
 }
@@ -46,10 +46,10 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   for (size_t at = 0; at < chain.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);
     if (stage == nullptr) continue;
-    StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
+    const auto steps = static_cast<int>(stage->steps.size());
+    StageFacts one = {.steps = steps,
                       .shape = ExtentsOf(stage->shape),
-                      .h = settings.step};
-    if (settings.time > 0) one.h = settings.time / one.steps;
+                      .step = settings.time > 0 ? settings.time / steps : settings.step};
     const Hierarchy hierarchy = placement.ok() ? placement->sections[at].hierarchy : Hierarchy();
     for (int level = 0; level < hierarchy.levels(); ++level) {
       one.levels.push_back(hierarchy.level(level).steps);
@@ -60,9 +60,9 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   return facts;
 }
 
-std::string LayersText(const std::vector<int>& levels) {
+std::string LayersText(const std::vector<int64_t>& levels) {
   std::vector<std::string> texts;
-  for (const int layers : levels) texts.push_back(Grouped(layers));
+  for (const int64_t layers : levels) texts.push_back(Grouped(layers));
   return Listed(texts);
 }
 

@@ -31,14 +31,12 @@ Status CheckUse(const SolveSpec& spec) {
     std::vector<const char*> options;
     std::string why;
   } misuses[] = {
-      {!spec.trains(),
+      {!spec.trains() && !spec.analyse,
        {"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat",
         "--data-parallel"},
        "says how to train; expected --train FOLDER with it"},
       {!spec.analyse, {"--machine"}, "says where to model solves; expected --analyse"},
-      {spec.analyse,
-       {"--method", "--data-parallel"},
-       "says how to solve; --analyse models all methods"},
+      {spec.analyse, {"--method"}, "says how to solve; --analyse models all methods"},
       {is_partitioned,
        {"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
         "--skip-first-down", "--backward-cycles"},

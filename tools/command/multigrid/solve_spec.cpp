@@ -353,8 +353,9 @@ Status Complete(SolveSpec& spec) {
   network.batch = spec.batch.value_or(spec.trains() ? kTrainingBatch : 1);
   const bool repeats = spec.training.repeats > 1;
   if (spec.start == Start::kPrevious && !repeats) {
-    return Status::Error(
-        "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it");
+    return Status::Error("--start previous: no mini-batch is solved twice; expected " +
+                         std::string(spec.analyse ? "broadcast or nested with --analyse"
+                                                  : "--repeat 2 or more with it"));
   }
   multigrid::SolveOptions& forward = network.forward;
   forward.start = spec.start.value_or(repeats ? Start::kPrevious : Start::kBroadcast);
