@@ -207,7 +207,7 @@ TEST_P(Deaths, StoppedForLessThanTheSilenceItGoesOn) {
   }));
   const auto joined = JoinOthers(job, victim(), child);
   child.Signal(SIGSTOP);
-  std::this_thread::sleep_for(Milliseconds(700));
+  std::this_thread::sleep_for(4 * job.meeting.times.heartbeat);
   child.Signal(SIGCONT);
   OnThreads(2, [&](int i) {
     Ranks& ranks = *joined[static_cast<size_t>(i)];
