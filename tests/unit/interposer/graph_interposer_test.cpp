@@ -226,10 +226,7 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
 TEST(GraphPlans, APackWithOtherShapesIsNotDivided) {
   GraphSetting setting;
   const auto plan = setting.Plan();
-  const auto pack = setting.Pack();
-  const int64_t shapes[] = {8, 4, 8, 8};
-  setting.interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
-                                 shapes);
+  const auto pack = setting.PackOfOtherShapes();
   EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
   ExpectSubstitute();
   setting.interposer.graph().Destroy(pack);
