@@ -1,7 +1,8 @@
 #include "cudnn/plan_json.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/text.h"
 
 namespace ucudnn::cudnn::plan_json {
 namespace {
@@ -91,9 +92,7 @@ Result<Tensor> ReadTensor(const JsonValue& value) {
                                     "vectCount", "vectDim", "ptrAlignment", "reordering"}));
   Tensor tensor;
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(value, "name", Kind::kText));
-  const char* const end = name->text.data() + name->text.size();
-  const auto [stop, error] = std::from_chars(name->text.data(), end, tensor.uid);
-  if (stop != end || error != std::errc()) return Unfamiliar("a tensor is called " + name->text);
+  if (!ReadNumber(name->text, tensor.uid)) return Unfamiliar("a tensor is called " + name->text);
   UCUDNN_ASSIGN_OR_RETURN(tensor.type, Type(value, "dataType"));
   UCUDNN_ASSIGN_OR_RETURN(tensor.dims, Integers(value, "dim"));
   UCUDNN_ASSIGN_OR_RETURN(tensor.strides, Integers(value, "stride"));
