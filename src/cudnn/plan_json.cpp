@@ -117,6 +117,17 @@ Result<Tensor> ReadTensor(const JsonValue& value) {
   return tensor;
 }
 
+Result<int> FindTensor(const std::vector<Tensor>& tensors, const JsonValue& node, const char* role,
+                       uint64_t& used) {
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (std::to_string(tensors[i].uid) != name->text) continue;
+    used |= uint64_t{1} << i;
+    return static_cast<int>(i);
+  }
+  return Unfamiliar("there is no tensor " + name->text);
+}
+
 Result<Layout> FilterLayout(const Tensor& tensor) {
   for (const bool exactly : {true, false}) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
