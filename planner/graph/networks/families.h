@@ -1,4 +1,5 @@
-// The families of the built-in networks, one file each. networks.h lists the networks themselves.
+// The families of the built-in networks, one file each; both of He are in resnet.cpp. networks.h lists
+// the networks themselves.
 // Only a fault in a description gives an error. Pure functions.
 #pragma once
 
