@@ -78,7 +78,8 @@ class StageLayers {
   }
 
   // Makes the states of the chain or of the adjoint, whose hierarchy is mirrored. Called once for
-  // the chain, and then at most once for the adjoint. The layers must outlive the states.
+  // the chain, and then at most once for the adjoint; a call that failed may be repeated. The
+  // layers must outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
@@ -157,7 +158,7 @@ class StageLayers {
   Lanes& lanes_;
   std::unique_ptr<TimedPropagator> timed_;
   Chain forward_, adjoint_;
-  bool is_prepared_ = false;  // whether the adjoint's Propagator::Prepare was called
+  bool is_prepared_ = false;  // whether the adjoint's Propagator::Prepare has succeeded
 };
 
 // Makes the parts of one rank, which share lanes, and holds the exchange of states between ranks.

@@ -145,12 +145,14 @@ Status StageSolver::MakeWay(Direction direction, SolveDirection& way) {
     UCUDNN_ASSIGN_OR_RETURN(coarse, gathered_layers_->MakeSystem(direction, {.has_source = true}));
   }
   UCUDNN_ASSIGN_OR_RETURN(way.given, layers_->Create());
-  way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
-  if (direction == Direction::kForward || !is_gatherer()) return Status::Ok();
-  gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
-  for (const int number : needs_.states) {
-    UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
+  if (direction == Direction::kAdjoint && is_gatherer()) {
+    gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
+    for (const int number : needs_.states) {
+      UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
+    }
   }
+  // The system is made last, because it tells later calls that everything is there.
+  way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
   return Status::Ok();
 }
 
