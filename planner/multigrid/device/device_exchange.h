@@ -29,10 +29,10 @@ struct RankTransport {
 // aborted, so that no stream waits for it any longer. Thread-compatible.
 class RankChannel {
  public:
-  // All of `ranks` must call it. `peers` and everything to which `target` points must outlive the
-  // channel.
+  // The first `ranks` ranks must all call it. `peers` and everything to which `target` points must
+  // outlive the channel.
   static Result<std::shared_ptr<RankChannel>> Open(const DeviceTarget& target, Peers& peers,
-                                                   RankRange ranks, const RankTransport& how);
+                                                   int ranks, const RankTransport& how);
   ~RankChannel();
 
   transport::Channel& channel() { return *opened_.channel; }
@@ -67,7 +67,7 @@ class DeviceExchange : public StateExchange {
   // The states to exchange, which are PlacedStates, and the ranks that exchange them.
   struct Setting {
     Peers& peers;
-    RankRange ranks;
+    int ranks = 1;
     int64_t state_size = 0;  // numbers in one image's state
     int batch = 1;
   };

@@ -140,16 +140,16 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
   Channels channels;
-  if (stage.partition.ranks().count > 1) {
+  if (stage.partition.ranks() > 1) {
     UCUDNN_ASSIGN_OR_RETURN(
         channels.ranks,
         RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
     transport_ = channels.ranks->Text();
   }
   if (stage.replicas != nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(channels.replicas,
-                            RankChannel::Open(target_, *stage.replicas, {0, stage.replicas->size()},
-                                              setting_.transport));
+    UCUDNN_ASSIGN_OR_RETURN(
+        channels.replicas,
+        RankChannel::Open(target_, *stage.replicas, stage.replicas->size(), setting_.transport));
   }
   UCUDNN_ASSIGN_OR_RETURN(const Choice choice, Choose(stage, channels));
   if (choice.levels >= chosen_.levels) chosen_ = choice;

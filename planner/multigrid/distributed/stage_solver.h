@@ -94,11 +94,10 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, SolveDirection& way);
   RankPart PartOf(Direction direction) const;
-  // Returns the number of steps of the first gathered level that belong to the layers of rank
-  // number `at` of the partition.
-  int CoarseStepsOf(int at) const;
+  // Returns the number of steps of the first gathered level that belong to the layers of `rank`.
+  int CoarseStepsOf(int rank) const;
   ExchangeRoom RoomForStates() const;
-  bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
+  bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == 0; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return *maker_.exchange; }
   int OwnerOf(int layer) const;  // returns the rank that has the layer

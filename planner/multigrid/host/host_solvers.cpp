@@ -58,7 +58,7 @@ class HostLayers : public StageLayers {
 // Exchanges states over Peers. A message has the numbers of its states one after the other.
 class HostExchange : public StateExchange {
  public:
-  HostExchange(Peers& peers, RankRange ranks, int64_t state_size)
+  HostExchange(Peers& peers, int ranks, int64_t state_size)
       : peers_(peers), ranks_(ranks), size_(state_size) {}
 
   Status Reserve(const ExchangeRoom&) override { return Status::Ok(); }
@@ -112,7 +112,7 @@ class HostExchange : public StateExchange {
   }
 
   Peers& peers_;
-  RankRange ranks_;
+  int ranks_;
   int64_t size_;
   std::vector<Awaited> awaited_;
 };

@@ -31,28 +31,6 @@ bool IsSoftmax(const planner::Node& node) {
   return std::holds_alternative<planner::Softmax>(node.op);
 }
 
-// Returns the solution as numbers: outcome, cycles, largest state, number of residuals, residuals,
-// and the characters of `fallback`.
-std::vector<double> MessageOf(const Solution& solution) {
-  std::vector<double> message = {static_cast<double>(solution.outcome),
-                                 static_cast<double>(solution.cycles), solution.largest_state,
-                                 static_cast<double>(solution.residuals.size())};
-  message.insert(message.end(), solution.residuals.begin(), solution.residuals.end());
-  message.insert(message.end(), solution.fallback.begin(), solution.fallback.end());
-  return message;
-}
-
-Solution SolutionOf(const std::vector<double>& message) {
-  constexpr int kHead = 4;
-  const auto residuals = message.begin() + kHead;
-  const auto letters = residuals + static_cast<int64_t>(message[3]);
-  return {.outcome = static_cast<Outcome>(message[0]),
-          .cycles = static_cast<int>(message[1]),
-          .residuals = {residuals, letters},
-          .largest_state = message[2],
-          .fallback = {letters, message.end()}};
-}
-
 }  // namespace
 
 NetworkSolver::NetworkSolver(const ResidualChain& chain, const Parameters& parameters,
@@ -113,10 +91,8 @@ Status NetworkSolver::MakeSections() {
     const SectionPlace& place = placement_.sections[at];
     if (const auto* stage = std::get_if<Stage>(&chain_.sections[at])) {
       const Partition& partition = place.partition;
-      if (rank == partition.first_rank || rank == placement_.homes[stage->input]) {
-        keep(stage->input);
-      }
-      if (rank == partition.last_rank()) keep(stage->steps.back().sum);
+      if (rank == 0 || rank == placement_.homes[stage->input]) keep(stage->input);
+      if (rank + 1 == partition.ranks()) keep(stage->steps.back().sum);
       continue;
     }
     for (const NodeId id : std::get<SerialSection>(chain_.sections[at]).nodes) {
@@ -157,7 +133,7 @@ Status NetworkSolver::MakeStages() {
     solve->output = stage->steps.back().sum;
     solve->steps = steps;
     solve->place = &placement_.sections[at];
-    if (solve->partition().ranks().Has(peers_->rank())) {
+    if (peers_->rank() < solve->partition().ranks()) {
       StageSolvers& solvers =
           settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
       const StagePart whole = {.chain = chain_,
@@ -211,23 +187,10 @@ Status NetworkSolver::BringValue(NodeId id, int to) {
   return Status::Ok();
 }
 
-Result<Solution> NetworkSolver::ShareSolution(const StageSolve& stage, Solution solution) {
-  const RankRange ranks = stage.partition().ranks();
-  if (!ranks.Has(peers_->rank())) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers_->Receive(ranks.first));
-    return SolutionOf(message);
-  }
-  if (peers_->rank() != ranks.first) return solution;
-  for (int rank = 0; rank < peers_->size(); ++rank) {
-    if (!ranks.Has(rank)) UCUDNN_RETURN_IF_ERROR(peers_->Send(rank, MessageOf(solution)));
-  }
-  return solution;
-}
-
 Status NetworkSolver::SolveForward(StageSolve& stage) {
   SolveOptions options(settings_.forward);
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
-  UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
+  UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, 0));
   Solution solution;
   if (stage.solver) {
     if (stage.loads_weights) UCUDNN_RETURN_IF_ERROR(stage.solver->LoadWeights());
@@ -236,7 +199,6 @@ Status NetworkSolver::SolveForward(StageSolve& stage) {
                             stage.solver->SolveForward(values_[stage.input].data(), options,
                                                        values_[stage.output].data()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   forward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
   if (stage.solver) forward_.back().timeline = stage.solver->Timeline();
   return Status::Ok();
@@ -329,9 +291,8 @@ Status NetworkSolver::SolveBackward(StageSolve& stage) {
     UCUDNN_ASSIGN_OR_RETURN(solution, stage.solver->SolveBackward(gradients_[stage.output].data(),
                                                                   options, part_.data()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
-  return AddPart(stage.input, stage.partition().first_rank);
+  return AddPart(stage.input, 0);
 }
 
 Status NetworkSolver::AddGradients(StageSolve& stage, Parameters& gradient,

@@ -86,15 +86,13 @@ Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSettin
     UCUDNN_ASSIGN_OR_RETURN(const SectionPlace place,
                             PlaceStage(chain, at, setting, ranks, stage == longest));
     const Partition& partition = place.partition;
-    for (int p = 0; p < partition.ranks().count; ++p) {
+    for (int p = 0; p < partition.ranks(); ++p) {
       for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {
-        for (const NodeId id : stage->steps[step].transformation) {
-          placement.owners[id] = partition.first_rank + p;
-        }
-        placement.owners[stage->steps[step].sum] = partition.first_rank + p;
+        for (const NodeId id : stage->steps[step].transformation) placement.owners[id] = p;
+        placement.owners[stage->steps[step].sum] = p;
       }
     }
-    here = partition.last_rank();
+    here = partition.ranks() - 1;
     placement.homes[stage->steps.back().sum] = here;
     placement.sections.push_back(place);
   }

@@ -91,13 +91,12 @@ int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement&
   for (size_t at = 0; at < placement.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&problem.chain.sections[at]);
     const multigrid::Partition& partition = placement.sections[at].partition;
-    if (stage == nullptr || !partition.ranks().Has(rank)) continue;
-    const int position = rank - partition.first_rank;
+    if (stage == nullptr || rank >= partition.ranks()) continue;
     const Hierarchy& levels = placement.sections[at].hierarchy;
-    const Hierarchy own = levels.Part(partition.begins[position], partition.begins[position + 1],
+    const Hierarchy own = levels.Part(partition.begins[rank], partition.begins[rank + 1],
                                       std::min(partition.distributed + 1, levels.levels()));
     int64_t count = multigrid::BlockSystem::StatesFor(own, settings.lanes, settings.storage);
-    if (partition.Gathers(levels) && position == 0) {
+    if (partition.Gathers(levels) && rank == 0) {
       count += multigrid::BlockSystem::StatesFor(levels.CoarseLevels(partition.distributed),
                                                  settings.lanes, multigrid::Storage::kAll);
     }

@@ -19,8 +19,7 @@ class AloneStage {
         setting_(setting),
         hierarchy_(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()),
                                     setting.coarsening, setting.levels)),
-        partition_{.first_rank = 0,
-                   .begins = {0, hierarchy_.level(0).steps},
+        partition_{.begins = {0, hierarchy_.level(0).steps},
                    .distributed = distributed.value_or(hierarchy_.levels())} {}
 
   StageToSolve ToSolve() {
