@@ -94,8 +94,8 @@ class StageLayers {
   // Waits for all work of all lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Returns whether adjoints are solved scaled, to keep their numbers in the middle of the range
-  // that states can hold (scaled_solve.h). All ranks return the same.
+  // Returns whether adjoints are solved scaled, because small numbers would lose bits in a number
+  // type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
   // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
   // function and the following ones: both systems exist.

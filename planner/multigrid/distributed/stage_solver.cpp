@@ -1,9 +1,8 @@
 #include "planner/multigrid/distributed/stage_solver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
-
-#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 
@@ -317,7 +316,13 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
   if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
-    scale = ScaleOf({numbers, static_cast<size_t>(to_solve_.state_size())});
+    double largest = 0;
+    for (int64_t i = 0; i < to_solve_.state_size(); ++i) {
+      largest = std::max(largest, std::abs(numbers[i]));
+    }
+    int exponent = 0;
+    if (std::isfinite(largest)) std::frexp(largest, &exponent);
+    scale = std::ldexp(1.0, -exponent);
   }
   if (partition().ranks() == 1) return scale;
   UCUDNN_ASSIGN_OR_RETURN(const auto scales, exchange().Gather({&scale, 1}));
@@ -325,15 +330,22 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
 }
 
 // The adjoint is linear in its first state. Therefore the solve may use a scaled first state and a
-// scaled tolerance, and the result is divided by the scale.
+// scaled tolerance, and the result is divided by the scale. A solve that starts from previous
+// states keeps their scale if it is within a factor of 16 of the fitting one.
 Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                             double* first_adjoint) {
   is_idle_ = false;
   if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
-  SolveOptions own_options(options);
-  const double scale = scale_.For(fitting, own_options);
+  SolveOptions scaled_options(options);
+  constexpr double kFar = 16;
+  const bool is_near = fitting <= kFar * scale_ && scale_ <= kFar * fitting;
+  if (options.start != Start::kPrevious || !is_near) scale_ = fitting;
+  if (options.start == Start::kPrevious && !is_near) scaled_options.start = Start::kBroadcast;
+  const double scale = scale_;
+  const bool is_absolute = options.scale == ResidualScale::kAbsolute;
+  if (is_absolute && options.tolerance) *scaled_options.tolerance *= scale;
   const int64_t size = to_solve_.state_size();
   if (system.has_first()) {
     std::vector<double> scaled;
@@ -344,9 +356,11 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
     }
     UCUDNN_RETURN_IF_ERROR(layers_->Upload(last_adjoint, backward_.given));
   }
-  UCUDNN_RETURN_IF_ERROR(SetFirst(own_options.start, backward_));
+  UCUDNN_RETURN_IF_ERROR(SetFirst(scaled_options.start, backward_));
   UCUDNN_RETURN_IF_ERROR(Linearise());
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(system, mirrored_, own_options, scale));
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(system, mirrored_, scaled_options));
+  solution.largest_state /= scale;
+  for (double& residual : solution.residuals) residual /= is_absolute ? scale : 1;
   layers_->StatesChanged(Direction::kAdjoint);
   UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());

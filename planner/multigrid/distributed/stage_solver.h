@@ -12,7 +12,7 @@
 #include "planner/multigrid/distributed/partition.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/stage_layers.h"
-#include "planner/multigrid/scaled_solve.h"
+#include "planner/multigrid/solver.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
@@ -113,8 +113,9 @@ class StageSolver {
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
   Status SetFirst(Start start, SolveDirection& way);
-  // Returns the scale that fits the first adjoint. Only the last rank has the adjoint's values,
-  // `numbers`.
+  // Returns a power of two that scales the largest number of the first adjoint to about 1; returns
+  // 1 if the largest is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
+  // adjoint's values, `numbers`.
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;
@@ -127,7 +128,7 @@ class StageSolver {
   // On the gatherer: the layers of the levels that it solves for all ranks.
   std::unique_ptr<StageLayers> gathered_layers_;
   SolveDirection forward_, backward_;
-  KeptScale scale_;             // the scale of the adjoints
+  double scale_ = 1;            // the scale of the adjoints, a power of two
   double gradient_factor_ = 1;  // factor of the gradients that follow from the scaled adjoints
   bool is_idle_ = true;         // whether the last solve and all its messages have ended
 
