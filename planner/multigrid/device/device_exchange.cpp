@@ -138,15 +138,11 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
     }
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
-      UCUDNN_RETURN_IF_ERROR(Copy(lane, PlacedState::Of(state).view, {Behind(sent_, packed++)}));
+      UCUDNN_RETURN_IF_ERROR(
+          sums_.Copy(lane, PlacedState::Of(state).view, {Behind(sent_, packed++)}));
     }
   }
   return Status::Ok();
-}
-
-Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const StatesView& to) {
-  if (IsPacked(from) && IsPacked(to)) return lane.Copy(from.data, to.data, size_);
-  return sums_.Combine(lane, 1, from, 0, to);
 }
 
 // A single state whose numbers are contiguous is received directly in its place.
@@ -156,7 +152,7 @@ Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   landed_.clear();
   for (const StateMessage& message : receives) {
     const StatesView first = PlacedState::Of(message.states[0]).view;
-    if (message.states.size() == 1 && IsPacked(first)) {
+    if (message.states.size() == 1 && sums_.IsPacked(first)) {
       receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
     }
@@ -191,7 +187,7 @@ Status DeviceExchange::Finish(int lane_number) {
   DeviceLane& lane = lanes_->lane(lane_number);
   UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
   for (const Landed& state : landed_) {
-    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, PlacedState::Of(state.to).view));
+    UCUDNN_RETURN_IF_ERROR(sums_.Copy(lane, {state.from}, PlacedState::Of(state.to).view));
   }
   return Status::Ok();
 }

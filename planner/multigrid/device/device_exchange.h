@@ -96,10 +96,6 @@ class DeviceExchange : public StateExchange {
     State to = nullptr;
   };
 
-  bool IsPacked(const StatesView& view) const {
-    return setting_.batch == 1 || view.image_distance == 1;
-  }
-  Status Copy(DeviceLane& lane, const StatesView& from, const StatesView& to);
   Address Behind(const std::optional<DeviceNumbers>& room, size_t states) const {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
