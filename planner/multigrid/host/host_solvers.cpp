@@ -85,23 +85,16 @@ class HostExchange : public StateExchange {
     std::vector<State> states;
   };
 
-  std::span<double> NumbersOf(State state) const {
-    return {HostStates::Numbers(state), static_cast<size_t>(size_)};
-  }
   Status SendOne(const StateMessage& message) {
-    if (message.states.size() == 1) return peers_.Send(message.rank, NumbersOf(message.states[0]));
     std::vector<double> numbers;
     numbers.reserve(message.states.size() * size_);
     for (const State state : message.states) {
-      const std::span<const double> of_state = NumbersOf(state);
-      numbers.insert(numbers.end(), of_state.begin(), of_state.end());
+      const double* const of_state = HostStates::Numbers(state);
+      numbers.insert(numbers.end(), of_state, of_state + size_);
     }
     return peers_.Send(message.rank, numbers);
   }
   Status ReceiveOne(const Awaited& message) {
-    if (message.states.size() == 1) {
-      return ReceiveInto(peers_, message.rank, NumbersOf(message.states[0]));
-    }
     std::vector<double> numbers(message.states.size() * size_);
     UCUDNN_RETURN_IF_ERROR(ReceiveInto(peers_, message.rank, numbers));
     for (size_t i = 0; i < message.states.size(); ++i) {
