@@ -57,7 +57,6 @@ class DeviceStates : public Propagator {
 
   // Makes later cycles run as CUDA graphs (CycleGraphs).
   Status RecordCycles();
-  const Precision& precision() const { return *run_.runner->target().precision; }
 
  protected:
   DeviceStates(DeviceRun& run, Direction direction);

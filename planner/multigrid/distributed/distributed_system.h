@@ -27,8 +27,9 @@ struct RankLine {
   int ranks = 1;
   bool is_reversed = false;
 
+  // Returns the rank at `position`. The position of a rank is RankOf(rank), because either order is
+  // its own inverse.
   int RankOf(int position) const { return is_reversed ? ranks - 1 - position : position; }
-  int PositionOf(int rank) const { return RankOf(rank); }  // either order is its own inverse
 };
 
 // The part of a chain that one rank has. Everything to which the pointers point must outlive the

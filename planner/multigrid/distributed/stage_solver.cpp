@@ -121,7 +121,7 @@ RankPart StageSolver::PartOf(Direction direction) const {
   RankPart part;
   part.exchange = &exchange();
   part.line = {partition().ranks(), is_reversed};
-  part.position = part.line.PositionOf(to_solve_.peers.rank());
+  part.position = part.line.RankOf(to_solve_.peers.rank());
   part.hierarchy = &layers_->hierarchy(direction);
   part.distributed = partition().distributed;
   if (!gathers_) return part;
