@@ -25,11 +25,11 @@ class HostLayers : public StageLayers {
   Status LoadWeights() override { return Status::Ok(); }
 
   Status Upload(const double* numbers, State to) override {
-    std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
+    std::copy_n(numbers, stage_->state_size(), HostChain::Numbers(to));
     return Status::Ok();
   }
   Status Download(State from, double* numbers) override {
-    std::copy_n(HostStates::Numbers(from), stage_->state_size(), numbers);
+    std::copy_n(HostChain::Numbers(from), stage_->state_size(), numbers);
     return Status::Ok();
   }
 
@@ -43,8 +43,8 @@ class HostLayers : public StageLayers {
   void ReadLinearised(StateReader& states) override { adjoint_->LineariseAt(states); }
   Status AddGradient(int layer, State state, State adjoint, const GradientSum& sum,
                      int lane) override {
-    stage_->AddStepGradient(layer, sum.factor, HostStates::Numbers(state),
-                            HostStates::Numbers(adjoint), sum.gradient, lane);
+    stage_->AddStepGradient(layer, sum.factor, HostChain::Numbers(state),
+                            HostChain::Numbers(adjoint), sum.gradient, lane);
     return Status::Ok();
   }
 
@@ -89,7 +89,7 @@ class HostExchange : public StateExchange {
     std::vector<double> numbers;
     numbers.reserve(message.states.size() * size_);
     for (const State state : message.states) {
-      const double* const of_state = HostStates::Numbers(state);
+      const double* const of_state = HostChain::Numbers(state);
       numbers.insert(numbers.end(), of_state, of_state + size_);
     }
     return peers_.Send(message.rank, numbers);
@@ -99,7 +99,7 @@ class HostExchange : public StateExchange {
     UCUDNN_RETURN_IF_ERROR(ReceiveInto(peers_, message.rank, numbers));
     for (size_t i = 0; i < message.states.size(); ++i) {
       std::copy_n(numbers.begin() + static_cast<int64_t>(i) * size_, size_,
-                  HostStates::Numbers(message.states[i]));
+                  HostChain::Numbers(message.states[i]));
     }
     return Status::Ok();
   }
