@@ -21,8 +21,6 @@ struct NetworkSolver::StageSolve {
   const SectionPlace* place = nullptr;
   std::unique_ptr<StageSolver> solver;  // null if only other ranks have the stage's layers
   bool loads_weights = true;            // whether LoadWeights is due before the next solve
-
-  const Partition& partition() const { return place->partition; }
 };
 
 namespace {
@@ -133,7 +131,8 @@ Status NetworkSolver::MakeStages() {
     solve->output = stage->steps.back().sum;
     solve->steps = steps;
     solve->place = &placement_.sections[at];
-    if (peers_->rank() < solve->partition().ranks()) {
+    const Partition& partition = solve->place->partition;
+    if (peers_->rank() < partition.ranks()) {
       StageSolvers& solvers =
           settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
       const StagePart whole = {.chain = chain_,
@@ -146,7 +145,7 @@ Status NetworkSolver::MakeStages() {
                                .storage = settings_.storage,
                                .notes_timeline = settings_.notes_timeline};
       UCUDNN_ASSIGN_OR_RETURN(
-          solve->solver, solvers.Make({whole, solve->partition(), *peers_, settings_.forward,
+          solve->solver, solvers.Make({whole, partition, *peers_, settings_.forward,
                                        settings_.backward, settings_.trains, settings_.replicas}));
       for (const ResidualStep& step : stage->steps) {
         for (const NodeId id : step.transformation) is_kept_[id] = solve->solver->keeps_weights();
