@@ -14,7 +14,7 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
       std::make_unique<HostChain>(forward.stage(), forward.mirrored(), setting.coarse, setting.h);
   adjoint_->LineariseAt(*trajectory_);
   const State first = *adjoint_->Create();
-  std::copy(last.begin(), last.end(), HostStates::Numbers(first));
+  std::copy(last.begin(), last.end(), HostChain::Numbers(first));
   system_.emplace(std::move(
       *BlockSystem::Make(*adjoint_, forward.mirrored(), forward.lanes(), setting.storage, first)));
 }
@@ -22,7 +22,7 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
 std::vector<double> AdjointSolve::Lambda(int number) {
   Trajectory adjoints = std::move(*Trajectory::Make(*system_, forward_.mirrored(), *adjoint_, 1));
   const double* const numbers =
-      HostStates::Numbers(*adjoints.At(forward_.stage().steps() - number, 0));
+      HostChain::Numbers(*adjoints.At(forward_.stage().steps() - number, 0));
   return {numbers, numbers + forward_.stage().state_size()};
 }
 

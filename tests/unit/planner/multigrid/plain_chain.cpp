@@ -113,13 +113,13 @@ HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
       HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
   propagator_ = std::make_unique<HostChain>(*stage_, hierarchy_, setting.coarse, setting.h);
   const multigrid::State first = test::Must(propagator_->Create());
-  std::copy(chain.first.begin(), chain.first.end(), HostStates::Numbers(first));
+  std::copy(chain.first.begin(), chain.first.end(), HostChain::Numbers(first));
   system_.emplace(
       test::Must(BlockSystem::Make(*propagator_, hierarchy_, *lanes_, setting.storage, first)));
 }
 
 std::vector<double> HostSolve::Copy(multigrid::State state) const {
-  const double* const numbers = HostStates::Numbers(state);
+  const double* const numbers = HostChain::Numbers(state);
   return {numbers, numbers + stage_->state_size()};
 }
 
