@@ -349,7 +349,7 @@ int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
     };
     int64_t states = states_of(own, rank > 0);
     if (trains) {
-      states += states_of(own.Mirrored(), rank < partition.last_rank());
+      states += states_of(own.Mirrored(), rank + 1 < partition.ranks());
       states += 2 * Trajectory::StatesFor(own, settings.lanes, settings.storage);
     }
     if (partition.Gathers(hierarchy) && rank == 0) {
