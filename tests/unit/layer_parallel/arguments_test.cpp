@@ -76,8 +76,6 @@ std::vector<CreateCase> WrongCreates() {
        "coarse is 3; 0 (inject) or 2 (sum) is expected"},
       {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(1); },
        "coarse is 1; 0 (inject) or 2 (sum) is expected"},
-      {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
-       "coarse is -1; 0 (inject) or 2 (sum) is expected"},
       {[](Given& g) { g.storage = static_cast<ucudnnLayerParallelStorage_t>(2); },
        "storage is 2; 0 to 1 are expected"},
       {[](Given& g) { g.lanes = -1; }, "lanes is -1; 1 to 1024 are expected, or 0 for one"},

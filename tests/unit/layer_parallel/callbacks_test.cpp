@@ -150,7 +150,7 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
   Solver solver(chain, options);
   for (int i = 0; i < 20; ++i) {
-    chain.Fail({.callback = "step", .call = 1, .for_ever = true, .code_is_lane = true});
+    chain.Fail({.callback = "step", .call = 1, .on_all_lanes = true});
     ASSERT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
     EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 100);
   }
