@@ -22,10 +22,8 @@ RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
   RingSolve solve(drawn.hierarchy, seed, drawn.storage, drawn.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
-  Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
-  EXPECT_TRUE(solved.ok()) << solved.message();
-  if (!solved.ok()) return {};
-  return {solve.States(), *solved};
+  const Solution solved = test::Must(solve.Solve(options));
+  return {solve.States(), solved};
 }
 
 DrawnSolve Two(int steps, int coarsening, int sweeps) {
@@ -44,12 +42,12 @@ TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
     RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
     ASSERT_TRUE(solve.system.SolveSerially(0, Source::kNone).ok());
-    const auto serial = solve.chain.Serial(drawn.hierarchy.level(0).steps);
+    const auto serial = solve.Serial();
     ASSERT_EQ(solve.States(), serial);
     drawn.options.cycles = DrawNumber(random, 1, 3);
-    const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, drawn.options));
+    ASSERT_TRUE(solve.Solve(drawn.options).ok());
     ASSERT_EQ(solve.States(), serial);
-    ASSERT_EQ(RingChain::Of(solve.system.last()), serial.back());
+    ASSERT_EQ(solve.Last(), serial.back());
   }
 }
 
@@ -64,7 +62,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
           SCOPED_TRACE(drawn.Text());
           const int cycles = (blocks + sweeps) / (sweeps + 1);
           EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options), cycles);
-          const auto serial = RingChain(7).Serial(steps);
+          const auto serial = RingSolve(drawn.hierarchy, 7, drawn.storage, 1).Serial();
           const RingResult exact = SolveRing(drawn, 7, cycles);
           EXPECT_EQ(exact.states, serial);
           EXPECT_EQ(exact.solution.outcome, Outcome::kDirect);
@@ -85,7 +83,7 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
     DrawnSolve drawn = DrawSolve(random, 40);
     if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    const auto serial = RingChain(draw).Serial(drawn.hierarchy.level(0).steps);
+    const auto serial = RingSolve(drawn.hierarchy, draw, drawn.storage, 1).Serial();
     const int blocks = drawn.hierarchy.level(0).blocks();
     int exact_before = 0;
     for (int cycles = 1; cycles <= blocks + 1; ++cycles) {
@@ -120,13 +118,13 @@ TEST(ExactSolve, OneLevelIsSerialPropagation) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int steps : {2, 3, 17}) {
       RingSolve solve(*Hierarchy::Make(steps, {4}, 1), 5, storage, 3);
-      const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, {}));
+      const Solution solved = test::Must(solve.Solve({}));
       EXPECT_EQ(solved.outcome, Outcome::kSerial);
       EXPECT_EQ(solved.fallback, "");
       EXPECT_EQ(solved.cycles, 0);
       EXPECT_TRUE(solved.residuals.empty());
-      EXPECT_EQ(solve.States(), solve.chain.Serial(steps));
-      EXPECT_EQ(RingChain::Of(solve.system.last()), solve.States().back());
+      EXPECT_EQ(solve.States(), solve.Serial());
+      EXPECT_EQ(solve.Last(), solve.States().back());
       EXPECT_EQ(solve.chain.stepped(0), steps);
     }
   }
@@ -140,7 +138,7 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
     RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
     const int64_t made = solve.chain.created();
     EXPECT_EQ(made, BlockSystem::StatesFor(drawn.hierarchy, drawn.lanes, drawn.storage));
-    ASSERT_TRUE(Solve(solve.system, solve.hierarchy, drawn.options).ok());
+    ASSERT_TRUE(solve.Solve(drawn.options).ok());
     EXPECT_EQ(solve.chain.created(), made);
   }
 }
@@ -182,7 +180,7 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
   SolveOptions options = drawn.options;
   options.cycles = cycles;
   // Measuring the outcome takes one more step in each block.
-  EXPECT_TRUE(Solve(solve.system, solve.hierarchy, options).ok());
+  EXPECT_TRUE(solve.Solve(options).ok());
   std::vector<int64_t> counted;
   for (int level = 0; level < drawn.hierarchy.levels(); ++level) {
     counted.push_back(solve.chain.stepped(level));

@@ -73,7 +73,7 @@ TEST(Hierarchy, LayersBehindTheLastCPointAreOfTheirLevelAlone) {
 std::string RefusalOf(const SolveOptions& options) {
   const Status checked = CheckOptions(options);
   RingSolve solve(*Hierarchy::Make(16, {4}, 2), 1, Storage::kAll, 1);
-  const Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
+  const Result<Solution> solved = solve.Solve(options);
   EXPECT_EQ(checked.ok(), solved.ok());
   if (checked.ok()) return "";
   EXPECT_EQ(checked.message(), solved.message());
@@ -96,7 +96,7 @@ TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
 
 TEST(SolveOptions, OfOneLevelAreCheckedToo) {
   RingSolve solve(*Hierarchy::Make(16, {4}, 1), 1, Storage::kAll, 1);
-  EXPECT_FALSE(Solve(solve.system, solve.hierarchy, {.cycles = 0}).ok());
+  EXPECT_FALSE(solve.Solve({.cycles = 0}).ok());
 }
 
 TEST(Lanes, AreOneOrMore) {
@@ -121,7 +121,7 @@ TEST(Solve, EndsWithTheErrorOfAStep) {
         chain.fails_at = level;
         const Hierarchy hierarchy = *Hierarchy::Make(40, {4}, 2);
         Lanes lanes = std::move(*Lanes::Start(lane_count));
-        RingChain::Numbers first = {1, 2, 3};
+        RingChain::Numbers first = {{1}, {2}, {3}};
         BlockSystem system =
             std::move(*BlockSystem::Make(chain, hierarchy, lanes, storage, &first));
         EXPECT_EQ(Solve(system, hierarchy, {}).message(), "step 9 fails");
