@@ -11,15 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "planner/multigrid/device/device_solvers.h"
 #include "tests/bench/statistics.h"
 #include "tests/support/null_device.h"
 #include "tests/support/stand_in.h"
-#include "unit/planner/multigrid/alone_stage.h"
+#include "unit/planner/multigrid/device_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -43,11 +41,6 @@ void Check(const Status& status) {
   std::fprintf(stderr, "%s\n", status.message().c_str());
   std::exit(1);
 }
-template <typename T>
-T Get(Result<T> result) {
-  Check(result.status());
-  return std::move(*result);
-}
 
 // A chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7 x 7.
 struct Chain {
@@ -63,13 +56,12 @@ struct Chain {
 
 class Solver {
  public:
-  Solver(const DeviceTarget& target, const Chain& chain, Way way, Launch launch, int levels)
-      : stage_(chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers}),
+  Solver(const DeviceTarget& target, const Chain& chain, const WayAndLaunch& run, int levels)
+      : stage_(target, chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers},
+               run, kLanes, kWorkspace),
+        solver_(stage_.solver.get()),
         chain_(chain),
         last_(chain.chain.first.size()) {
-    DeviceSolvers solvers(
-        target, {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = kWorkspace});
-    solver_ = Get(solvers.Make(stage_.ToSolve()));
     Check(solver_->LoadWeights());
   }
 
@@ -88,7 +80,7 @@ class Solver {
   }
 
   void Run(int cycles) {
-    Get(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
+    test::Must(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
   }
 
   // Runs a training step. The loss is half the sum of the squares of the network's output, so its
@@ -98,7 +90,7 @@ class Solver {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
     if (where == Descends::kOnHost) Check(solver_->LoadWeights());
     Run(kCycles);
-    Get(solver_->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
+    test::Must(solver_->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
     if (where == Descends::kOnDevice) return Check(solver_->Descend(kDescent));
     Parameters gradient = ZerosLike(parameters_);
     Check(solver_->AddGradients(gradient, nullptr));
@@ -121,36 +113,26 @@ class Solver {
     return options;
   }
 
-  AloneStage stage_;
+  DeviceStage stage_;
+  StageSolver* solver_;
   const Chain& chain_;
-  std::unique_ptr<StageSolver> solver_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;
   Parameters parameters_ = chain_.chain.parameters;  // the weights that Train updates on the host
   Parameters velocity_ = ZerosLike(parameters_);
 };
 
-struct Run {
-  Way way;
-  Launch launch;
-  std::string Name() const { return std::string(NameOf(way)) + ", " + NameOf(launch); }
-};
-constexpr Run kRuns[] = {{Way::kStreams, Launch::kEach},
-                         {Way::kGrouped, Launch::kEach},
-                         {Way::kStreams, Launch::kGraph},
-                         {Way::kGrouped, Launch::kGraph}};
-
 void PrintWays(const DeviceTarget& target, int most_layers) {
   std::printf("processor ms of a solve of two cycles on the CPU stand-in, coarsening 8, FCF\n");
   std::printf("%-8s%18s", "layers", "serial");
-  for (const Run& run : kRuns) std::printf("%18s", run.Name().c_str());
+  for (const WayAndLaunch& run : kWaysAndLaunches) std::printf("%18s", run.Name().c_str());
   std::printf("\n");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
     const Chain chain(layers);
-    Solver serial(target, chain, Way::kStreams, Launch::kEach, 1);
+    Solver serial(target, chain, {}, 1);
     std::printf("%-8d%18.1f", layers, serial.Time(kCycles));
-    for (const Run& run : kRuns) {
-      std::printf("%18.1f", Solver(target, chain, run.way, run.launch, 0).Time(kCycles));
+    for (const WayAndLaunch& run : kWaysAndLaunches) {
+      std::printf("%18.1f", Solver(target, chain, run, 0).Time(kCycles));
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -164,8 +146,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
   constexpr int kMore = 48;  // so few that relaxation alone does not make the solve exact
-  for (const Run& run : kRuns) {
-    Solver solver(target, chain, run.way, run.launch, 0);
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    Solver solver(target, chain, run, 0);
     double ms[2];
     double calls[2];
     for (const int more : {0, 1}) {
@@ -190,7 +172,7 @@ void PrintTraining(const DeviceTarget& target, const char* device, int most_laye
   std::printf("%-8s%20s%20s%8s\n", "layers", "by way of the host", "on the device", "ratio");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
     const Chain chain(layers);
-    Solver solver(target, chain, Way::kGrouped, Launch::kGraph, 0);
+    Solver solver(target, chain, {Way::kGrouped, Launch::kGraph}, 0);
     constexpr int kWarm = 3;
     constexpr int kRuns = 6;
     double fastest[2] = {1e9, 1e9};

@@ -244,7 +244,7 @@ TEST(LayerParallelSolve, SaysHowItEnded) {
     Chain::Shape shape;
     ucudnnLayerParallelSolveOptions_t options;
     ucudnnLayerParallelOutcome_t outcome;
-    int cycles, residuals;
+    int cycles = 0, residuals = 0;
   } rows[] = {
       {OfTime(1, 256), SolveOptions(), UCUDNN_LAYER_PARALLEL_EARLY, 2, 3},
       {OfTime(1, 256), three_cycles, UCUDNN_LAYER_PARALLEL_EARLY, 3, 1},
