@@ -1,5 +1,6 @@
 // Compares a network whose ranks have a device each, or share one, with the same network on one
 // device. With streams both have the same numbers to the bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,9 @@
 
 namespace ucudnn::multigrid {
 namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
 
 // Holds the contexts of the stand-in's devices; HOSTGPU_DEVICES says how many there are.
 class Devices {
@@ -64,6 +68,39 @@ class DeviceRanks : public ::testing::Test {
     return passes;
   }
 
+  // Calls compare(passes, passes on one rank) for passes on 2 to 5 ranks, with three pairs of a
+  // coarse operator and a start. Streams that share a device and have devices of their own take
+  // turns. Where blocks run side by side, all states are kept.
+  template <typename Compare>
+  void CompareRanks(Way way, const WeightedChain& net, NetworkSettings settings,
+                    const Compare& compare) {
+    const struct {
+      CoarseOperator coarse;
+      Storage storage;
+      Start start;
+    } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
+                  {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
+                  {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
+    for (const auto& solve : solves) {
+      settings.coarse = solve.coarse;
+      settings.storage = way == Way::kGrouped ? Storage::kAll : solve.storage;
+      settings.forward.start = settings.backward.start = solve.start;
+      settings.distributed.reset();
+      const PassResults alone = test::Must(Run(1, way, true, net, settings));
+      EXPECT_EQ(transport, "");
+      for (int ranks = 2; ranks <= 5; ++ranks) {
+        for (const int distributed : {1, 2}) {
+          settings.distributed = distributed;
+          if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
+          const bool share = (ranks + distributed) % 2 == 0;
+          SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) +
+                       ", distributed " + std::to_string(distributed));
+          compare(test::Must(Run(ranks, way, share, net, settings)), alone);
+        }
+      }
+    }
+  }
+
   static NetworkSettings SettingsOf(const WeightedChain& net) {
     NetworkSettings settings;
     settings.time = 1;
@@ -80,34 +117,13 @@ class DeviceRanks : public ::testing::Test {
 TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   ASSERT_GE(devices.count(), 5);
   const WeightedChain net = DrawCase(40, {.steps = 45, .channels = 2, .extent = 4}, 2).chain;
-  const struct {
-    CoarseOperator coarse;
-    Storage storage;
-    Start start;
-  } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
-                {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
-                {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
   int compared = 0;
-  for (const auto& solve : solves) {
-    NetworkSettings settings = SettingsOf(net);
-    settings.coarse = solve.coarse;
-    settings.storage = solve.storage;
-    settings.forward.start = settings.backward.start = solve.start;
-    const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
-    EXPECT_EQ(transport, "");
-    for (int ranks = 2; ranks <= 5; ++ranks) {
-      for (const int distributed : {1, 2}) {
-        settings.distributed = distributed;
-        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
-        const bool share = (ranks + distributed) % 2 == 0;
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
-                     std::to_string(distributed));
-        EXPECT_TRUE(test::Must(Run(ranks, Way::kStreams, share, net, settings)) == alone);
-        EXPECT_EQ(transport, "peer");
-        ++compared;
-      }
-    }
-  }
+  CompareRanks(Way::kStreams, net, SettingsOf(net),
+               [&](const PassResults& passes, const PassResults& alone) {
+                 EXPECT_TRUE(passes == alone);
+                 EXPECT_EQ(transport, "peer");
+                 ++compared;
+               });
   EXPECT_EQ(compared, 3 * 5);
 }
 
@@ -137,40 +153,19 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
   for (const int batch : {1, 2}) {
     const WeightedChain net =
         DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1, std::nullopt, batch);
-    const struct {
-      CoarseOperator coarse;
-      Start start;
-    } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
-                  {CoarseOperator::kSum, Start::kNested},
-                  {CoarseOperator::kSum, Start::kBroadcast}};
-    for (const auto& solve : solves) {
-      NetworkSettings settings = SettingsOf(net);
-      settings.coarse = solve.coarse;
-      for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
-        options->start = solve.start;
-        options->cycles = 3;
-      }
-      const PassResults alone = test::Must(Run(1, Way::kGrouped, true, net, settings));
-      for (int ranks = 2; ranks <= 5; ++ranks) {
-        for (const int distributed : {1, 2}) {
-          settings.distributed = distributed;
-          if (distributed == 2 && ranks > 2) continue;
-          SCOPED_TRACE(std::to_string(ranks) + " ranks, batch " + std::to_string(batch) + ", " +
-                       NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
-          const PassResults passes =
-              test::Must(Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings));
+    NetworkSettings settings = SettingsOf(net);
+    settings.forward.cycles = settings.backward.cycles = 3;
+    SCOPED_TRACE("batch " + std::to_string(batch));
+    CompareRanks(
+        Way::kGrouped, net, settings, [](const PassResults& passes, const PassResults& alone) {
           // Single precision rounds at each of 45 layers, both forward and backward.
           constexpr double kRounding = 2e-5;
           EXPECT_LT(RelativeError(passes.output, alone.output), kRounding);
           EXPECT_LT(RelativeError(passes.gradient, alone.gradient), kRounding);
-          ASSERT_EQ(passes.residuals.size(), alone.residuals.size());
           const double largest = *std::max_element(alone.residuals.begin(), alone.residuals.end());
-          for (size_t i = 0; i < passes.residuals.size(); ++i) {
-            EXPECT_NEAR(passes.residuals[i], alone.residuals[i], kRounding * largest);
-          }
-        }
-      }
-    }
+          EXPECT_THAT(passes.residuals,
+                      Pointwise(DoubleNear(kRounding * largest), alone.residuals));
+        });
   }
 }
 
