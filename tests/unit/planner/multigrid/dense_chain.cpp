@@ -91,10 +91,10 @@ Vector Product(const Matrix& a, const Vector& x) {
   return made;
 }
 
-Vector TransposedProduct(const Matrix& a, const Vector& x) {
-  Vector made(a.columns);
+Matrix Transposed(const Matrix& a) {
+  Matrix made(a.columns, a.rows);
   for (int i = 0; i < a.rows; ++i) {
-    for (int j = 0; j < a.columns; ++j) made[j] += a.at(i, j) * x[i];
+    for (int j = 0; j < a.columns; ++j) made.at(j, i) = a.at(i, j);
   }
   return made;
 }
@@ -192,18 +192,18 @@ Matrix DenseChain::Jacobian(int step, const Vector& u) const {
   return chain;
 }
 
-double DenseChain::Growth(int step) const {
-  double of_transformation = h_;
-  for (const Layer& layer : steps_[step]) {
-    if (layer.matrix.rows == 0) continue;  // activations do not enlarge distances
-    Matrix transposed(layer.matrix.columns, layer.matrix.rows);
-    for (int i = 0; i < transposed.rows; ++i) {
-      for (int j = 0; j < transposed.columns; ++j) transposed.at(i, j) = layer.matrix.at(j, i);
+double DenseChain::Growth() const {
+  double growth = 1;
+  for (const std::vector<Layer>& step : steps_) {
+    double of_transformation = h_;
+    for (const Layer& layer : step) {
+      if (layer.matrix.rows == 0) continue;  // activations do not enlarge distances
+      // The square of the 2-norm is at most the product of the row and column norms.
+      of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(Transposed(layer.matrix)));
     }
-    // The square of the 2-norm is at most the product of the row and column norms.
-    of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(transposed));
+    growth *= 1 + of_transformation;
   }
-  return 1 + of_transformation;
+  return growth;
 }
 
 }  // namespace ucudnn::multigrid

@@ -68,7 +68,7 @@ Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double o
 Matrix Identity(int size);
 Matrix Product(const Matrix& a, const Matrix& b);
 Vector Product(const Matrix& a, const Vector& x);
-Vector TransposedProduct(const Matrix& a, const Vector& x);
+Matrix Transposed(const Matrix& a);
 // Returns the largest sum of magnitudes in a row.
 double RowNorm(const Matrix& a);
 double Dot(const Vector& a, const Vector& b);
@@ -86,8 +86,8 @@ class DenseChain {
   // Returns u + h F(u) for one image.
   Vector Step(int step, const Vector& u) const;
   Matrix Jacobian(int step, const Vector& u) const;
-  // Returns a bound on the factor by which a step enlarges the L2 distance of two states.
-  double Growth(int step) const;
+  // Returns a bound on the factor by which all steps enlarge the L2 distance of two first states.
+  double Growth() const;
 
  private:
   struct Layer {

@@ -13,11 +13,11 @@
 #include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
 #include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"
 #include "unit/planner/multigrid/ring_chain.h"
-#include "unit/planner/multigrid/staged_net.h"
 
 namespace ucudnn::multigrid {
 namespace {

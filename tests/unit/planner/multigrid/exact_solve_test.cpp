@@ -19,7 +19,7 @@ struct RingResult {
   Solution solution;
 };
 RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
-  RingSolve solve(drawn.hierarchy, seed, drawn.storage, drawn.lanes);
+  RingSolve solve(drawn.hierarchy, seed, drawn.setting.storage, drawn.setting.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
   const Solution solved = test::Must(solve.Solve(options));
@@ -28,7 +28,7 @@ RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
 
 DrawnSolve Two(int steps, int coarsening, int sweeps) {
   DrawnSolve made = {.hierarchy = *Hierarchy::Make(steps, {coarsening}, 2),
-                     .coarsening = {coarsening}};
+                     .setting = {.coarsening = {coarsening}}};
   made.options.c_sweeps = {sweeps};
   made.options.measures_cycles = false;
   return made;
@@ -40,7 +40,7 @@ TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
     DrawnSolve drawn = DrawSolve(random, 60);
     drawn.options.start = Start::kPrevious;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    RingSolve solve(drawn.hierarchy, draw, drawn.setting.storage, drawn.setting.lanes);
     ASSERT_TRUE(solve.system.SolveSerially(0, Source::kNone).ok());
     const auto serial = solve.Serial();
     ASSERT_EQ(solve.States(), serial);
@@ -62,7 +62,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
           SCOPED_TRACE(drawn.Text());
           const int cycles = (blocks + sweeps) / (sweeps + 1);
           EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options), cycles);
-          const auto serial = RingSolve(drawn.hierarchy, 7, drawn.storage, 1).Serial();
+          const auto serial = RingSolve(drawn.hierarchy, 7, drawn.setting.storage, 1).Serial();
           const RingResult exact = SolveRing(drawn, 7, cycles);
           EXPECT_EQ(exact.states, serial);
           EXPECT_EQ(exact.solution.outcome, Outcome::kDirect);
@@ -83,7 +83,7 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
     DrawnSolve drawn = DrawSolve(random, 40);
     if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    const auto serial = RingSolve(drawn.hierarchy, draw, drawn.storage, 1).Serial();
+    const auto serial = RingSolve(drawn.hierarchy, draw, drawn.setting.storage, 1).Serial();
     const int blocks = drawn.hierarchy.level(0).blocks();
     int exact_before = 0;
     for (int cycles = 1; cycles <= blocks + 1; ++cycles) {
@@ -101,7 +101,7 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
     // is reported as direct. Nevertheless it makes a block exact if F-points are computed from
     // their C-points. So a solve may be exact one cycle before its outcome is kDirect.
     const bool follows =
-        drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
+        drawn.options.start == Start::kNested || drawn.setting.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
   }
 }
@@ -135,9 +135,10 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   for (uint64_t draw = 0; draw < 200; ++draw) {
     const DrawnSolve drawn = DrawSolve(random, 200);
     SCOPED_TRACE(drawn.Text());
-    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    RingSolve solve(drawn.hierarchy, draw, drawn.setting.storage, drawn.setting.lanes);
     const int64_t made = solve.chain.created();
-    EXPECT_EQ(made, BlockSystem::StatesFor(drawn.hierarchy, drawn.lanes, drawn.storage));
+    EXPECT_EQ(made,
+              BlockSystem::StatesFor(drawn.hierarchy, drawn.setting.lanes, drawn.setting.storage));
     ASSERT_TRUE(solve.Solve(drawn.options).ok());
     EXPECT_EQ(solve.chain.created(), made);
   }
@@ -176,7 +177,7 @@ class PredictedSteps {
 };
 
 std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
-  RingSolve solve(drawn.hierarchy, 1, drawn.storage, drawn.lanes);
+  RingSolve solve(drawn.hierarchy, 1, drawn.setting.storage, drawn.setting.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
   // Measuring the outcome takes one more step in each block.
@@ -193,7 +194,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   int counted = 0;
   for (int draw = 0; draw < 100; ++draw) {
     DrawnSolve drawn = DrawSolve(random, 200);
-    drawn.storage = Storage::kAll;
+    drawn.setting.storage = Storage::kAll;
     drawn.options.skips_first_down = false;
     const int cycles = 3;
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options) <= cycles) continue;
@@ -208,7 +209,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
 TEST(ExactSolve, ATwoLevelCycleOfFStepsOnceThroughTheNet) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     DrawnSolve drawn = Two(128, 8, 0);
-    drawn.storage = storage;
+    drawn.setting.storage = storage;
     const std::vector<int64_t> three = CountedSteps(drawn, 3);
     const std::vector<int64_t> four = CountedSteps(drawn, 4);
     EXPECT_EQ(four[0] - three[0], 128);

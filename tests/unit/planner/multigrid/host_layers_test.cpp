@@ -30,16 +30,12 @@ Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor
   return drawn;
 }
 
-Vector Sum(const Vector& a, const Vector& b) {
+Vector Sum(const Vector& a, const Vector& b, double factor = 1) {
   Vector sum = a;
-  for (size_t i = 0; i < a.size(); ++i) sum[i] += b[i];
+  for (size_t i = 0; i < a.size(); ++i) sum[i] += factor * b[i];
   return sum;
 }
-Vector Difference(const Vector& a, const Vector& b) {
-  Vector difference = a;
-  for (size_t i = 0; i < a.size(); ++i) difference[i] -= b[i];
-  return difference;
-}
+Vector Difference(const Vector& a, const Vector& b) { return Sum(a, b, -1); }
 
 // Holds a layer with numbers for a batch of images.
 struct Case {

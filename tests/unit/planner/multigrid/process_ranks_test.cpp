@@ -10,8 +10,8 @@
 #include "planner/multigrid/distributed/process_ranks.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "tests/support/must.h"
+#include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/rank_passes.h"
-#include "unit/planner/multigrid/staged_net.h"
 #include "unit/transport/job.h"
 
 namespace ucudnn::multigrid {
