@@ -80,36 +80,34 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
 }
 
 struct Visits {
+  // Visits all layers of a solver. If its lanes are queues, they note what they read.
+  Visits(Solver& solver, int layers, Queues* lanes = nullptr)
+      : queues(lanes), times(layers), states(layers), adjoints(layers) {
+    solver.Visit(&Visits::Visit, this);
+  }
+
+  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
+    auto& visits = *static_cast<Visits*>(user);
+    const auto note = [=, &visits] {
+      ++visits.times[layer];
+      visits.states[layer] = Chain::VectorOf(state);
+      if (adjoint != nullptr) visits.adjoints[layer] = Chain::VectorOf(adjoint);
+      if (visits.last_of_lane[lane] >= layer) visits.is_ordered = false;
+      visits.last_of_lane[lane] = layer;
+    };
+    if (visits.queues == nullptr) {
+      note();
+    } else {
+      visits.queues->Give(lane, note);
+    }
+    return 0;
+  }
+
+  Queues* queues;
   std::vector<int> times;  // by layer
   std::vector<Vector> states, adjoints;
   std::vector<int> last_of_lane = std::vector<int>(64, -1);
   std::atomic<bool> is_ordered = true;
-
-  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
-    auto& visits = *static_cast<Visits*>(user);
-    ++visits.times[layer];
-    visits.states[layer] = Chain::VectorOf(state);
-    if (adjoint != nullptr) visits.adjoints[layer] = Chain::VectorOf(adjoint);
-    if (visits.last_of_lane[lane] >= layer) visits.is_ordered = false;
-    visits.last_of_lane[lane] = layer;
-    return 0;
-  }
-  explicit Visits(int layers) : times(layers), states(layers), adjoints(layers) {}
-  // Visits all layers of a solver.
-  Visits(Solver& solver, int layers) : Visits(layers) { solver.Visit(&Visits::Visit, this); }
-};
-
-struct QueuedVisits {
-  QueuedVisits(Queues& of, int layers) : queues(of), visits(layers) {}
-
-  static int Visit(void* user, int layer, const void* state, const void* adjoint, int lane) {
-    auto& own = *static_cast<QueuedVisits*>(user);
-    own.queues.Give(lane, [=, &own] { Visits::Visit(&own.visits, layer, state, adjoint, lane); });
-    return 0;
-  }
-
-  Queues& queues;
-  Visits visits;
 };
 
 TEST(LayerParallelSolve, ReachesTheStatesAndAdjointsOfSerialPropagation) {
@@ -191,11 +189,10 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(queued.States(), solver.States());
       EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
       // The queue of a lane reads the states only when it runs, so Visit must have waited for them.
-      QueuedVisits found(queues, of.layers);
-      queued.Visit(&QueuedVisits::Visit, &found);
+      const Visits found(queued, of.layers, &queues);
       EXPECT_TRUE(queues.AreEmpty());
-      EXPECT_EQ(found.visits.states, expected.states);
-      EXPECT_EQ(found.visits.adjoints, expected.adjoints);
+      EXPECT_EQ(found.states, expected.states);
+      EXPECT_EQ(found.adjoints, expected.adjoints);
     }
   }
 }

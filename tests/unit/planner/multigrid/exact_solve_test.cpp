@@ -144,37 +144,28 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   }
 }
 
-// Predicts how many steps cycles take on each level if no step is repeated needlessly.
-class PredictedSteps {
- public:
-  explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
-
-  std::vector<int64_t> OfCycles(int cycles) {
-    steps_.assign(drawn_.hierarchy.levels(), 0);
-    for (int i = 0; i < cycles; ++i) Cycle(0, i > 0);
-    return steps_;
+// Adds the steps that a cycle takes on level `number` and below, if no step is repeated needlessly.
+void AddCycle(const DrawnSolve& drawn, int number, bool is_relaxed, std::vector<int64_t>& steps) {
+  const Level& level = drawn.hierarchy.level(number);
+  if (number == drawn.hierarchy.coarsest()) {
+    steps[number] += level.steps;
+    return;
   }
+  const auto& each = drawn.options.c_sweeps;
+  const int sweeps = each[std::min<size_t>(number, each.size() - 1)];
+  const int64_t f_points = level.steps - level.blocks();
+  if (!is_relaxed) steps[number] += f_points;
+  steps[number] += sweeps * int64_t{level.steps} + level.blocks();
+  steps[number + 1] += level.blocks();  // the steps that compute right-hand sides
+  AddCycle(drawn, number + 1, false, steps);
+  steps[number] += f_points;
+}
 
- private:
-  void Cycle(int number, bool is_relaxed) {
-    const Level& level = drawn_.hierarchy.level(number);
-    if (number == drawn_.hierarchy.coarsest()) {
-      steps_[number] += level.steps;
-      return;
-    }
-    const auto& each = drawn_.options.c_sweeps;
-    const int sweeps = each[std::min<size_t>(number, each.size() - 1)];
-    const int64_t f_points = level.steps - level.blocks();
-    if (!is_relaxed) steps_[number] += f_points;
-    steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
-    steps_[number + 1] += level.blocks();  // the steps that compute right-hand sides
-    Cycle(number + 1, false);
-    steps_[number] += f_points;
-  }
-
-  const DrawnSolve& drawn_;
-  std::vector<int64_t> steps_;
-};
+std::vector<int64_t> PredictedSteps(const DrawnSolve& drawn, int cycles) {
+  std::vector<int64_t> steps(drawn.hierarchy.levels());
+  for (int i = 0; i < cycles; ++i) AddCycle(drawn, 0, i > 0, steps);
+  return steps;
+}
 
 std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
   RingSolve solve(drawn.hierarchy, 1, drawn.setting.storage, drawn.setting.lanes);
@@ -199,7 +190,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
     const int cycles = 3;
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
-    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn, cycles));
     ++counted;
   }
   EXPECT_GT(counted, 20);

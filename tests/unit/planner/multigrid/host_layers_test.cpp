@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_options.h"
 
@@ -65,10 +66,7 @@ struct Case {
 };
 
 Case MakeCase(const planner::Operator& op, const Shape& input, std::mt19937_64& random) {
-  const Result<Shape> output = planner::OutputShape(op, {input}, 1);
-  EXPECT_TRUE(output.ok()) << output.message();
-  if (!output.ok()) std::abort();
-  Case made = {.layer = {op, input, *output}};
+  Case made = {.layer = {op, input, test::Must(planner::OutputShape(op, {input}, 1))}};
   EXPECT_TRUE(CheckHostLayer("layer", made.layer).ok());
   const WeightCounts counts = WeightCountsOf(made.layer);
   made.weights = {Integers(random, counts.weights, 3), Integers(random, counts.bias, 5)};

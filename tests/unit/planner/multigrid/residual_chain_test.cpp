@@ -109,6 +109,9 @@ TEST(ResidualChain, KirbysNetworksAreOneStage) {
                                         "step1.add, step2.conv step2.relu + step2.add, "));
     EXPECT_EQ(sections[2], "serial fc prob");
     ExpectOrdered(chain);
+    ASSERT_EQ(chain.shapes.size(), chain.graph.nodes.size());
+    EXPECT_EQ(Describe(chain.shapes[0]), "1x1x28x28");
+    EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
   }
   const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-2b"), BatchNorms::kRefused));
   EXPECT_EQ(chain.Steps(), 4'097 + 15);
@@ -243,13 +246,6 @@ TEST(ResidualChain, LongerStagesMayBeJoinedByAnActivation) {
   EXPECT_THAT(net.Sections(),
               ElementsAre("serial data", "1x4x6x6 from data: a.conv + a.add, b.conv + b.add",
                           "serial relu", "1x4x6x6 from relu: c.conv + c.add"));
-}
-
-TEST(ResidualChain, ShapesAreOfOneImage) {
-  const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-3m"), BatchNorms::kRefused));
-  ASSERT_EQ(chain.shapes.size(), chain.graph.nodes.size());
-  EXPECT_EQ(Describe(chain.shapes[0]), "1x1x28x28");
-  EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
 }
 
 // Reads `text` from a temporary file.
