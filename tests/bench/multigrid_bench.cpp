@@ -42,26 +42,25 @@ void Check(const Status& status) {
   std::exit(1);
 }
 
-// A chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7 x 7.
-struct Chain {
-  explicit Chain(int layers)
-      : layers(layers),
-        random(1),
-        chain(DrawnChain({.steps = layers, .channels = 4, .extent = 24, .window = 7}, random)) {}
-
-  int layers;
-  std::mt19937_64 random;
-  WeightedChain chain;
-};
+// Returns a chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7
+// x 7.
+WeightedChain KirbyChain(int layers) {
+  std::mt19937_64 random(1);
+  return DrawnChain({.steps = layers, .channels = 4, .extent = 24, .window = 7}, random);
+}
 
 class Solver {
  public:
-  Solver(const DeviceTarget& target, const Chain& chain, const WayAndLaunch& run, int levels)
-      : stage_(target, chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers},
+  Solver(const DeviceTarget& target, const WeightedChain& chain, const WayAndLaunch& run,
+         int levels)
+      : stage_(target, chain,
+               {.coarsening = {8},
+                .levels = levels,
+                .h = 1.0 / static_cast<double>(chain.stage().steps.size())},
                run, kLanes, kWorkspace),
         solver_(stage_.solver.get()),
         chain_(chain),
-        last_(chain.chain.first.size()) {
+        last_(chain.first.size()) {
     Check(solver_->LoadWeights());
   }
 
@@ -80,7 +79,7 @@ class Solver {
   }
 
   void Run(int cycles) {
-    test::Must(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
+    test::Must(solver_->SolveForward(chain_.first.data(), Cycles(cycles), last_.data()));
   }
 
   // Runs a training step. The loss is half the sum of the squares of the network's output, so its
@@ -115,10 +114,10 @@ class Solver {
 
   DeviceStage stage_;
   StageSolver* solver_;
-  const Chain& chain_;
+  const WeightedChain& chain_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;
-  Parameters parameters_ = chain_.chain.parameters;  // the weights that Train updates on the host
+  Parameters parameters_ = chain_.parameters;  // the weights that Train updates on the host
   Parameters velocity_ = ZerosLike(parameters_);
 };
 
@@ -128,7 +127,7 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   for (const WayAndLaunch& run : kWaysAndLaunches) std::printf("%18s", run.Name().c_str());
   std::printf("\n");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
-    const Chain chain(layers);
+    const WeightedChain chain = KirbyChain(layers);
     Solver serial(target, chain, {}, 1);
     std::printf("%-8d%18.1f", layers, serial.Time(kCycles));
     for (const WayAndLaunch& run : kWaysAndLaunches) {
@@ -144,7 +143,7 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
-  const Chain chain(layers);
+  const WeightedChain chain = KirbyChain(layers);
   constexpr int kMore = 48;  // so few that relaxation alone does not make the solve exact
   for (const WayAndLaunch& run : kWaysAndLaunches) {
     Solver solver(target, chain, run, 0);
@@ -171,7 +170,7 @@ void PrintTraining(const DeviceTarget& target, const char* device, int most_laye
               device);
   std::printf("%-8s%20s%20s%8s\n", "layers", "by way of the host", "on the device", "ratio");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
-    const Chain chain(layers);
+    const WeightedChain chain = KirbyChain(layers);
     Solver solver(target, chain, {Way::kGrouped, Launch::kGraph}, 0);
     constexpr int kWarm = 3;
     constexpr int kRuns = 6;

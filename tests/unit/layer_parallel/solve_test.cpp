@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "unit/layer_parallel/chain.h"
@@ -305,18 +306,16 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
 
 // --- Layers that steps are asked for -------------------------------------------------------------
 
-using Layers = std::vector<std::pair<int, int>>;  // pairs of a first layer and a number of layers
+using Layers = std::set<std::pair<int, int>>;  // pairs of a first layer and a number of layers
 
-// Returns the ranges of one level in order, each once.
+// Returns the ranges of one level.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
   Layers layers;
   for (const ucudnnLayerParallelRange_t& range : ranges) {
     if (range.level != level) continue;
     EXPECT_EQ(range.factor, factor);
-    layers.emplace_back(range.first_layer, range.layers);
+    layers.emplace(range.first_layer, range.layers);
   }
-  std::sort(layers.begin(), layers.end());
-  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers;
 }
 
@@ -329,7 +328,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   // Ten layers have two whole blocks of four, 0 to 3 and 4 to 7.
   const std::vector<Expected> all = {{kInject, 4, {{0, 1}, {4, 1}}}, {kSum, 1, {{0, 4}, {4, 4}}}};
   Layers each;
-  for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
+  for (int layer = 0; layer < 10; ++layer) each.emplace(layer, 1);
   for (const Expected& expected : all) {
     SCOPED_TRACE(expected.coarse);
     Chain chain(OfTime(1, 10));

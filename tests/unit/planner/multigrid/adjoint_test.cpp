@@ -8,10 +8,9 @@
 #include <cstring>
 
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {

@@ -6,7 +6,6 @@
 #include "planner/multigrid/host/network.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 

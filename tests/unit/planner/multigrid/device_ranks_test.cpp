@@ -11,7 +11,6 @@
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"

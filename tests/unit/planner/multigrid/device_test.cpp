@@ -17,10 +17,10 @@
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/device_stage.h"
 #include "unit/planner/multigrid/drawn_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"
 
 namespace ucudnn::multigrid {

@@ -12,7 +12,6 @@
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"

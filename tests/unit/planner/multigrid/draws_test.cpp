@@ -11,7 +11,6 @@
 #include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
-#include "unit/planner/multigrid/drawn_options.h"
 
 namespace ucudnn::multigrid {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/ring_chain.h"
 
 namespace ucudnn::multigrid {

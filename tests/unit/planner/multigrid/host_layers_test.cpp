@@ -12,7 +12,7 @@
 
 #include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/drawn_net.h"
 
 namespace ucudnn::multigrid {
 namespace {

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "planner/multigrid/distributed/thread_ranks.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 

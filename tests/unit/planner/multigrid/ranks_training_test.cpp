@@ -8,8 +8,8 @@
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/training.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
