@@ -237,27 +237,26 @@ Solver::Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
                const ucudnnLayerParallelCallbacks_t& callbacks)
     : chain_(chain) {
   const auto status = ucudnnLayerParallelCreate(&solver_, chain.layers(), &callbacks, &options);
-  EXPECT_EQ(status, UCUDNN_LAYER_PARALLEL_SUCCESS) << ucudnnLayerParallelGetLastError();
+  EXPECT_EQ(status, kSuccess) << ucudnnLayerParallelGetLastError();
   if (solver_ == nullptr) throw std::runtime_error("no solver");
 }
 
 Solver::~Solver() {
-  EXPECT_EQ(ucudnnLayerParallelDestroy(solver_), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_EQ(ucudnnLayerParallelDestroy(solver_), kSuccess);
   EXPECT_EQ(chain_.misuses, 0);
 }
 
 ucudnnLayerParallelResult_t Solver::Solve(SolveFunction solve, const Vector& from,
                                           ucudnnLayerParallelSolveOptions_t options) {
   ucudnnLayerParallelResult_t result = {.struct_size = sizeof result};
-  EXPECT_EQ(solve(solver_, Chain::StateOf(from), &options, &result), UCUDNN_LAYER_PARALLEL_SUCCESS)
+  EXPECT_EQ(solve(solver_, Chain::StateOf(from), &options, &result), kSuccess)
       << ucudnnLayerParallelGetLastError();
   return result;
 }
 
 Vector Solver::Read(ReadFunction read, int number) {
   const void* state = nullptr;
-  EXPECT_EQ(read(solver_, number, &state), UCUDNN_LAYER_PARALLEL_SUCCESS)
-      << ucudnnLayerParallelGetLastError();
+  EXPECT_EQ(read(solver_, number, &state), kSuccess) << ucudnnLayerParallelGetLastError();
   return state == nullptr ? Vector() : Chain::VectorOf(state);
 }
 
@@ -268,13 +267,13 @@ std::vector<Vector> Solver::ReadAll(ReadFunction read) {
 }
 
 void Solver::Visit(VisitFunction visit, void* user) {
-  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver_, visit, user), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver_, visit, user), kSuccess);
 }
 
 int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint) {
   int64_t states = -1;
   EXPECT_EQ(ucudnnLayerParallelGetStateCount(layers, &options, with_adjoint ? 1 : 0, &states),
-            UCUDNN_LAYER_PARALLEL_SUCCESS);
+            kSuccess);
   return states;
 }
 

@@ -18,6 +18,10 @@ namespace ucudnn::layer_parallel_test {
 
 using Vector = std::vector<double>;
 
+constexpr auto kSuccess = UCUDNN_LAYER_PARALLEL_SUCCESS;
+constexpr auto kNotSupported = UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED;
+constexpr auto kCallbackFailed = UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED;
+
 constexpr double kTolerance = 1e-11;
 // A state's error is at most the residual times the layers' amplification, which is e for the
 // tested gain of 1 over a time of 1. The factor 10 is larger than e.

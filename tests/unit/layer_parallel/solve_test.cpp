@@ -395,11 +395,10 @@ TEST(LayerParallelSolve, DefaultsFitEveryDepth) {
     Chain chain(OfTime(1, layers));
     const auto callbacks = chain.Callbacks();
     ucudnnLayerParallelSolver_t of_null = nullptr;
-    EXPECT_EQ(ucudnnLayerParallelCreate(&of_null, layers, &callbacks, nullptr),
-              UCUDNN_LAYER_PARALLEL_SUCCESS);
-    EXPECT_EQ(ucudnnLayerParallelDestroy(of_null), UCUDNN_LAYER_PARALLEL_SUCCESS);
+    EXPECT_EQ(ucudnnLayerParallelCreate(&of_null, layers, &callbacks, nullptr), kSuccess);
+    EXPECT_EQ(ucudnnLayerParallelDestroy(of_null), kSuccess);
     Solver solver(chain, Options());
-    EXPECT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_SUCCESS);
+    EXPECT_EQ(solver.TryForward(), kSuccess);
     solver.Forward(chain.First(), SolveOptions(kTolerance));
     EXPECT_LT(Difference({solver.State(layers)}, {chain.Serial(chain.First()).back()}), kError);
   }
