@@ -158,6 +158,9 @@ TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
       const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
       solver.Adjoint(chain.Last(), SolveOptionsOf(of));
       EXPECT_EQ(chain.lanes_seen >> lanes, 0u) << "a lane beyond the last";
+      if (lanes <= 5) {
+        EXPECT_EQ(chain.lanes_seen + 1, uint64_t{1} << lanes) << "not every lane";
+      }
       std::vector<Vector> found = solver.States();
       for (const Vector& adjoint : solver.AdjointStates()) found.push_back(adjoint);
       found.emplace_back(result.residuals + 1, result.residuals + result.residual_count);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <numeric>
 #include <random>
 
 #include "planner/multigrid/distributed/some_peers.h"
@@ -139,7 +140,7 @@ std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettin
   const int64_t features = network->input_size();
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::vector<int> order(examples.count());
-    for (int i = 0; i < examples.count(); ++i) order[i] = i;
+    std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
     for (int next = 0; next + replicas * kBatch <= examples.count();) {
       std::vector<double> sum;
