@@ -65,13 +65,24 @@ Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
   return matrix;
 }
 
-}  // namespace
-
 Matrix Identity(int size) {
   Matrix made(size, size);
   for (int i = 0; i < size; ++i) made.at(i, i) = 1;
   return made;
 }
+
+// Returns the largest sum of magnitudes in a row.
+double RowNorm(const Matrix& a) {
+  double largest = 0;
+  for (int i = 0; i < a.rows; ++i) {
+    double sum = 0;
+    for (int j = 0; j < a.columns; ++j) sum += std::abs(a.at(i, j));
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+}  // namespace
 
 Matrix Product(const Matrix& a, const Matrix& b) {
   Matrix made(a.rows, b.columns);
@@ -97,16 +108,6 @@ Matrix Transposed(const Matrix& a) {
     for (int j = 0; j < a.columns; ++j) made.at(j, i) = a.at(i, j);
   }
   return made;
-}
-
-double RowNorm(const Matrix& a) {
-  double largest = 0;
-  for (int i = 0; i < a.rows; ++i) {
-    double sum = 0;
-    for (int j = 0; j < a.columns; ++j) sum += std::abs(a.at(i, j));
-    largest = std::max(largest, sum);
-  }
-  return largest;
 }
 
 double Dot(const Vector& a, const Vector& b) {

@@ -65,12 +65,9 @@ Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const 
 // `otherwise`.
 Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
 
-Matrix Identity(int size);
 Matrix Product(const Matrix& a, const Matrix& b);
 Vector Product(const Matrix& a, const Vector& x);
 Matrix Transposed(const Matrix& a);
-// Returns the largest sum of magnitudes in a row.
-double RowNorm(const Matrix& a);
 double Dot(const Vector& a, const Vector& b);
 double LargestMagnitude(const Vector& a);
 

@@ -83,16 +83,16 @@ struct SolvedDevice : DeviceStage {
   }
 };
 
-// Calls `ranks`, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
+// Calls kRanks, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
 // implicit GEMM, in the ranking.
-template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
+template <auto kRanks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
-cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
+cudnnStatus_t OneEngine(Handle handle, A a, B b, C c, D d, int, int* found,
                         Performance* performances) {
   constexpr int kMost = 16;
   Performance all[kMost];
   int count = 0;
-  const cudnnStatus_t status = ranks(handle, a, b, c, d, kMost, &count, all);
+  const cudnnStatus_t status = kRanks(handle, a, b, c, d, kMost, &count, all);
   *found = 0;
   for (int i = 0; i < count; ++i) {
     if (static_cast<int>(all[i].algo) == 0) performances[(*found)++] = all[i];
@@ -244,15 +244,12 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
 // With only one engine, groups that are computed together have the same bits as each of them alone.
 TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   cudnn::Functions one_engine = functions;
-  one_engine.cudnnGetConvolutionForwardAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionForwardAlgorithm_v7, arguments...);
-  };
-  one_engine.cudnnGetConvolutionBackwardDataAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionBackwardDataAlgorithm_v7, arguments...);
-  };
-  one_engine.cudnnGetConvolutionBackwardFilterAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionBackwardFilterAlgorithm_v7, arguments...);
-  };
+  one_engine.cudnnGetConvolutionForwardAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionForwardAlgorithm_v7>;
+  one_engine.cudnnGetConvolutionBackwardDataAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionBackwardDataAlgorithm_v7>;
+  one_engine.cudnnGetConvolutionBackwardFilterAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionBackwardFilterAlgorithm_v7>;
   const DeviceTarget on_one = {cuda::GetDriver(), &one_engine, context};
   const auto [chain, last] = DrawCase(26, {.steps = 32, .extent = 4}, 2);
   for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
