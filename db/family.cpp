@@ -1,7 +1,6 @@
 #include "db/family.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <utility>
 
@@ -61,7 +60,7 @@ int BindFamily(Statement& statement, const ConvolutionProblem& problem) {
       continue;
     }
     int64_t number = i == align ? 1 : 0;
-    std::from_chars(texts[i].data(), texts[i].data() + texts[i].size(), number);
+    ReadNumber(texts[i], number);
     if (i >= first_pad_behind) {
       const size_t axis = i - first_pad_behind;
       number = int64_t{problem.pad[axis]} + problem.extra_pad[axis];

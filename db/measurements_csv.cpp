@@ -1,7 +1,6 @@
 #include "db/measurements_csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -66,9 +65,7 @@ Result<double> ReadTime(const FieldLookup& field) {
   const std::string* text = field("time_ms");
   if (text == nullptr) return Empty("time_ms", kExpected);
   double value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || !std::isfinite(value) ||
-      value < 0) {
+  if (!ReadNumber(*text, value) || !std::isfinite(value) || value < 0) {
     return Status::Error("column 'time_ms': " + Quoted(*text) + "; expected " + kExpected);
   }
   return value;

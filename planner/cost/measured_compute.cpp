@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "base/csv.h"
@@ -11,12 +10,6 @@
 
 namespace ucudnn::planner {
 namespace {
-
-template <typename Number>
-bool ParseNumber(const std::string& text, Number& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 // Returns the convolution that the largest worker computes; none if the number of groups is not a
 // multiple of degree c.
@@ -92,19 +85,19 @@ Result<ComputeTable> ComputeTable::Parse(std::string_view csv, const std::string
     const std::array<const char*, 5> names = {"n", "c", "h", "w", "r"};
     for (size_t axis = 0; axis < degrees.size(); ++axis) {
       const std::string* const field = rows.Field(row, names[axis]);
-      if (field != nullptr && (!ParseNumber(*field, degrees[axis]) || degrees[axis] < 1)) {
+      if (field != nullptr && (!ReadNumber(*field, degrees[axis]) || degrees[axis] < 1)) {
         return rows.Error(
             row, std::string(names[axis]) + " " + Quoted(*field) + "; expected 1 or more parts");
       }
     }
     Cost cost;
     cost.measured = true;
-    if (!ParseNumber(*time, cost.ms) || !(cost.ms >= 0 && cost.ms <= 1e9)) {
+    if (!ReadNumber(*time, cost.ms) || !(cost.ms >= 0 && cost.ms <= 1e9)) {
       return rows.Error(row, "time_ms " + Quoted(*time) + "; expected 0 to 1e9");
     }
     const std::string* const workspace = rows.Field(row, "workspace_bytes");
     if (workspace != nullptr &&
-        (!ParseNumber(*workspace, cost.workspace_bytes) || cost.workspace_bytes < 0)) {
+        (!ReadNumber(*workspace, cost.workspace_bytes) || cost.workspace_bytes < 0)) {
       return rows.Error(row, "workspace_bytes " + Quoted(*workspace) + "; expected 0 or more");
     }
     const auto key = std::tuple(*layer, degrees[0], degrees[1], degrees[2], degrees[3], degrees[4]);

@@ -1,6 +1,5 @@
 #include "planner/machine/presets.h"
 
-#include <charconv>
 #include <optional>
 
 #include "base/text.h"
@@ -92,11 +91,8 @@ Result<Machine> MachineByName(const std::string& name) {
     if (preset.node.name != base) continue;
     Machine machine = preset.node;
     if (base == name) return machine;
-    const char* const first = name.data() + base.size() + 1;
-    const char* const last = name.data() + name.size();
     int nodes = 0;
-    const auto [end, error] = std::from_chars(first, last, nodes);
-    if (error != std::errc() || end != last || nodes < 1) {
+    if (!ReadNumber(name.substr(base.size() + 1), nodes) || nodes < 1) {
       return Status::Error(Quoted(name) + ": expected a number of nodes behind the colon");
     }
     if (!preset.network) {

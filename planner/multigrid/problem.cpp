@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/text.h"
+#include "planner/multigrid/host/layers.h"
 #include "planner/multigrid/host/network.h"
 
 namespace ucudnn::multigrid {
@@ -49,7 +50,7 @@ Status FoldStatistics(const std::vector<NamedArray>& arrays, const std::string& 
                           Take(arrays, file, {name + ".running_var"}, channels));
   for (size_t c = 0; c < channels; ++c) {
     if (variance[c] < 0) {
-      return Status::Error(Quoted(name + ".running_var") + " is negative at value " +
+      return Status::Error(file + ": " + Quoted(name + ".running_var") + " is negative at value " +
                            std::to_string(c));
     }
     weights.weights[c] /= std::sqrt(variance[c] + kNormEpsilon);
@@ -145,16 +146,20 @@ Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& fil
   for (size_t id = 0; id < nodes.size(); ++id) {
     NodeWeights& weights = problem.parameters[id];
     const std::string& name = nodes[id].name;
-    if (!weights.weights.empty()) {
+    const bool is_trained = IsTrained(nodes[id].op);
+    if (!is_trained) {
+      weights.weights.assign(weights.weights.size(), 1.0);
+      weights.bias.assign(weights.bias.size(), 0.0);
+    }
+    if (is_trained && !weights.weights.empty()) {
       UCUDNN_ASSIGN_OR_RETURN(weights.weights,
                               Take(arrays, file, {name + ".weight", name}, weights.weights.size()));
     }
-    if (!weights.bias.empty()) {
+    if (is_trained && !weights.bias.empty()) {
       UCUDNN_ASSIGN_OR_RETURN(weights.bias,
                               Take(arrays, file, {name + ".bias"}, weights.bias.size()));
     }
-    if (std::holds_alternative<planner::BatchNormalization>(nodes[id].op) &&
-        !weights.weights.empty()) {
+    if (std::holds_alternative<planner::BatchNormalization>(nodes[id].op)) {
       UCUDNN_RETURN_IF_ERROR(FoldStatistics(arrays, file, name, weights));
     }
   }

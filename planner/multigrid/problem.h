@@ -49,8 +49,9 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
 // Replaces the weights of `problem` by arrays with the names of its nodes, as torch names them:
 // NAME.weight (or NAME) and NAME.bias for a convolution, a fully connected layer or a Scale. A
 // batch normalisation also has running_mean and running_var, which become part of its factors and
-// shifts with an epsilon of 1e-5. The error is one line that begins with `file` and names the array
-// that is missing, has another number of values or is not finite.
+// shifts with an epsilon of 1e-5; without scale and shift it has these two alone. The error is one
+// line that begins with `file` and names the array that is missing, has another number of values,
+// is not finite or is a negative variance.
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem);
 

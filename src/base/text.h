@@ -1,6 +1,7 @@
 // Small operations on text that the standard library lacks. Pure functions, ASCII only.
 #pragma once
 
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,15 @@ std::string_view Trim(std::string_view text);
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+
+// Reads all of `text` as a number into `number`, a whole one in base `base`, 10 by default. Returns
+// whether `text` is such a number and nothing else; otherwise `number` has no meaning.
+template <typename Number, typename... Base>
+bool ReadNumber(std::string_view text, Number& number, Base... base) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number, base...);
+  return error == std::errc() && stop == end;
+}
 
 // Formats with four significant digits, or with all digits before the point if these are more:
 // "12.35 ms".

@@ -1,7 +1,6 @@
 #include "convolution/columns.h"
 
 #include <algorithm>
-#include <charconv>
 #include <span>
 
 #include "base/text.h"
@@ -51,12 +50,6 @@ Status ReadChoice(const FieldLookup& field, const char* column, std::span<const 
   return Refuse(column, *text, "one of " + Join({names.begin(), names.end()}, ", "));
 }
 
-bool ParseWhole(std::string_view text, int64_t& value) {
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stopped == end;
-}
-
 Status ReadInt(const FieldLookup& field, const char* column, std::optional<int64_t> absent,
                int64_t least, int32_t& out) {
   UCUDNN_ASSIGN_OR_RETURN(const int64_t value, ReadWholeNumber(field, column, absent, least));
@@ -96,7 +89,7 @@ Status ReadStrides(const FieldLookup& field, const char* column, const Convoluti
   size_t axis = 0;
   for (const std::string& part : parts) {
     if (axis == 2 && problem.spatial_rank == 2) ++axis;
-    if (parts.size() != numbers || !ParseWhole(part, out[axis]) || out[axis] < 1 ||
+    if (parts.size() != numbers || !ReadNumber(part, out[axis]) || out[axis] < 1 ||
         out[axis] > kLargestStride) {
       return Refuse(column, *text,
                     std::to_string(numbers) + " strides in elements, each from 1 to " +
@@ -364,7 +357,7 @@ Result<int64_t> ReadWholeNumber(const FieldLookup& field, const std::string& col
     return Status::Error("column '" + column + "': empty; expected " + expected);
   }
   int64_t value = 0;
-  if (!ParseWhole(*text, value) || value < least || value > most) {
+  if (!ReadNumber(*text, value) || value < least || value > most) {
     return Refuse(column, *text, expected);
   }
   return value;

@@ -53,16 +53,6 @@ class Reader {
     return Status::Ok();
   }
 
-  // Returns the index of the tensor that `node` names as `role`.
-  Result<int> Operand(const JsonValue& node, const char* role) {
-    UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (std::to_string(tensors_[i].uid) != name->text) continue;
-      used_ |= uint64_t{1} << i;
-      return static_cast<int>(i);
-    }
-    return Unfamiliar("there is no tensor " + name->text);
-  }
   void MarkBatched(int tensor) { convolution_.batched |= uint64_t{1} << tensor; }
 
   Status ReadNodes(const JsonValue& graph) {
@@ -108,9 +98,9 @@ class Reader {
                   {"operation", "mode", "mathPrec", "alpha", "beta", "pad", "pad_lower",
                    "pad_upper", "stride", "dilation", "groupCount", known->x, known->w, known->y}));
     convolution_.problem.operation = known->operation;
-    UCUDNN_ASSIGN_OR_RETURN(int x, Operand(first, known->x));
-    UCUDNN_ASSIGN_OR_RETURN(const int w, Operand(first, known->w));
-    UCUDNN_ASSIGN_OR_RETURN(int y, Operand(first, known->y));
+    UCUDNN_ASSIGN_OR_RETURN(int x, FindTensor(tensors_, first, known->x, used_));
+    UCUDNN_ASSIGN_OR_RETURN(const int w, FindTensor(tensors_, first, known->w, used_));
+    UCUDNN_ASSIGN_OR_RETURN(int y, FindTensor(tensors_, first, known->y, used_));
     UCUDNN_RETURN_IF_ERROR(ReadConvolution(first, tensors_[x], tensors_[w], tensors_[y]));
     MarkBatched(x);
     MarkBatched(y);

@@ -51,16 +51,6 @@ FusedOperand OperandOf(const Tensor& tensor, bool is_batched) {
   return operand;
 }
 
-Result<int> FusedOperations::Find(const JsonValue& node, const char* role) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (std::to_string(tensors_[i].uid) != name->text) continue;
-    used_ |= uint64_t{1} << i;
-    return static_cast<int>(i);
-  }
-  return Unfamiliar("there is no tensor " + name->text);
-}
-
 Result<std::string> FusedOperations::FromMemory(int index) {
   const Tensor& tensor = tensors_[index];
   const std::vector<int64_t>& whole = tensors_[results_[0]].dims;
@@ -92,7 +82,7 @@ Result<std::string> FusedOperations::FromMemory(int index) {
 }
 
 Result<FusedOperations::Read> FusedOperations::Operand(const JsonValue& node, const char* role) {
-  UCUDNN_ASSIGN_OR_RETURN(const int index, Find(node, role));
+  UCUDNN_ASSIGN_OR_RETURN(const int index, FindTensor(tensors_, node, role, used_));
   if (index == results_.back()) return Read{index, "this"};
   const auto written = std::find(results_.begin(), results_.end(), index);
   if (written != results_.end()) {
@@ -106,7 +96,7 @@ Result<FusedOperations::Read> FusedOperations::Operand(const JsonValue& node, co
 Status FusedOperations::Write(const JsonValue& node, const char* role) {
   const Tensor& before = tensors_[results_.back()];
   if (!before.is_virtual) return Unfamiliar("an intermediate result is kept");
-  UCUDNN_ASSIGN_OR_RETURN(const int output, Find(node, role));
+  UCUDNN_ASSIGN_OR_RETURN(const int output, FindTensor(tensors_, node, role, used_));
   const bool is_known = std::find(results_.begin(), results_.end(), output) != results_.end() ||
                         std::find(operands_.begin(), operands_.end(), output) != operands_.end();
   if (is_known) return Unfamiliar("an operation writes what was read or written before");

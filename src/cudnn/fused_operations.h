@@ -50,7 +50,6 @@ class FusedOperations {
     // How text() names the tensor; "this" is the result of the previous operation.
     std::string words;
   };
-  Result<int> Find(const JsonValue& node, const char* role);
   Result<Read> Operand(const JsonValue& node, const char* role);
   Result<std::string> FromMemory(int index);
   Status Write(const JsonValue& node, const char* role);

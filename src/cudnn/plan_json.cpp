@@ -1,7 +1,8 @@
 #include "cudnn/plan_json.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/text.h"
 
 namespace ucudnn::cudnn::plan_json {
 namespace {
@@ -91,9 +92,7 @@ Result<Tensor> ReadTensor(const JsonValue& value) {
                                     "vectCount", "vectDim", "ptrAlignment", "reordering"}));
   Tensor tensor;
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(value, "name", Kind::kText));
-  const char* const end = name->text.data() + name->text.size();
-  const auto [stop, error] = std::from_chars(name->text.data(), end, tensor.uid);
-  if (stop != end || error != std::errc()) return Unfamiliar("a tensor is called " + name->text);
+  if (!ReadNumber(name->text, tensor.uid)) return Unfamiliar("a tensor is called " + name->text);
   UCUDNN_ASSIGN_OR_RETURN(tensor.type, Type(value, "dataType"));
   UCUDNN_ASSIGN_OR_RETURN(tensor.dims, Integers(value, "dim"));
   UCUDNN_ASSIGN_OR_RETURN(tensor.strides, Integers(value, "stride"));
@@ -116,6 +115,17 @@ Result<Tensor> ReadTensor(const JsonValue& value) {
     if (tensor.strides[i] < 1) return Unfamiliar("a tensor stride is not positive");
   }
   return tensor;
+}
+
+Result<int> FindTensor(const std::vector<Tensor>& tensors, const JsonValue& node, const char* role,
+                       uint64_t& used) {
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (std::to_string(tensors[i].uid) != name->text) continue;
+    used |= uint64_t{1} << i;
+    return static_cast<int>(i);
+  }
+  return Unfamiliar("there is no tensor " + name->text);
 }
 
 Result<Layout> FilterLayout(const Tensor& tensor) {

@@ -46,6 +46,10 @@ struct Tensor {
 
 Result<Tensor> ReadTensor(const JsonValue& value);
 
+// Returns the index of the tensor that `node` names as `role`, and sets its bit in `used`.
+Result<int> FindTensor(const std::vector<Tensor>& tensors, const JsonValue& node, const char* role,
+                       uint64_t& used);
+
 // Returns the layout in which the filter is packed; fails if it is packed in no layout.
 Result<Layout> FilterLayout(const Tensor& tensor);
 

@@ -1,7 +1,6 @@
 #include "options/launcher_ranks.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -54,9 +53,7 @@ const char* FirstSet(const VariableLookup& lookup, const std::vector<const char*
 // Returns the number in `text`; -1 if it is not a whole number of 0 or more.
 int RankNumber(const std::string& text) {
   int number = -1;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end && number >= 0 ? number : -1;
+  return ReadNumber(text, number) && number >= 0 ? number : -1;
 }
 
 std::string ShownVariable(const char* name, const std::string& value) {

@@ -1,7 +1,6 @@
 // The table of variables: which values each variable accepts, and how a value changes the options.
 // The functions keep no state; each Apply function sets members of `options`.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -83,9 +82,7 @@ Status ApplySolver(std::string_view text, Options& options) {
 // Parses a whole number or a decimal fraction that is not negative.
 template <typename T>
 Status ParseNumber(std::string_view text, T& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size() || !(out >= 0) ||
-      !std::isfinite(static_cast<double>(out))) {
+  if (!ReadNumber(text, out) || !(out >= 0) || !std::isfinite(static_cast<double>(out))) {
     return Status::Error("not a number");
   }
   return Status::Ok();

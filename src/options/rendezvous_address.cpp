@@ -1,7 +1,5 @@
 #include "options/rendezvous_address.h"
 
-#include <charconv>
-
 #include "base/text.h"
 
 namespace ucudnn {
@@ -28,8 +26,7 @@ Result<RendezvousAddress> RendezvousAddress::Parse(std::string_view text) {
   if (host.empty() || host.find_first_of("/@ \t\n?#") != std::string_view::npos) {
     return Status::Error("no host");
   }
-  const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (error != std::errc() || stop != port.data() + port.size() || address.port == 0) {
+  if (!ReadNumber(port, address.port) || address.port == 0) {
     return Status::Error("not a port from 1 to 65535");
   }
   address.host = host;

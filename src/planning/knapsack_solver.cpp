@@ -211,10 +211,10 @@ class Search {
     const std::vector<Core> cores = FindCores();
     const std::vector<Prospects> prospects = FindProspects(cores);
     std::vector<State> states = {{0, 0, kNone}};
-    size_t looked_at = 0;
+    size_t tried_states = 0;
     for (size_t at = 0; at < cores.size() && !states.empty(); ++at) {
-      looked_at += states.size() * (cores[at].changes.size() + 1);
-      if (looked_at > most_states) return false;
+      tried_states += states.size() * (cores[at].changes.size() + 1);
+      if (tried_states > most_states) return false;
       Expand(cores[at], prospects[at + 1], states);
     }
     return true;

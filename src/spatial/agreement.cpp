@@ -4,6 +4,7 @@
 #include <charconv>
 #include <type_traits>
 
+#include "base/text.h"
 #include "spatial/call_record.h"
 
 namespace ucudnn::spatial {
@@ -32,9 +33,7 @@ bool Take(std::string_view& text, std::string& field) {
 template <typename Number>
 bool TakeNumber(std::string_view& text, Number& number) {
   std::string field;
-  if (!Take(text, field)) return false;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
-  return error == std::errc() && end == field.data() + field.size();
+  return Take(text, field) && ReadNumber(field, number);
 }
 
 // Returns the name, within the job, of the group's rank number `rank`. `first` is the job's rank

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/text.h"
@@ -54,8 +53,7 @@ std::optional<MeetingFile> ParseMeetingFile(const std::string& text) {
     if (key == "host") {
       file.hosts.push_back(value);
     } else if (key == "port") {
-      const char* const end = value.data() + value.size();
-      if (std::from_chars(value.data(), end, file.port).ptr != end) return {};
+      if (!ReadNumber(value, file.port)) return {};
     } else if (key == "token") {
       file.token = value;
     } else {

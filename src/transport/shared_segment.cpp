@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -22,12 +21,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 Status SystemError(const std::string& action) {
   const int error = errno;
   return Status::Error(action + ": " + std::strerror(error));
-}
-
-bool ReadNumber(const std::string& text, uint64_t* number) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *number);
-  return error == std::errc() && stop == end;
 }
 
 }  // namespace
@@ -78,8 +71,8 @@ Result<std::string> SharedSegment::Key() const {
 Result<SharedSegment> SharedSegment::Open(const std::string& key, size_t bytes) {
   const std::vector<std::string> words = Split(key, ' ');
   uint64_t process = 0, number = 0, inode = 0;
-  if (words.size() != 3 || !ReadNumber(words[0], &process) || !ReadNumber(words[1], &number) ||
-      !ReadNumber(words[2], &inode)) {
+  if (words.size() != 3 || !ReadNumber(words[0], process) || !ReadNumber(words[1], number) ||
+      !ReadNumber(words[2], inode)) {
     return Status::Error("no key of shared memory: " + Quoted(key));
   }
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(number);

@@ -31,8 +31,6 @@ constexpr int kMaxRepeats = 20;
 // An engine that is slower by this factor than the best one so far gets a single sample, because it
 // is hardly ever chosen.
 constexpr double kHopelessOnce = 2;
-// Operands are filled with this byte: repeated, it is a small positive normal number in every type.
-constexpr unsigned char kOperandByte = 0x3c;
 
 size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
   size_t bytes =
@@ -67,12 +65,12 @@ class Measurer {
   Status Allocate(const ConvolutionProblem& largest) {
     UCUDNN_RETURN_IF_ERROR(begin_.Create());
     UCUDNN_RETURN_IF_ERROR(end_.Create());
-    UCUDNN_RETURN_IF_ERROR(Operand(x_, cudnn::ImageBytes(largest)));
-    UCUDNN_RETURN_IF_ERROR(Operand(w_, cudnn::FilterBytes(largest)));
-    UCUDNN_RETURN_IF_ERROR(Operand(y_, cudnn::OutputBytes(largest)));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(x_, cudnn::ImageBytes(largest)));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(w_, cudnn::FilterBytes(largest)));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(y_, cudnn::OutputBytes(largest)));
     for (const cudnn::FusedOperand& operand : fused_) {
       cuda::DeviceBuffer& read = read_.emplace_back(handle_.memory(), driver_);
-      UCUDNN_RETURN_IF_ERROR(Operand(read, FusedTensor(operand, largest).Bytes()));
+      UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(read, FusedTensor(operand, largest).Bytes()));
     }
     workspace_limit_ = limits_.memory_bytes - OperandBytes(largest, fused_);
     return handle_.stream().Synchronize();
@@ -87,7 +85,7 @@ class Measurer {
                             engines_->MakeSum(problem));
     const size_t bytes = PartialSumBytes(problem);
     UCUDNN_RETURN_IF_ERROR(ReserveWorkspace(bytes));
-    UCUDNN_RETURN_IF_ERROR(Fill(workspace_, bytes));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(workspace_, bytes));
     step_.micro_batch = 0;
     step_.engine = 0;
     Measurement measurement;
@@ -120,8 +118,8 @@ class Measurer {
                            " left for measuring");
     }
     cuda::DeviceBuffer x(handle_.memory(), driver_), y(handle_.memory(), driver_);
-    UCUDNN_RETURN_IF_ERROR(Operand(x, cudnn::ImageBytes(views)));
-    UCUDNN_RETURN_IF_ERROR(Operand(y, cudnn::OutputBytes(views)));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(x, cudnn::ImageBytes(views)));
+    UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(y, cudnn::OutputBytes(views)));
     UCUDNN_RETURN_IF_ERROR(ReserveWorkspace(bytes));
     UCUDNN_ASSIGN_OR_RETURN(const execution::TilePacking packing,
                             execution::TilePacking::Make(views, *packed_, {&driver_, &functions_}));
@@ -324,26 +322,10 @@ class Measurer {
     return workspace_.Reserve(bytes);
   }
 
-  Status Operand(cuda::DeviceBuffer& buffer, size_t bytes) {
-    UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
-    return Fill(buffer, bytes);
-  }
-
-  Status Fill(const cuda::DeviceBuffer& buffer, size_t bytes) {
-    return cuda::DriverStatus(
-        driver_,
-        driver_.cuMemsetD8Async(buffer.address(), kOperandByte, bytes, handle_.stream().get()),
-        "filling an operand");
-  }
-
   Status RunEngine(const Unit& unit) {
     cudnn::FusedPointers fused{fused_};
     for (size_t i = 0; i < read_.size(); ++i) fused.pointers[i] = read_[i].data();
-    cudnn::ConvolutionCall call;
-    call.operation = unit.problem.operation;
-    call.handle = handle_.get();
-    call.alpha = cudnn::OneOf(unit.problem.type);
-    call.beta = cudnn::ZeroOf(unit.problem.type);
+    cudnn::ConvolutionCall call = handle_.CallOf(unit.problem);
     call.x = x_.data();
     call.w = w_.data();
     call.y = y_.data();

@@ -438,6 +438,18 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   return true;
 }
 
+Result<MeasuringTurns::Turn> MeasuredKernels::TurnToCompare(const Device& device,
+                                                            const ConvolutionProblem& problem,
+                                                            const Configuration& configuration) {
+  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, configuration.Largest().engine));
+  Clock::duration spent;
+  {
+    MutexLock lock(mutex_);
+    spent = known.verifying[problem.n];
+  }
+  return turns_.Take(Use::kComparing, device, spent);
+}
+
 Verification MeasuredKernels::CompareNow(
     const Device& device, const ConvolutionProblem& problem, const Configuration& configuration,
     const MeasuringTurns::Turn& turn,
@@ -462,13 +474,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     const bool races = trust.kind == Trust::Kind::kTrusted && !question.faster_than.engine.empty();
     return races ? RaceTiles(device, problem, question, scope) : trust;
   }
-  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
-  Clock::duration spent;
-  {
-    MutexLock lock(mutex_);
-    spent = known.verifying[problem.n];
-  }
   if (!FindUntried(device, problem, configuration, proof, false, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
@@ -476,7 +482,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   if (!MayCompare(proof)) return {Trust::Kind::kUnknown, "not now"};
 
   const Waiting waiting(progress_);
-  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
+  const Result<MeasuringTurns::Turn> turn = TurnToCompare(device, problem, configuration);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // Another process that held the device before, or that has time left, may have compared the same
   // plan.

@@ -268,6 +268,11 @@ class MeasuredKernels {
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
+  // Takes a turn for comparing, with the time that the family of the largest piece's engine has
+  // left. See MeasuringTurns::Take.
+  Result<MeasuringTurns::Turn> TurnToCompare(const Device& device,
+                                             const ConvolutionProblem& problem,
+                                             const Configuration& configuration);
   // Calls `compare` within the bounds of `turn`. Charges the time to the family of the largest
   // piece's engine.
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,

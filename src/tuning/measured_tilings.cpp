@@ -352,15 +352,11 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
       *before = compared;
     }
   };
-  KnownRows& known =
-      RowsOf(FamilyOf(problem, device.platform, question.configuration.Largest().engine));
-  Clock::duration spent;
   {
     MutexLock lock(mutex_);
     const auto before = find();
     if (before != compared_tiles_.end() && (before->in_place || !question.need_whole))
       return before->trust;
-    spent = known.verifying[problem.n];
   }
   const std::string about = AboutTiles(compared.configuration);
   std::optional<std::string> noted;
@@ -377,7 +373,7 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   const auto division = DivisionOf(problem, question.configuration);
   if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
   const Waiting waiting(progress_);
-  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
+  const Result<MeasuringTurns::Turn> turn = TurnToCompare(device, problem, question.configuration);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const auto compare = [&](const MeasureLimits& limits) {
@@ -429,14 +425,8 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not timed in place, not now"};
   const auto division = DivisionOf(problem, tiles);
   if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
-  KnownRows& known = RowsOf(FamilyOf(problem, device.platform, tiles.Largest().engine));
-  Clock::duration spent;
-  {
-    MutexLock lock(mutex_);
-    spent = known.verifying[problem.n];
-  }
   const Waiting waiting(progress_);
-  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
+  const Result<MeasuringTurns::Turn> turn = TurnToCompare(device, problem, tiles);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
   // The process that held the device before may have timed the same tiles.
   if (const auto raced = FindRace(device, problem, about)) return *raced;

@@ -35,10 +35,7 @@ class RaceTrack {
         descriptors_(functions_),
         begin_(driver_),
         end_(driver_) {}
-  ~RaceTrack() {
-    // The memory must not be freed while a racer may still run.
-    if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
-  }
+  ~RaceTrack() { handle_.Finish(); }
 
   Status Prepare(const std::vector<Racer>& racers) {
     size_t workspace = 0;
@@ -67,12 +64,7 @@ class RaceTrack {
     }
     for (const size_t bytes : sizes) {
       cuda::DeviceBuffer& buffer = buffers_.emplace_back(handle_.memory(), driver_);
-      UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
-      if (bytes == 0) continue;
-      UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-          driver_,
-          driver_.cuMemsetD8Async(buffer.address(), kOperandByte, bytes, handle_.stream().get()),
-          "filling an operand"));
+      UCUDNN_RETURN_IF_ERROR(handle_.MakeOperand(buffer, bytes));
     }
     for (const Racer& racer : racers) UCUDNN_RETURN_IF_ERROR(Add(racer));
     return handle_.stream().Synchronize();
@@ -112,9 +104,6 @@ class RaceTrack {
   // back.
   static constexpr double kSampleMs = 5;
   static constexpr int kMaxRepeats = 50;
-  // The byte with which operands are filled. Repeated, it is a small positive normal number in
-  // every type.
-  static constexpr unsigned char kOperandByte = 0x3c;
   struct Entry {
     size_t workspace_bytes;
     std::unique_ptr<execution::Schedule> schedule;
@@ -135,12 +124,8 @@ class RaceTrack {
   Status RunOnce(const Entry& entry) {
     cudnn::FusedPointers fused{fused_};
     for (size_t i = 0; i < fused_.size(); ++i) fused.pointers[i] = buffers_[4 + i].data();
-    cudnn::ConvolutionCall call;
-    call.operation = problem_.operation;
-    call.handle = handle_.get();
+    cudnn::ConvolutionCall call = handle_.CallOf(problem_);
     call.descriptors = descriptors_.get();
-    call.alpha = cudnn::OneOf(problem_.type);
-    call.beta = cudnn::ZeroOf(problem_.type);
     call.x = buffers_[0].data();
     call.w = buffers_[1].data();
     call.y = buffers_[2].data();

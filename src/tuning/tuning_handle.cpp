@@ -16,4 +16,26 @@ Status TuningHandle::Create() {
                             "setting the stream for measuring");
 }
 
+void TuningHandle::Finish() {
+  if (stream_.get() != nullptr) (void)stream_.Synchronize();
+}
+
+cudnn::ConvolutionCall TuningHandle::CallOf(const ConvolutionProblem& problem) const {
+  cudnn::ConvolutionCall call;
+  call.operation = problem.operation;
+  call.handle = handle_;
+  call.alpha = cudnn::OneOf(problem.type);
+  call.beta = cudnn::ZeroOf(problem.type);
+  return call;
+}
+
+Status TuningHandle::MakeOperand(cuda::DeviceBuffer& buffer, size_t bytes) {
+  constexpr unsigned char kOperandByte = 0x3c;
+  UCUDNN_RETURN_IF_ERROR(buffer.Reserve(bytes));
+  if (bytes == 0) return Status::Ok();
+  return cuda::DriverStatus(
+      driver_, driver_.cuMemsetD8Async(buffer.address(), kOperandByte, bytes, stream_.get()),
+      "filling an operand");
+}
+
 }  // namespace ucudnn::tuning

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "base/status.h"
+#include "convolution/problem.h"
 #include "cuda/resources.h"
+#include "cudnn/convolution_call.h"
 #include "cudnn/functions.h"
 
 namespace ucudnn::tuning {
@@ -20,6 +22,15 @@ class TuningHandle {
   cudnnHandle_t get() const { return handle_; }
   cuda::Stream& stream() { return stream_; }
   const cuda::MemoryPool& memory() const { return memory_; }
+  // Waits for all work on the stream, if Create made one. Owners of buffers call it first in their
+  // destructors, because memory must not be freed while a kernel may still use it.
+  void Finish();
+
+  // Returns a call of `problem` on this handle with alpha = 1 and beta = 0, without operands.
+  cudnn::ConvolutionCall CallOf(const ConvolutionProblem& problem) const;
+  // Allocates an operand, and fills it with a byte that, repeated, is a small positive normal
+  // number in every type.
+  Status MakeOperand(cuda::DeviceBuffer& buffer, size_t bytes);
 
  private:
   const cuda::Driver& driver_;

@@ -61,10 +61,7 @@ class Verifier {
         sum_(handle_.memory(), driver_),
         workspace_(handle_.memory(), driver_) {}
 
-  ~Verifier() {
-    // The memory must not be freed while a kernel of this comparison may still run.
-    if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
-  }
+  ~Verifier() { handle_.Finish(); }
 
   Verification Verify() {
     if (Status status = Prepare(); !status.ok()) {
@@ -217,12 +214,8 @@ class Verifier {
     const auto place = [&](GuardedBuffer& own) {
       return &own == &Output() ? output.data() : own.data();
     };
-    cudnn::ConvolutionCall call;
-    call.operation = problem_.operation;
-    call.handle = handle_.get();
+    cudnn::ConvolutionCall call = handle_.CallOf(problem_);
     call.descriptors = descriptors_.get();
-    call.alpha = cudnn::OneOf(problem_.type);
-    call.beta = cudnn::ZeroOf(problem_.type);
     call.x = place(x_);
     call.w = place(w_);
     call.y = place(y_);

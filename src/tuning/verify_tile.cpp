@@ -132,10 +132,7 @@ class TileVerifier {
     }
   }
 
-  ~TileVerifier() {
-    // The memory must not be freed while a kernel of this comparison may still run.
-    if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
-  }
+  ~TileVerifier() { handle_.Finish(); }
 
   Verification Verify() {
     if (Status status = Prepare(); !status.ok()) return Unknown(status);
@@ -364,11 +361,7 @@ class TileVerifier {
   }
 
   cudnn::ConvolutionCall Call(const cudnn::FusedPointers& fused) {
-    cudnn::ConvolutionCall call;
-    call.operation = operation();
-    call.handle = handle_.get();
-    call.alpha = cudnn::OneOf(part().type);
-    call.beta = cudnn::ZeroOf(part().type);
+    cudnn::ConvolutionCall call = handle_.CallOf(part());
     call.fused = &fused;
     return call;
   }

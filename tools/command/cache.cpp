@@ -191,7 +191,7 @@ Result<db::StoredRows> ReadAll(const std::vector<std::string>& paths) {
   return rows;
 }
 
-std::string Known(size_t added, size_t all) {
+std::string KnownBefore(size_t added, size_t all) {
   return added < all ? ", " + std::to_string(all - added) + " known before" : "";
 }
 
@@ -223,9 +223,11 @@ Result<int> Import(const CLI::App& app, const CacheOptions& options,
   if (!added.ok()) return Fail(app, added.message());
   const Result<size_t> kept = store.AddPromises(promises);
   if (!kept.ok()) return Fail(app, kept.message());
-  std::cout << Counted(*added, "measurement") << " imported" << Known(*added, measurements.size());
+  std::cout << Counted(*added, "measurement") << " imported"
+            << KnownBefore(*added, measurements.size());
   if (!promises.empty()) {
-    std::cout << "; " << Counted(*kept, "promise") << " imported" << Known(*kept, promises.size());
+    std::cout << "; " << Counted(*kept, "promise") << " imported"
+              << KnownBefore(*kept, promises.size());
   }
   std::cout << "\n";
   return 0;

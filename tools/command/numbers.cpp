@@ -10,10 +10,7 @@ namespace ucudnn::command {
 
 std::optional<double> RealNumber(std::string_view text) {
   double number = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  const bool is_all = error == std::errc() && end == last;
-  return is_all && std::isfinite(number) ? std::optional(number) : std::nullopt;
+  return ReadNumber(text, number) && std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,

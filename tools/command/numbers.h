@@ -2,7 +2,6 @@
 // sentences. Pure functions.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/text.h"
 
 namespace ucudnn::command {
 
@@ -19,9 +19,7 @@ template <class Number>
 std::optional<Number> WholeNumber(std::string_view text, Number least,
                                   Number most = std::numeric_limits<Number>::max()) {
   Number number = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  const bool is_all = error == std::errc() && end == last;
+  const bool is_all = ReadNumber(text, number);
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
 // Reads all of `text` as a finite number; none if it is no such number.

@@ -9,6 +9,30 @@
 namespace ucudnn::command {
 namespace {
 
+// Words that earlier versions took, and what there is instead.
+constexpr struct {
+  const char* command;
+  const char* words;  // an option, or an option and its value
+  const char* instead;
+} kRemoved[] = {
+    {"ucudnn multigrid", "--cycle", "every cycle is a V-cycle, and --cycles N says how many run"},
+    {"ucudnn multigrid", "--c-weight",
+     "C-relaxation has no weight, and --relaxation says how often"},
+    {"ucudnn multigrid", "--way threads", "--way streams has one thread for all streams"},
+    {"ucudnn multigrid", "--way one", "--way streams --streams 1 runs block after block"},
+    {"ucudnn multigrid", "--coarse mean", "expected inject or sum"},
+    {"ucudnn multigrid", "--coarse mid", "expected inject or sum"},
+    {"ucudnn multigrid", "--coarse sum2", "expected inject or sum"}};
+
+// Returns a text about words that were removed; empty if they were not.
+std::string RemovedText(const CLI::App& app, const std::string& words) {
+  for (const auto& removed : kRemoved) {
+    if (words != removed.words || FullName(app) != removed.command) continue;
+    return words + " is no longer there; " + removed.instead;
+  }
+  return "";
+}
+
 // Formats as "ucudnn report FILE.json [-o report.html]".
 std::string UsageOf(const CLI::App& app) {
   const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_formatter());
@@ -34,6 +58,7 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
   const std::string name = NameIn(word);
+  if (const std::string removed = RemovedText(app, name); !removed.empty()) return removed;
   const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
   const std::string nearest = NearestName(name.substr(dashes), names);
   return name + " is not an option; " +
@@ -109,6 +134,9 @@ Status CheckWords(const CLI::App& app) {
       }
       if (value.empty()) {
         return Status::Error(name + " '' is empty; it " + NeedsValue(*option));
+      }
+      if (const std::string removed = RemovedText(app, name + " " + value); !removed.empty()) {
+        return Status::Error(removed);
       }
     }
     if (values.size() > 1 && option->get_items_expected_max() <= 1) {

@@ -1,7 +1,8 @@
 #include "planner/graph/formats/caffe_fields.h"
 
-#include <charconv>
 #include <cmath>
+
+#include "base/text.h"
 
 namespace ucudnn::planner {
 
@@ -16,18 +17,14 @@ std::optional<int32_t> WholeOf(std::string_view text) {
     base = 8;
   }
   int32_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number, base);
-  if (error != std::errc() || stop != end || number < 0) return std::nullopt;
+  if (!ReadNumber(text, number, base) || number < 0) return std::nullopt;
   return negative ? -number : number;
 }
 
 std::optional<double> RealOf(std::string_view text) {
+  if (text.ends_with('f') || text.ends_with('F')) text.remove_suffix(1);
   double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const bool whole = stop == end || (stop + 1 == end && (*stop == 'f' || *stop == 'F'));
-  if (error != std::errc() || !whole || !std::isfinite(number)) return std::nullopt;
+  if (!ReadNumber(text, number) || !std::isfinite(number)) return std::nullopt;
   return number;
 }
 

@@ -429,10 +429,6 @@ Status OnnxImporter::Give(OnnxTensor tensor, int output) {
   return Status::Ok();
 }
 
-Status OnnxImporter::GiveNode(NodeId node, View view, int output) {
-  return Give({node, std::move(view), true}, output);
-}
-
 Status OnnxImporter::Append(const Operator& op, const OnnxTensor& tensor,
                             std::vector<Parameter> parameters) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId node, AddOperator(op, {tensor.node}, std::move(parameters)));

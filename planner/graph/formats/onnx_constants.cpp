@@ -1,7 +1,6 @@
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "planner/graph/formats/onnx_extents.h"
 
 namespace ucudnn::planner {
@@ -63,11 +63,7 @@ std::string ExternalBytes(const onnx::TensorProto& proto, const std::string& fol
   int64_t offset = 0;
   for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
     if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") {
-      const char* const end = entry.value().data() + entry.value().size();
-      const auto [at, error] = std::from_chars(entry.value().data(), end, offset);
-      if (error != std::errc() || at != end || offset < 0) return {};
-    }
+    if (entry.key() == "offset" && (!ReadNumber(entry.value(), offset) || offset < 0)) return {};
   }
   const std::filesystem::path path = std::filesystem::path(folder) / location;
   std::error_code fault;

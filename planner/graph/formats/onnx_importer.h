@@ -132,8 +132,8 @@ class OnnxImporter {
                              std::vector<Parameter> parameters = {}, int output = 0);
   // Output number `output` of node_ becomes `tensor`, which is a view of an existing node.
   Status Give(OnnxTensor tensor, int output = 0);
-  // Output number `output` of node_ becomes `view`, which is a view of the new node `node`.
-  Status GiveNode(NodeId node, View view, int output = 0);
+  // The first output of node_ becomes `view`, which is a view of the new node `node`.
+  Status GiveNode(NodeId node, View view) { return Give({node, std::move(view), true}); }
   // The output of node_ becomes a new node that reads `tensor` and has the extents of `tensor`.
   Status Append(const Operator& op, const OnnxTensor& tensor,
                 std::vector<Parameter> parameters = {});

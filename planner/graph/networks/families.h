@@ -1,5 +1,6 @@
-// The families of the built-in networks, one file each. networks.h lists the networks themselves.
-// Only a fault in a description gives an error. Pure functions.
+// The families of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
+// networks.h lists the networks themselves. Only a fault in a description gives an error. Pure
+// functions.
 #pragma once
 
 #include <array>

@@ -4,20 +4,34 @@
 namespace ucudnn::planner {
 namespace {
 
+// The place of a block, which determines its shortcut.
+enum class Place {
+  kFirst,     // after the stem, whose output is already activated
+  kReducing,  // the first block of a later stage, which halves the image
+  kInside
+};
+
+int32_t Outputs(ResidualBlock kind, int32_t filters) {
+  return kind == ResidualBlock::kBasic ? filters : 4 * filters;
+}
+// Returns whether the shortcut is a 1 x 1 convolution, because the shape changes.
+bool Projects(ResidualBlock kind, Place place) {
+  return place == Place::kReducing || (place == Place::kFirst && kind != ResidualBlock::kBasic);
+}
+
 void Normalised(Chain& net, const std::string& block, const std::string& number,
                 const Convolution& convolution) {
   net.Append(block + ".conv" + number, convolution);
   net.Append(block + ".bn" + number, BatchNormalization{});
 }
 
-// Appends a block with its shortcut, which is a 1 x 1 convolution if the shape changes
-// (`projected`).
 void AppendBlock(Chain& net, const std::string& name, ResidualBlock kind, int32_t filters,
-                 int32_t stride, bool projected) {
-  const int32_t outputs = kind == ResidualBlock::kBasic ? filters : 4 * filters;
+                 Place place) {
+  const int32_t outputs = Outputs(kind, filters);
+  const int32_t stride = place == Place::kReducing ? 2 : 1;
   const NodeId input = net.last();
   NodeId shortcut = input;
-  if (projected) {
+  if (Projects(kind, place)) {
     net.Append(name + ".downsample", Square(outputs, 1, stride));
     net.Append(name + ".downsample_bn", BatchNormalization{});
     shortcut = net.last();
@@ -40,10 +54,37 @@ void AppendBlock(Chain& net, const std::string& name, ResidualBlock kind, int32_
   net.Relu(name + ".relu" + last);
 }
 
-}  // namespace
+void Activated(Chain& net, const std::string& block, const std::string& number) {
+  net.Append(block + ".bn" + number, BatchNormalization{});
+  net.Relu(block + ".relu" + number);
+}
 
-Result<Graph> ResNet(const std::string& name, ResidualBlock block,
-                     const std::array<int, 4>& blocks) {
+// A projection reads the activated input; any other shortcut reads the input before its activation.
+void AppendBlockV2(Chain& net, const std::string& name, ResidualBlock kind, int32_t filters,
+                   Place place) {
+  const bool is_basic = kind == ResidualBlock::kBasic;
+  const int32_t outputs = Outputs(kind, filters);
+  const int32_t stride = place == Place::kReducing ? 2 : 1;
+  NodeId shortcut = net.last();
+  if (place != Place::kFirst) Activated(net, name, "1");
+  if (Projects(kind, place)) {
+    const NodeId activated = net.last();
+    net.Append(name + ".downsample", Square(outputs, 1, stride));
+    shortcut = net.last();
+    net.ContinueFrom(activated);
+  }
+  net.Append(name + ".conv1", is_basic ? Square(filters, 3, stride, 1) : Square(filters, 1));
+  Activated(net, name, "2");
+  net.Append(name + ".conv2", Square(filters, 3, is_basic ? 1 : stride, 1));
+  if (!is_basic) {
+    Activated(net, name, "3");
+    net.Append(name + ".conv3", Square(outputs, 1));
+  }
+  net.Join(name + ".add", Add{}, {net.last(), shortcut});
+}
+
+Result<Graph> Residual(const std::string& name, ResidualBlock kind,
+                       const std::array<int, 4>& blocks, bool is_v2) {
   Chain net(name, 3, 224);
   net.Append("conv1", Square(64, 7, 2, 3));
   net.Append("bn1", BatchNormalization{});
@@ -52,16 +93,31 @@ Result<Graph> ResNet(const std::string& name, ResidualBlock block,
   int32_t filters = 64;
   for (size_t stage = 0; stage < blocks.size(); ++stage, filters *= 2) {
     for (int i = 0; i < blocks[stage]; ++i) {
-      const bool reduces = stage > 0 && i == 0;
-      const bool widens = i == 0 && block == ResidualBlock::kBottleneck;
-      AppendBlock(net, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), block,
-                  filters, reduces ? 2 : 1, reduces || widens);
+      const Place place = i > 0 ? Place::kInside : stage > 0 ? Place::kReducing : Place::kFirst;
+      (is_v2 ? AppendBlockV2 : AppendBlock)(
+          net, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), kind, filters, place);
     }
+  }
+  if (is_v2) {
+    net.Append("bn5", BatchNormalization{});
+    net.Relu("relu5");
   }
   net.Append("pool5", GlobalPooling{PoolingKind::kAverage});
   net.Append("fc", FullyConnected{kImageNetClasses, true});
   net.Append("prob", Softmax{});
   return net.Build();
+}
+
+}  // namespace
+
+Result<Graph> ResNet(const std::string& name, ResidualBlock block,
+                     const std::array<int, 4>& blocks) {
+  return Residual(name, block, blocks, false);
+}
+
+Result<Graph> ResNetV2(const std::string& name, ResidualBlock block,
+                       const std::array<int, 4>& blocks) {
+  return Residual(name, block, blocks, true);
 }
 
 }  // namespace ucudnn::planner

@@ -13,6 +13,8 @@ using planner::Node;
 using planner::NodeId;
 using planner::Shape;
 
+constexpr int kSingleBytes = 4;
+
 // A node with its shapes for a mini-batch.
 struct SizedNode {
   const Node* node;
@@ -66,10 +68,13 @@ class KernelLists {
   }
   void AddUpdate() {
     if (kind_.parameters == 0) return;
-    // The update reads weight, gradient and velocity, and writes weight and velocity.
+    // The update reads weight, gradient and velocity, and writes weight and velocity. With numbers
+    // of two bytes, weight and velocity are in fp32; the gradient has two bytes, and so has a copy
+    // of the new weight. Together these are as many bytes as with fp32.
     const auto numbers = static_cast<double>(kind_.parameters);
-    Add(LayerPass::kUpdate,
-        {.operations = 4 * numbers, .own_bytes = 5 * numbers * bytes_, .threads = numbers});
+    Add(LayerPass::kUpdate, {.operations = 4 * numbers,
+                             .own_bytes = 5 * numbers * std::max<double>(bytes_, kSingleBytes),
+                             .threads = numbers});
   }
 
  private:
@@ -251,6 +256,11 @@ int NumberOf(LayerKind kind, int section, int position, std::vector<LayerKind>& 
 }
 
 }  // namespace
+
+int64_t NetworkLayers::TrainedBytes() const {
+  if (element_bytes >= kSingleBytes) return 3 * element_bytes;
+  return 2 * element_bytes + 3 * kSingleBytes;
+}
 
 int NetworkLayers::LongestStage() const {
   int longest = -1;

@@ -62,6 +62,10 @@ struct NetworkLayers {
   double StateBytes(int section) const {
     return static_cast<double>(sections[section].state_numbers) * element_bytes;
   }
+  // Returns the bytes of a parameter in training: a weight, its gradient and its velocity. Where
+  // numbers have fewer bits than fp32, the velocity is in fp32, and so are a second copy of the
+  // weight and one of the gradient (DeviceDescent).
+  int64_t TrainedBytes() const;
   // Returns the section of the longest stage, or -1 if there is no stage.
   int LongestStage() const;
   // Returns the number of layers: each step of a stage counts as one layer, and so does each other

@@ -12,7 +12,6 @@ namespace ucudnn::multigrid {
 namespace {
 
 constexpr int kMainStream = 0;
-constexpr int64_t kTrainedNumbers = 3;  // a weight, its gradient and its velocity
 
 Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   UCUDNN_ASSIGN_OR_RETURN(const simulate::Timeline timeline, cluster.Simulate());
@@ -74,13 +73,14 @@ RunCost NetworkModel::InRow(const std::vector<int>& layers, LayerPass pass) cons
 }
 
 int64_t NetworkModel::KeptBytes(const std::vector<int>& layers, Workload workload) const {
-  int64_t numbers = 0;
+  int64_t bytes = 0;
   for (const int number : layers) {
     const LayerKind& kind = network_.kinds[number];
-    numbers += workload == Workload::kTraining ? kTrainedNumbers * kind.parameters + kind.kept
-                                               : kind.parameters;
+    bytes += workload == Workload::kTraining
+                 ? network_.TrainedBytes() * kind.parameters + network_.element_bytes * kind.kept
+                 : network_.element_bytes * kind.parameters;
   }
-  return numbers * network_.element_bytes;
+  return bytes;
 }
 
 Result<ModelledRun> NetworkModel::Serial(Workload workload, Launching launching) const {
@@ -286,7 +286,7 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
     state_bytes_[device] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
     // Gradients compute states of both directions again.
     const int64_t again = Trajectory::StatesFor(
-        levels.hierarchy, std::min(blocks, device_.concurrent_kernels), setting_.storage);
+        levels.hierarchy, setting_.StreamsFor(blocks, device_), setting_.storage);
     if (trains_) state_bytes_[device] += 2 * bytes * static_cast<double>(again);
   }
   return Status::Ok();
@@ -302,7 +302,7 @@ void MultigridModel::Builder::AddGradients(const StageLevels& levels, int device
   // A stream has whole blocks if it computes their states and adjoints again.
   const int unit = keeps_f ? 1 : finest.coarsening;
   const int units = (count + unit - 1) / unit;
-  const int streams = groups ? 1 : std::min(units, device_.concurrent_kernels);
+  const int streams = setting_.StreamsFor(units, device_);
   for (int stream = 0; stream < streams; ++stream) {
     const int begin = units * stream / streams * unit;
     const int end = std::min(count, units * (stream + 1) / streams * unit);

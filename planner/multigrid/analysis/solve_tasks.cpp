@@ -79,9 +79,7 @@ void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_be
   }
   const bool waits = has_before && end - begin > 1;
   if (waits) ++begin;
-  const int streams = setting_.blocks == BlocksAtOnce::kGrouped
-                          ? 1
-                          : std::min(end - begin, device_.concurrent_kernels);
+  const int streams = setting_.StreamsFor(end - begin, device_);
   for (int i = 0; i < streams; ++i) {
     add(begin + (end - begin) * i / streams, begin + (end - begin) * (i + 1) / streams);
   }
@@ -137,7 +135,7 @@ void SolveTasks::RunPhase() {
       if (phase.restricts) cost += unit.restrict_;
       TaskList after = share.ready;
       if (unit.begin == share.begin) Append(after, share.arrived);
-      const auto stream = cluster_.Stream(share.device, static_cast<int>(number));
+      const auto stream = cluster_.Stream(share.device, StreamOf(static_cast<int>(number)));
       const TaskList done = cluster_.Run(share.device, stream, cost, std::move(after));
       Append(all, done);
       if (phase.sends && unit.end == share.end && i + 1 < shares.size()) {
@@ -151,11 +149,13 @@ void SolveTasks::RunPhase() {
 }
 
 Status SolveTasks::RelaxF(int level, Source) {
+  if (phase_.relaxes || phase_.advances) RunPhase();
   PhaseOf(level).relaxes = true;
   return Status::Ok();
 }
 
 Status SolveTasks::Advance(int level) {
+  if (phase_.advances) RunPhase();
   PhaseOf(level).advances = true;
   return Status::Ok();
 }

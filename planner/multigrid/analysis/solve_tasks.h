@@ -3,6 +3,8 @@
 // solver itself calls it, so the model has the same steps as a real solve. Thread-compatible.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "planner/multigrid/analysis/cluster.h"
@@ -35,6 +37,8 @@ struct MultigridSetting {
   Start start = Start::kBroadcast;  // kBroadcast or kNested
   Storage storage = Storage::kAll;  // kAll if `blocks` is kGrouped
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
+  // The most streams in which a device runs blocks. A group of blocks counts as one stream.
+  int streams = std::numeric_limits<int>::max();
   Launching launching = Launching::kEach;
   CoarsePlace place = CoarsePlace::kDistributed;
   // If set, every cycle measures its residual, as in a solve with a tolerance, and all devices wait
@@ -48,6 +52,11 @@ struct MultigridSetting {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
            c_sweeps == other.c_sweeps && skips_first_down == other.skips_first_down &&
            start == other.start && storage == other.storage;
+  }
+  // Returns the number of streams in which `device` runs `count` blocks or layers.
+  int StreamsFor(int count, const planner::Device& device) const {
+    if (blocks == BlocksAtOnce::kGrouped) return 1;
+    return std::min({count, device.concurrent_kernels, streams});
   }
 };
 
@@ -76,7 +85,8 @@ class SolveTasks final : public LayerSystem {
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
   // RelaxF and Advance only note in `phase_` what the units of a level do next. A later call runs
-  // RunPhase, which adds one task per unit for everything that is noted.
+  // RunPhase, which adds one task per unit for everything that is noted. A step that cannot follow
+  // the noted ones in one task begins a new phase.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
@@ -121,6 +131,10 @@ class SolveTasks final : public LayerSystem {
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
+  // Returns the stream of unit `number` of a share. The units of a group have a stream each.
+  int StreamOf(int number) const {
+    return setting_.blocks == BlocksAtOnce::kGrouped ? number : number % setting_.streams;
+  }
   void BeginGraphs();
   // Returns the phase of `level` that will run next. If a phase of another level is pending, runs
   // that phase first.

@@ -168,11 +168,8 @@ Result<std::string> FindIdx(const std::string& folder, const std::string& name) 
                        name + ".gz, two of the names of MNIST's files");
 }
 
-Result<LabelledImages> LoadLabelledImages(const std::string& folder, const std::string& part) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string image_file,
-                          FindIdx(folder, part + "-images-idx3-ubyte"));
-  UCUDNN_ASSIGN_OR_RETURN(const std::string label_file,
-                          FindIdx(folder, part + "-labels-idx1-ubyte"));
+Result<LabelledImages> LoadLabelledImages(const std::string& image_file,
+                                          const std::string& label_file) {
   LabelledImages data;
   UCUDNN_ASSIGN_OR_RETURN(data.images, ReadIdxImages(image_file));
   UCUDNN_ASSIGN_OR_RETURN(data.labels, ReadIdxLabels(label_file));
@@ -207,7 +204,7 @@ Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path) {
   return std::move(array.values);
 }
 
-Result<DataSet> LoadDataSet(const std::string& folder) {
+Result<std::vector<std::string>> DataSetFiles(const std::string& folder) {
   std::error_code unknown;
   if (!std::filesystem::is_directory(folder, unknown)) {
     return Status::Error(
@@ -215,9 +212,19 @@ Result<DataSet> LoadDataSet(const std::string& folder) {
         (std::filesystem::exists(folder, unknown) ? ": a file" : ": there is no such folder") +
         "; expected a folder with the four files of MNIST, or with others so called");
   }
+  std::vector<std::string> files;
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    UCUDNN_ASSIGN_OR_RETURN(files.emplace_back(), FindIdx(folder, name));
+  }
+  return files;
+}
+
+Result<DataSet> LoadDataSet(const std::string& folder) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataSetFiles(folder));
   DataSet data;
-  UCUDNN_ASSIGN_OR_RETURN(data.training, LoadLabelledImages(folder, "train"));
-  UCUDNN_ASSIGN_OR_RETURN(data.test, LoadLabelledImages(folder, "t10k"));
+  UCUDNN_ASSIGN_OR_RETURN(data.training, LoadLabelledImages(files[0], files[1]));
+  UCUDNN_ASSIGN_OR_RETURN(data.test, LoadLabelledImages(files[2], files[3]));
   const Images& training = data.training.images;
   const Images& test = data.test.images;
   if (test.rows != training.rows || test.columns != training.columns) {

@@ -34,8 +34,11 @@ struct DataSet {
 Result<Images> ReadIdxImages(const std::string& path);
 Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path);
 
-// Reads the four files of `folder`, named as MNIST's: {train,t10k}-images-idx3-ubyte and
-// {train,t10k}-labels-idx1-ubyte. Each file may have ".gz" appended.
+// Returns the paths of the four files of `folder`, named as MNIST's: {train,t10k}-images-idx3-ubyte
+// and {train,t10k}-labels-idx1-ubyte. Each file may have ".gz" appended. Training comes first, and
+// images come before their labels.
+Result<std::vector<std::string>> DataSetFiles(const std::string& folder);
+// Reads these files.
 Result<DataSet> LoadDataSet(const std::string& folder);
 
 }  // namespace ucudnn::multigrid

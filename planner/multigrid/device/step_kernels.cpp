@@ -417,6 +417,11 @@ Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
                                   const LayerNumbers& gradient) {
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
+  if (!layer.is_trained) {  // the gradient is 0
+    const TensorNumbers factors = made.Numbers(call.Numbers(number).weights);
+    UCUDNN_RETURN_IF_ERROR(call.lane.Add(0, factors, 0, made.Numbers(gradient.weights)));
+    return call.lane.Add(0, factors, 0, made.Numbers(gradient.bias));
+  }
   const Address x =
       number == 0 ? call.operands.x.data : call.Room(call.prepared.layers[number - 1].value);
   if (layer.kind == Kind::kConvolution) {

@@ -41,6 +41,7 @@ Result<StepLayer> LayerOf(const Node& node, const Shape& input, const Shape& out
   const WeightCounts counts = WeightCountsOf({node.op, input, output});
   layer.weights = counts.weights;
   layer.bias = counts.bias;
+  layer.is_trained = IsTrained(node.op);
   if (const auto* op = std::get_if<Convolution>(&node.op)) {
     if (input.spatial_rank != 2 || op->extra_pad != Spatial{0, 0, 0}) return CannotRun(node);
     layer.kind = Kind::kConvolution;

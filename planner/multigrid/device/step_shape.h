@@ -29,6 +29,7 @@ struct StepLayer {
   std::array<int, 2> window = {1, 1}, stride = {1, 1}, pad = {0, 0}, dilation = {1, 1};
   int groups = 1;
   int64_t weights = 0, bias = 0;  // counts; the weights of a scale are its factors
+  bool is_trained = true;         // as IsTrained() says
   int node = 0;                   // position of the layer's node in ResidualStep::transformation
 
   bool is_activation() const { return kind == Kind::kRelu || kind == Kind::kTanh; }

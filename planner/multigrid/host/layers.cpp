@@ -157,9 +157,7 @@ WeightCounts WeightCountsOf(const HostLayer& layer) {
   if (const auto* op = std::get_if<FullyConnected>(&layer.op)) {
     return {in.Features() * op->outputs, op->bias ? op->outputs : 0};
   }
-  if (const auto* op = std::get_if<BatchNormalization>(&layer.op)) {
-    return op->scale_and_shift ? WeightCounts{in.c, in.c} : WeightCounts{};
-  }
+  if (std::holds_alternative<BatchNormalization>(layer.op)) return {in.c, in.c};
   if (const auto* op = std::get_if<Scale>(&layer.op)) {
     return {op->scale ? in.c : 0, op->shift ? in.c : 0};
   }
@@ -168,6 +166,11 @@ WeightCounts WeightCountsOf(const HostLayer& layer) {
 
 WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id) {
   return chain.graph.nodes[id].inputs.empty() ? WeightCounts{} : WeightCountsOf(LayerOf(chain, id));
+}
+
+bool IsTrained(const planner::Operator& op) {
+  const auto* norm = std::get_if<BatchNormalization>(&op);
+  return norm == nullptr || norm->scale_and_shift;
 }
 
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights) {
@@ -269,6 +272,7 @@ void TransposedJacobian(const LayerCall& call, const double* x, const double* y,
 void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
                  NodeWeights& gradient) {
   const HostLayer& layer = call.layer;
+  if (!IsTrained(layer.op)) return;
   const int batch = call.batch;
   const Shape& out = layer.output;
   if (!gradient.bias.empty()) {

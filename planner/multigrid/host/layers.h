@@ -34,6 +34,9 @@ struct WeightCounts {
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
 WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id);
+// Returns whether training changes the weights of a layer. A batch normalisation without scale and
+// shift has factors and shifts all the same, which hold its statistics and stay as they are.
+bool IsTrained(const planner::Operator& op);
 // Fails unless the weights have the sizes of WeightCountsOf(). The error names the node, the sizes
 // and the expected sizes.
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
@@ -53,7 +56,7 @@ void Forward(const LayerCall& call, const double* x, double* y);
 // Computes dx = J^T dy, with the Jacobian J at x. REQUIRES: y is the result of Forward.
 void TransposedJacobian(const LayerCall& call, const double* x, const double* y, const double* dy,
                         double* dx);
-// Adds factor * (dy/dweights)^T dy to `gradient`.
+// Adds factor * (dy/dweights)^T dy to `gradient`, or nothing if the layer is not trained.
 void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
                  NodeWeights& gradient);
 

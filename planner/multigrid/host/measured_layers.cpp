@@ -96,7 +96,7 @@ NodeMs LayerTimer::MeasureLayer(const HostLayer& layer) {
   const std::vector<double> dy = Drawn(static_cast<int64_t>(y.size()));
   ms.transposed =
       LeastOfEnoughMs([&] { TransposedJacobian(call, x.data(), y.data(), dy.data(), dx.data()); });
-  if (weights.weights.empty() && weights.bias.empty()) return ms;
+  if (!IsTrained(layer.op) || (weights.weights.empty() && weights.bias.empty())) return ms;
   ms.gradient = LeastOfEnoughMs([&] { AddGradient(call, x.data(), dy.data(), 1, gradient); });
   return ms;
 }

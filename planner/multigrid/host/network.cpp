@@ -369,23 +369,47 @@ Status NetworkSolver::Backward(const double* logits_gradient, Parameters& gradie
   return Status::Ok();
 }
 
-int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes) {
-  const Result<Placement> placement = PlaceNetwork(chain, settings, 1);
-  if (!placement.ok()) return 0;
+int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
+                   const NetworkSettings& settings, int rank, Passes passes) {
+  const bool trains = passes == Passes::kForwardAndBackward;
   int64_t numbers = 0;
   for (size_t at = 0; at < chain.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);
-    if (stage == nullptr) continue;
-    const Hierarchy& hierarchy = placement->sections[at].hierarchy;
-    // Each system needs one additional state, for the first state that a solve is given.
-    int64_t states = BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage) + 1;
-    if (passes == Passes::kForwardAndBackward) {
-      states += BlockSystem::StatesFor(hierarchy.Mirrored(), settings.lanes, settings.storage) + 1;
-      states += 2 * Trajectory::StatesFor(hierarchy, settings.lanes, settings.storage);
+    const Partition& partition = placement.sections[at].partition;
+    const Hierarchy& hierarchy = placement.sections[at].hierarchy;
+    if (stage == nullptr || !partition.ranks().Has(rank)) continue;
+    const int position = rank - partition.first_rank;
+    const Hierarchy own = hierarchy.Part(partition.begins[position], partition.begins[position + 1],
+                                         std::min(partition.distributed + 1, hierarchy.levels()));
+    // Each system needs one additional state, for the first state that a solve is given. A system
+    // with an inlet also has its own first state on each coarse level, and may keep the first state
+    // of the solve before (Start::kPrevious).
+    const auto states_of = [&](const Hierarchy& levels, bool has_inlet) {
+      return BlockSystem::StatesFor(levels, settings.lanes, settings.storage) + 1 +
+             (has_inlet ? levels.levels() : 0);
+    };
+    int64_t states = states_of(own, position > 0);
+    if (trains) {
+      states += states_of(own.Mirrored(), rank < partition.last_rank());
+      states += 2 * Trajectory::StatesFor(own, settings.lanes, settings.storage);
+    }
+    if (partition.Gathers(hierarchy) && position == 0) {
+      const Hierarchy gathered = hierarchy.CoarseLevels(partition.distributed);
+      const int64_t steps = gathered.level(0).steps;
+      // Each step of the finest gathered level has a right side. The adjoint also needs the states
+      // at which these steps are linearised.
+      const int64_t of_system =
+          BlockSystem::StatesFor(gathered, settings.lanes, Storage::kAll) + steps;
+      states += trains ? 2 * of_system + steps : of_system;
     }
     numbers += states * stage->shape.Features();
   }
   return numbers * settings.batch * static_cast<int64_t>(sizeof(double));
+}
+
+int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes) {
+  const Result<Placement> placement = PlaceNetwork(chain, settings, 1);
+  return placement.ok() ? StateBytes(chain, *placement, settings, 0, passes) : 0;
 }
 
 Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,

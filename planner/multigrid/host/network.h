@@ -162,9 +162,11 @@ class NetworkSolver {
 };
 
 enum class Passes { kForward, kForwardAndBackward };
-// Returns the bytes that the states of all levels take in a network that runs `passes`, if one rank
-// of the host has the whole network. The first pass allocates them. Returns 0 if `settings` are
-// refused.
+// Returns the bytes that the states of all levels take on a rank of the host, in a network that
+// runs `passes`. The first pass allocates them.
+int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
+                   const NetworkSettings& settings, int rank, Passes passes);
+// Returns the same if one rank has the whole network, or 0 if `settings` are refused.
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 
 // Draws the weights of every node of the chain from the seed `seed`. Weights of convolutions and

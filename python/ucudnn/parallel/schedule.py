@@ -549,7 +549,8 @@ def compare(schedule, network):
                       if ours != theirs), f"{len(names)} nodes where the plan has {len(schedule.nodes)}"
                      if len(names) != len(schedule.nodes) else "the same names with other shapes, inputs or parameters")
         raise ScheduleError(
-            f"a plan of the network {schedule.network} ({schedule.name}); this model is {network.hash()}, with {other}")
+            f"a plan of the network {schedule.network} ({schedule.name}); this model is {network.hash()}, with {other}. "
+            "`ucudnn plan` plans the model's own description; parallel.pins takes the degrees of another network's plan")
     for node in network.nodes:
         scheduled = schedule.nodes.get(node.name)
         if scheduled is None or scheduled.op != node.op or scheduled.inputs != node.inputs or scheduled.shape != node.shape:

@@ -1,7 +1,6 @@
 """Messages between ranks, over gloo or NCCL. All ranks post them in the same order, and wait where a message is needed.
 Elements are counted here, at torch.distributed, and not taken from the schedule."""
 import collections
-import contextlib
 import datetime
 import time
 
@@ -139,20 +138,10 @@ class Transport:
                 else:  # gloo applies no time-out of its own to these
                     work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
-    @contextlib.contextmanager
     def named(self, what, members):
         """Turns errors of torch.distributed in this context into RankLost, whose text says what was awaited and from
         which ranks."""
-        members = sorted(set(members) - {self.rank})
-        wait = self.waiting.begin(what, members)
-        try:
-            yield
-        except RuntimeError as error:
-            why = self.waiting.why(wait) or "one ended, failed or came too late"
-            raise RankLost(
-                f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {waiting.named(members or [self.rank])}: "
-                f"{why} (the time-out is {self.seconds:g} s; {error})") from error
-        self.waiting.end()
+        return self.waiting.awaiting(what, members, RankLost, "the time-out")
 
     def close(self):
         self.waiting.close()
@@ -176,7 +165,7 @@ class MetaTransport:
         for peer, (shape, dtype) in receives.items():
             arriving[peer] = (torch.empty(shape, dtype=dtype, device=device), device)
             self.counts.add(kind, peer, 1, arriving[peer][0].numel())
-        return Flight(self, what, kind, (), arriving, (), [])
+        return Flight(self, what, kind, (), arriving, [*sends.values()], [])
 
     def await_works(self, what, works, peers):
         pass

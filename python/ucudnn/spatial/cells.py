@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .errors import NotSupported, RankLost
 from .geometry import Library
 from .grid import AXES, Grid
-from .waiting import Waiting, named, patience
+from .waiting import Waiting, patience
 
 _SENT = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}  # types that backends do not send
 _current = None
@@ -88,20 +88,13 @@ class Ranks:
     def part(self, axis):
         return self.place[axis]
 
-    @contextlib.contextmanager
     def _with(self, what, members):
         """A context for an exchange of torch.distributed. If the exchange fails because a rank died or came too late,
         raises RankLost, whose text has `what` and the ranks."""
-        members = sorted(set(members) - {self.rank})
-        wait = self._waiting.begin(what, members)
-        try:
-            yield
-        except RuntimeError as error:
+        def lost(text):
             self._is_lost = True
-            why = self._waiting.why(wait) or "one ended, failed or came too late"
-            raise RankLost(f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members)}: {why} "
-                           f"(UCUDNN_SPATIAL_TIMEOUT is {self._waiting.seconds:g} s; {error})") from error
-        self._waiting.end()
+            return RankLost(text)
+        return self._waiting.awaiting(what, members, lost, "UCUDNN_SPATIAL_TIMEOUT")
 
     def _travels(self, tensor):
         """Returns whether torch.distributed accepts the tensor without a copy. Ranks that share a GPU use gloo, which

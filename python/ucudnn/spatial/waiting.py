@@ -107,6 +107,20 @@ class Waiting:
             time.sleep(min(0.001 + waited / 10, 0.1))
         self._meet()
 
+    @contextlib.contextmanager
+    def awaiting(self, what, members, lost, limit):
+        """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text), whose text says
+        what was awaited, from which ranks, and that `limit`, the name of the time-out, is so many seconds."""
+        members = sorted(set(members) - {self.rank})
+        wait = self.begin(what, members)
+        try:
+            yield
+        except RuntimeError as error:
+            why = self.why(wait) or "one ended, failed or came too late"
+            raise lost(f"rank {self.rank} waited {wait.seconds():.1f} s for {what} with {named(members or [self.rank])}: "
+                       f"{why} ({limit} is {self.seconds:g} s; {error})") from error
+        self.end()
+
     def begin(self, what, members):
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name=self._module, daemon=True)

@@ -4,7 +4,7 @@
 
 namespace {
 
-CUresult Look(CUresult code, const char** out, const char* hostgpu::ErrorText::*member) {
+CUresult StoreText(CUresult code, const char** out, const char* hostgpu::ErrorText::*member) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const auto* const error = hostgpu::FindError(code, &hostgpu::ErrorText::driver_name);
   *out = error ? error->*member : nullptr;
@@ -14,9 +14,9 @@ CUresult Look(CUresult code, const char** out, const char* hostgpu::ErrorText::*
 }  // namespace
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  return Look(error, name, &hostgpu::ErrorText::driver_name);
+  return StoreText(error, name, &hostgpu::ErrorText::driver_name);
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  return Look(error, text, &hostgpu::ErrorText::text);
+  return StoreText(error, text, &hostgpu::ErrorText::text);
 }

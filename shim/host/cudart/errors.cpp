@@ -5,7 +5,7 @@
 
 namespace {
 
-const char* Look(cudaError_t code, const char* hostgpu::ErrorText::*member) {
+const char* Text(cudaError_t code, const char* hostgpu::ErrorText::*member) {
   const auto* const error = hostgpu::FindError(code, &hostgpu::ErrorText::runtime_name);
   return error ? error->*member : "unrecognized error code";
 }
@@ -13,6 +13,6 @@ const char* Look(cudaError_t code, const char* hostgpu::ErrorText::*member) {
 }  // namespace
 
 const char* cudaGetErrorName(cudaError_t error) {
-  return Look(error, &hostgpu::ErrorText::runtime_name);
+  return Text(error, &hostgpu::ErrorText::runtime_name);
 }
-const char* cudaGetErrorString(cudaError_t error) { return Look(error, &hostgpu::ErrorText::text); }
+const char* cudaGetErrorString(cudaError_t error) { return Text(error, &hostgpu::ErrorText::text); }

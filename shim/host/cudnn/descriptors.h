@@ -78,9 +78,6 @@ struct cudnnOpTensorStruct {
 struct cudnnReduceTensorStruct {
   cudnnReduceTensorOp_t operation = CUDNN_REDUCE_TENSOR_ADD;
   cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
-  cudnnNanPropagation_t nan_propagation = CUDNN_NOT_PROPAGATE_NAN;
-  cudnnReduceTensorIndices_t indices = CUDNN_REDUCE_TENSOR_NO_INDICES;
-  cudnnIndicesType_t indices_type = CUDNN_32BIT_INDICES;
 };
 
 struct cudnnActivationStruct {

@@ -89,6 +89,9 @@ cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t p
     const int padded = Add(dims[i + 2], Multiply(2, poolingDesc->pad[i]));
     const int room = Subtract(padded, poolingDesc->window[i]);
     HOSTGPU_REFUSE_IF(room < 0, CUDNN_STATUS_BAD_PARAM);
+    // A refused setter can leave a stride at 0, its value in a new descriptor. The real library
+    // would crash here.
+    HOSTGPU_REFUSE_IF(poolingDesc->stride[i] == 0, CUDNN_STATUS_BAD_PARAM);
     outputTensorDimA[i + 2] = Add(1, room / poolingDesc->stride[i]);
   }
   return CUDNN_STATUS_SUCCESS;

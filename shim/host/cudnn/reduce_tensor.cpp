@@ -68,17 +68,16 @@ HOSTGPU_CREATE_AND_DESTROY(ReduceTensor)
 cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduceTensorDesc,
                                              cudnnReduceTensorOp_t reduceTensorOp,
                                              cudnnDataType_t reduceTensorCompType,
-                                             cudnnNanPropagation_t reduceTensorNanOpt,
-                                             cudnnReduceTensorIndices_t reduceTensorIndices,
-                                             cudnnIndicesType_t reduceTensorIndicesType) {
+                                             cudnnNanPropagation_t /*reduceTensorNanOpt*/,
+                                             cudnnReduceTensorIndices_t /*reduceTensorIndices*/,
+                                             cudnnIndicesType_t /*reduceTensorIndicesType*/) {
   HOSTGPU_REFUSE_IF(reduceTensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(
       reduceTensorOp < CUDNN_REDUCE_TENSOR_ADD || reduceTensorOp > CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS,
       CUDNN_STATUS_BAD_PARAM);
   DataType type{};
   HOSTGPU_REFUSE_IF(!EngineType(reduceTensorCompType, &type), CUDNN_STATUS_BAD_PARAM);
-  *reduceTensorDesc = {reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt,
-                       reduceTensorIndices, reduceTensorIndicesType};
+  *reduceTensorDesc = {reduceTensorOp, reduceTensorCompType};
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -37,6 +37,6 @@ void NoteMissing(Process& process, const Session& session, const ConvolutionProb
 // Returns the number of calls after which the kernel is decided about anew. The kernel has had
 // `calls` calls, and `when` is from its latest decision. `tunes` says that this process measures
 // the kernel.
-long CallsUntil(const Process& process, planning::When when, long calls, bool tunes = true);
+long CallsUntil(const Process& process, planning::When when, long calls, bool tunes);
 
 }  // namespace ucudnn::interposer

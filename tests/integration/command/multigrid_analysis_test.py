@@ -5,7 +5,7 @@ import resource
 import unittest
 
 from command import COMMAND
-from multigrid_command import MultigridTest
+from multigrid_command import MultigridTest, safetensors
 
 SETTING = ("--coarsening", "4", "--levels", "2", "--relaxation", "F", "--coarse", "inject")
 
@@ -128,6 +128,51 @@ class MultigridAnalysis(MultigridTest):
         self.assertIn("\nlayers of stages are measured, alone and several at once: single precision on the CPU stand-in; a state goes",
                       self.analyse(*words, "--backend", "cudnn", "--host"))
 
+    def on_the_stand_in(self, *words):
+        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, a state has
+        6 numbers, and a launch takes a second, beside which all other times are nothing."""
+        self.command = COMMAND  # COMMAND is installed with the stand-ins
+        safetensors(f"{self.folder}/w.safetensors", {"K": ((64, 1, 1, 1, 1), [0.5] * 64), "b": ((64, 1), [0.25] * 64),
+                                                     "u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6])})
+        return ("chain", "--weights", "w.safetensors", "--time", "1", *SETTING, "--cycles", "1", "--devices", "1",
+                "--machine", self.machine(launch_us=1e6), "--backend", "cudnn", "--host", *words)
+
+    def test_numbers_take_the_bytes_of_the_precision(self):
+        # In training a step keeps a state of 6 numbers and the results of its convolution and its ReLU. The input is one
+        # state more.
+        kept = 64 * (6 + 2 * 6) + 6
+        for precision, size, trained in (("fp32", 4, 4 + 4 + 4), ("fp16", 2, 2 + 2 + 4 + 4 + 4), ("bf16", 2, 2 + 2 + 4 + 4 + 4)):
+            with self.subTest(precision):
+                words = self.on_the_stand_in("--precision", precision)
+                inference, training = self.document(*words)["workloads"]
+                self.assertEqual(size * (128 + 2 * 6), inference["serial"]["memory_bytes"])
+                self.assertEqual(trained * 128 + size * kept, training["serial"]["memory_bytes"])
+        text = self.analyse(*words)
+        self.assertIn("modelled by a roofline of single precision with numbers of 2 bytes, ", text)
+        self.assertIn("\na state of 12 B goes to another device in ", text)
+
+    def test_blocks_run_in_the_way_and_the_streams_of_the_options(self):
+        def seconds(*words):
+            """Returns the seconds, which are launches, of the chosen way and of blocks in streams."""
+            row = self.document(*self.on_the_stand_in(*words))["workloads"][0]["rows"][0]
+            return [round(row[key]["modelled_ms"] / 1000) for key in ("multigrid", "launched_streams")]
+
+        # The input, the start and the cycle are a graph each. In streams each of the steps is 3 launches: 48 at F-points
+        # and 16 at C-points, 16 for right sides, 16 coarse ones, and 48 at F-points. The start is one launch.
+        streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
+        self.assertEqual([3, streams], seconds())
+        # In a group, the k-th steps of all blocks are 3 launches. The first layer, whose input needs no adjoint, is a kind
+        # of its own, and so is a call of its own, at F-points as for right sides.
+        self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
+        self.assertEqual([3, streams], seconds("--way", "streams"))
+        self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))
+        with self.subTest("each stream has room for the F-points of a block"):
+            for words, count in (((), 8), (("--streams", "1"), 1)):
+                training = self.document(*self.on_the_stand_in("--storage", "c-points", *words))["workloads"][1]
+                # Kept are the first state, 16 C-points, the last state, and 2 states of each coarse step; adjoints likewise.
+                states = 2 * (1 + 16 + 1 + 2 * 16 + 3 * count) + 1
+                self.assertEqual(12 * 128 + 4 * (64 * 2 * 6 + 6 * states), training["rows"][0]["multigrid"]["memory_bytes"])
+
     def test_this_machines_cores_are_measured(self):
         document = self.document("kirby-3m", "--layers", "64", "--devices", "1,3", *SETTING, "--cycles", "1")
         self.assertEqual(("this machine", "cpu, measured"), (document["machine"], document["layer_times"]))
@@ -169,7 +214,17 @@ class MultigridAnalysis(MultigridTest):
                 (("kirby-3m", "--layers", "2", "--coarsening", "2", "--analyse", "--machine", self.machine("m16.json", 16), "--devices", "5"),
                  "--devices '5': expected a whole number from 1 to 4, as 'kirby-3m' has layers"),
                 ((*analyse, "--report", "x.json"), "--report: --analyse models one forward pass and one training step; ..."),
-                ((*analyse, "--levels", "1"), "'kirby-3m': its longest stage has 64 steps, too few for two levels; ..."),
+                ((*analyse, "--levels", "1"), "--levels 1: is serial propagation, with which --analyse compares multigrid; expected 2 or "
+                 "more levels"),
+                ((*analyse, "--levels", "6"), "'kirby-3m': level 4 would have 1 layer (4 coarsened by 4); at least 2 are expected: ..."),
+                ((*analyse, "--coarsening", "64"), "'kirby-3m': coarsening by 64 of 64 layers leaves fewer than 2; at most 32 is expected"),
+                ((*analyse, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected broadcast or nested with "
+                 "--analyse"),
+                *(((*analyse, option, "2"), f"{option}: says how to train; --analyse models one training step, and runs none")
+                  for option in ("--repeat", "--backward-cycles", "--data-parallel", "--epochs")),
+                ((*analyse, "--timeline"), "--timeline: notes when a solve runs its layers; --analyse runs no solve to show"),
+                ((*analyse, "--backend", "cudnn", "--way", "grouped", "--storage", "c-points"), "--storage c-points: --way grouped keeps all "
+                 "states, side by side; streams is expected"),
                 ((*analyse, "--tolerance", "0"), "--tolerance '0': ..."),
                 ((*net, "--analyse", "--backend", "cudnn", "--host"), "--backend cudnn: layers are measured on a device, and --machine says "
                  "how many there are and what joins them; expected --machine with it"),

@@ -182,6 +182,19 @@ class MultigridRanks(MultigridTest):
                 if code:
                     self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in --weights: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
 
+    def test_digits_are_the_same_by_their_contents(self):
+        for name in ("copy", "other"):
+            few_digits(f"{self.folder}/{name}", 8, 8)
+        labels = pathlib.Path(self.folder, "other", "train-labels-idx1-ubyte")
+        data = labels.read_bytes()
+        labels.write_bytes(data[:-1] + bytes([9 - data[-1]]))
+        words = (*NET, "--epochs", "1", "--batch", "4")
+        for name, expected in (("copy", 0), ("other", 2)):
+            for code, _, errors in self.ends(self.start(2, *words, first=("--train", "few"), last=("--train", name))):
+                self.assertEqual(expected, code, errors)
+                if code:
+                    self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in --train: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
+
     def test_networks_of_files_are_the_same_by_their_contents(self):
         self.run_command("net", "resnet18-v2", "-o", f"{self.folder}/one.json")
         text = pathlib.Path(self.folder, "one.json").read_text()

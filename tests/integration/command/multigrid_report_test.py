@@ -90,6 +90,13 @@ class MultigridReport(PageTest):
         self.assertNotIn("rounding: ", text)
         self.assertIn("convergence-chart", page.ids)
         self.assertNotIn("training", page.ids)
+        with self.subTest("a method without cycles"):
+            serial = stage(64, (64,), (), residuals=[], status="serial", cycles=0)
+            for document, method in ((solve(serial), "serial propagation"), (training(levels=(64,)), "serial propagation"),
+                                     (solve(serial, method="partitioned"), "partitioned: one layer after the other")):
+                text = self.page(document).text()
+                self.assertRegex(text, rf"\bmethod\s*{method}")
+                self.assertNotIn("V-cycle", text)
         device = self.page(solve(cpu_times=False, machine="single precision on Some GPU, blocks run as: grouped", precision="fp32",
                                  backend="cudnn")).text()
         self.assertIn("of a device, by the clock", device)
@@ -164,7 +171,10 @@ class MultigridReport(PageTest):
                      "thread 2, level 3: steps 1 to 4 (for layers 1 to 64), 4 ms from 8 ms on", "level 2: 16 layers", "all, 3 MiB"):
             self.assertIn(said, text)
         self.assertNotIn("timeline", self.page(solve()).ids)
-        self.assertNotIn("CPU times", self.page(solve(stage(timeline=timeline()), cpu_times=False)).text())
+        text = self.page(solve(stage(timeline=timeline()), cpu_times=False, backend="cudnn")).text()
+        self.assertNotIn("CPU times", text)
+        self.assertIn("stream 2, level 3: steps 1 to 4 (for layers 1 to 64), 4 ms from 8 ms on", text)
+        self.assertNotRegex(text, r"thread \d")
         many = timeline(spans=[timeline()["spans"][0]] * 6001)
         self.assertIn("The first 6,000 of 6,001 blocks are drawn.", self.page(solve(stage(timeline=many))).text())
         self.assertIn("timeline-1", self.page(solve(stage(timeline=timeline(spans=[], concurrency=0)))).ids)

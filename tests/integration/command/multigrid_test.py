@@ -103,6 +103,11 @@ class Multigrid(MultigridTest):
                      r"the output differs from that of serial propagation by \d\.\d\de-\d\d, relative, in L2"):
             self.assertRegex(text, f"(?m)^{line}$")
 
+    def test_a_residual_of_0_has_no_factor_after_it(self):
+        self.weights({"K": ((16, 1, 1, 1, 1), [0] * 16), "b": ((16, 1), [0] * 16), "u0": ((1, 1, 1), [1])})
+        text = self.multigrid("chain", "--weights", "w.safetensors")
+        self.assertRegex(text, r"(?m)^    0 +0\.000e\+00\n    1 +0\.000e\+00\n    2 +0\.000e\+00$")
+
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")
@@ -261,6 +266,25 @@ class Multigrid(MultigridTest):
         self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
         self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
 
+    def test_frozen_norms_without_scale_and_shift_have_their_statistics(self):
+        arrays = {"fc.weight": ((2, 32), [1] * 64), "fc.bias": ((2,), [0] * 2)}
+        for step in range(1, 9):
+            # The epsilon is 1e-5, so each step adds (2 - -1) / sqrt(9) = 1 to each of 2 * 4 * 4 elements.
+            arrays |= {f"a{step}.norm.running_mean": ((2,), [-1] * 2), f"a{step}.norm.running_var": ((2,), [9 - 1e-5] * 2),
+                       f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
+        own = {f"a{step}.norm.{name}": ((2,), [value] * 2) for step in range(1, 9) for name, value in (("weight", 1), ("bias", 0))}
+        words = ("--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
+        parameters = []
+        for affine, of_norms in ((True, own), (False, {})):
+            net = self.net(8, norms=True, affine=affine)
+            self.weights(arrays | of_norms)
+            document = self.document(net, *words)
+            self.assertAlmostEqual(math.sqrt(8 * 32), document["residuals"][0], delta=1e-10)
+            parameters.append(document["parameters"])
+        self.assertEqual(8 * (2 + 2), parameters[0] - parameters[1])
+        self.weights(arrays | {"a3.norm.running_var": ((2,), [1, -1])})
+        self.refused((net, *words), "w.safetensors: 'a3.norm.running_var' is negative at value 1")
+
     # ---- Refusals.
 
     def test_values_that_are_not_accepted_are_named_with_what_is(self):
@@ -342,7 +366,11 @@ class Multigrid(MultigridTest):
         self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
         for words in (("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
             self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
+        self.refused(("kirby-3m", "--layers", "16", "--method", "partitioned", "--timeline"),
+                     "--timeline: shows a cycle; --method partitioned has none")
+        self.refused((*self.SMALL, "--frozen-norms"), "--frozen-norms: no residual step of 'kirby-3m' has a batch normalisation")
         device = (*self.SMALL, "--backend", "cudnn")
+        self.refused((*device, "--way", "grouped", "--streams", "2"), "--streams: is of --way streams; grouped runs all blocks in one call")
         self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
         for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
             self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
@@ -553,9 +581,9 @@ class Multigrid(MultigridTest):
 
     # ---- Networks of the test's own.
 
-    def net(self, *stages, norms=False):
-        """Writes a network file in which stage i has stages[i] residual steps with 1x1 kernels and 2 + i channels.
-        Returns its path."""
+    def net(self, *stages, norms=False, affine=True):
+        """Writes a network file in which stage i has stages[i] residual steps with 1x1 kernels and 2 + i channels, and
+        with `norms` a batch normalisation, which has scale and shift if `affine`. Returns its path."""
         nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
 
         def add(name, op, inputs, **members):
@@ -571,7 +599,7 @@ class Multigrid(MultigridTest):
                 name = f"{letter}{step}"
                 inner = add(f"{name}.conv", "convolution", [last], filters=channels, window=[1, 1])
                 if norms:
-                    inner = add(f"{name}.norm", "batch_normalization", [inner])
+                    inner = add(f"{name}.norm", "batch_normalization", [inner], scale_and_shift=affine)
                 inner = add(f"{name}.relu", "activation", [inner], kind="relu")
                 last = add(f"{name}.add", "add", [inner, last])
         add("fc", "fully_connected", [last], outputs=2)

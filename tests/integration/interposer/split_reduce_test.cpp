@@ -117,7 +117,13 @@ TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
 class Whole : public testing::Test {};
 
 TEST_F(Whole, NothingIsSplitAndNobodyListens) {
-  for (const int sums : {0, 1, 0}) EXPECT_EQ(ucudnnSpatialSetReduce(sums), CUDNN_STATUS_SUCCESS);
+  Convolution gradient(LayerOf(Operation::kBackwardFilter, kHeight));
+  const Bytes expected = gradient.FillAndExpect(1);
+  for (const int sums : {0, 1, 0}) {
+    EXPECT_EQ(ucudnnSpatialSetReduce(sums), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(gradient.Run(DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+    gradient.ExpectOutput(expected);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "free_memory.h"
@@ -31,6 +32,19 @@ class Tuned : public testing::Test {
     EXPECT_LE(told.workspace_bytes, kTightBytes);
     UseMath(convolution, told.math);
     return told;
+  }
+
+  using Use = std::function<void(Convolution&, const cudnn::AlgorithmPerformance& told)>;
+  // Asks every question for every operation, each about a new kernel, and calls `use` with the
+  // kernel and its answer.
+  static void ForEachAnswer(const Use& use) {
+    for (const Operation operation : kOperations)
+      for (const Question question : kQuestions) {
+        const int number = static_cast<int>(question);
+        SCOPED_TRACE(std::string(OperationName(operation)) + " question " + std::to_string(number));
+        Convolution convolution(LayerProblem(operation, 17 + 2 * number));
+        use(convolution, AskOnce(question, convolution));
+      }
   }
 
   // Returns the largest workspace of the plans for `problem` in the report.
@@ -109,21 +123,15 @@ TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
 class After3Limited : public Tuned {};
 
 TEST_F(After3Limited, WhatWasToldIsKeptAndNeverGrowsWhileBetterPlansCome) {
-  for (const Operation operation : kOperations)
-    for (const Question question : kQuestions) {
-      SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
-                   std::to_string(static_cast<int>(question)));
-      // Each question has its own mini-batch size, so its kernel is new.
-      Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
-      const cudnn::AlgorithmPerformance told = AskOnce(question, convolution);
-      const long measured = ReadReport().is_null() ? 0 : ReadReport()["measured"].get<long>();
-      for (int i = 0; i < 8; ++i) {
-        EXPECT_EQ(ReportedNeed(convolution, told.algorithm).value(), told.workspace_bytes);
-        RunAndCompare(convolution, told.algorithm, told.workspace_bytes);
-      }
-      EXPECT_GT(ReadReport()["measured"], measured);
-      EXPECT_LE(PlannedBytes(convolution.problem()), told.workspace_bytes);
+  ForEachAnswer([](Convolution& convolution, const cudnn::AlgorithmPerformance& told) {
+    const long measured = ReadReport().is_null() ? 0 : ReadReport()["measured"].get<long>();
+    for (int i = 0; i < 8; ++i) {
+      EXPECT_EQ(ReportedNeed(convolution, told.algorithm).value(), told.workspace_bytes);
+      RunAndCompare(convolution, told.algorithm, told.workspace_bytes);
     }
+    EXPECT_GT(ReadReport()["measured"], measured);
+    EXPECT_LE(PlannedBytes(convolution.problem()), told.workspace_bytes);
+  });
 }
 
 TEST_F(After3Limited, SizesAloneArePromisesToo) {
@@ -160,16 +168,11 @@ TEST_F(Off, EveryCallRunsAsAsked) {
 class OffLimited : public Tuned {};
 
 TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
-  for (const Operation operation : kOperations)
-    for (const Question question : kQuestions) {
-      SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
-                   std::to_string(static_cast<int>(question)));
-      Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
-      const cudnn::AlgorithmPerformance told = AskOnce(question, convolution);
-      for (int i = 0; i < 8; ++i) {
-        EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes), 1);
-      }
+  ForEachAnswer([](Convolution& convolution, const cudnn::AlgorithmPerformance& told) {
+    for (int i = 0; i < 8; ++i) {
+      EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes), 1);
     }
+  });
   EXPECT_EQ(ReadReport()["measured"], 0);
 }
 

@@ -84,7 +84,10 @@ class PairSum {
       Require(std::rename((path + ".new").c_str(), path.c_str()) == 0, "the file cannot be named");
       return id;
     }
-    while (access(path.c_str(), R_OK) != 0) usleep(10000);
+    for (int waits = 0; access(path.c_str(), R_OK) != 0; ++waits) {
+      Require(waits < 12000, "the other process writes no file");
+      usleep(10000);
+    }
     std::ifstream(path, std::ios::binary).read(id.bytes, sizeof id.bytes);
     unlink(path.c_str());
     return id;

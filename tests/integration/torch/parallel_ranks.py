@@ -154,7 +154,9 @@ def real_numbers(seeds):
         text, model, schedule, x, classes, rng = case(seed, False)
         labels = torch.randint(0, classes, (len(x),))
         single = copy.deepcopy(model)
-        divided = parallel.apply(model, plan_file(schedule, f"real{seed}"), loss=F.cross_entropy)
+        plan = plan_file(schedule, f"real{seed}")
+        counted = parallel.count(model, plan, RANK)
+        divided = parallel.apply(model, plan, loss=F.cross_entropy)
         optimizer, other = (torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in (divided, single))
         for step in range(3):
             for o in (optimizer, other):
@@ -176,6 +178,7 @@ def real_numbers(seeds):
             assert error <= 1e-9 * parameter.abs().max().item(), f"seed {seed}, rank {RANK}: {name} differs by {error}"
         report = parallel.report(divided)
         assert report.difference() == 0, f"seed {seed}: {report}"
+        assert counted.kept == report.kept, f"seed {seed}, rank {RANK}: counted alone\n{counted}\nwith others\n{report}"
         divided._ucudnn.close()
 
 

@@ -4,14 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <thread>
 
 #include "arena_setting.h"
 #include "shim/host/hostgpu.h"
+#include "tests/support/becomes.h"
 
 namespace ucudnn::interposer {
 namespace {
 
+using test::Becomes;
 using test::FreeBytes;
 using Readiness = Arena::Readiness;
 
@@ -169,12 +170,12 @@ TEST_F(ArenaTest, NeverWaitsForTheDevice) {
     Arena arena(*cuda::GetDriver(), context, 1000);
     arena.GiveBack(arena.Borrow(Owner(0, 1), 600), idle.get());
     const Arena::Need need = {Owner(0, 2), 700};
-    while (arena.Prepare({&need, 1}) == Readiness::kBusy) std::this_thread::yield();
+    EXPECT_TRUE(Becomes([&] { return arena.Prepare({&need, 1}) != Readiness::kBusy; }));
     EXPECT_EQ(arena.bytes(), 700u);
     arena.Fix();
     EXPECT_NE(arena.Take(Owner(0, 3), 100, idle.get()).data, nullptr);
     EXPECT_NE(arena.Take(Owner(0, 3), 200, idle.get()).data, nullptr);
-    while (arena.Take(Owner(0, 3), 300, idle.get()).data == nullptr) std::this_thread::yield();
+    EXPECT_TRUE(Becomes([&] { return arena.Take(Owner(0, 3), 300, idle.get()).data != nullptr; }));
     EXPECT_EQ(cuStreamQuery(busy.get()), CUDA_ERROR_NOT_READY);
   }
   EXPECT_EQ(cuStreamQuery(busy.get()), CUDA_ERROR_NOT_READY);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "graph_setting.h"
+#include "tests/support/becomes.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -137,7 +138,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
     });
   }
   start = true;
-  while (executions < 50) std::this_thread::yield();
+  EXPECT_TRUE(test::Becomes([&] { return executions >= 50; }));
   Measure(setting);
   for (std::thread& thread : threads) thread.join();
   // A plan is decided anew at the latest when its calls have doubled. The threads made 1200 calls,

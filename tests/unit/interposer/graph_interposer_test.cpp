@@ -17,6 +17,7 @@ using test::ExpectSubstitute;
 using test::ExpectUndivided;
 using test::GraphSetting;
 using test::RecordedExecution;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -225,10 +226,7 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
 TEST(GraphPlans, APackWithOtherShapesIsNotDivided) {
   GraphSetting setting;
   const auto plan = setting.Plan();
-  const auto pack = setting.Pack();
-  const int64_t shapes[] = {8, 4, 8, 8};
-  setting.interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
-                                 shapes);
+  const auto pack = setting.PackOfOtherShapes();
   EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
   ExpectSubstitute();
   setting.interposer.graph().Destroy(pack);
@@ -353,8 +351,8 @@ TEST(GraphPlans, ObservingChangesNothing) {
 
 TEST(GraphPlans, RowsOfGraphsAreNoLegacyMeasurements) {
   GraphSetting setting;
-  setting.Plan();
-  EXPECT_THAT(setting.ReportText(), Not(HasSubstr("legacy:")));
+  ASSERT_EQ(setting.Execute(setting.Plan()), CUDNN_STATUS_SUCCESS);
+  EXPECT_THAT(setting.ReportText(), AllOf(HasSubstr("\"graph:38\""), Not(HasSubstr("legacy:"))));
 }
 
 }  // namespace

@@ -169,11 +169,14 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
 TEST(GraphLimits, WithoutThatDemandEveryPlanIsMade) {
   GraphSetting setting(test::PlannedSetting::NotMeasuring(), {});
   Executions().nondeterministic = 38;
-  cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-  setting.Plan(&finalized);
-  EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
-  setting.Plan(&finalized, OfAnotherSchema(setting));
-  EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+  for (const std::string& json : {setting.Json(), OfAnotherSchema(setting)}) {
+    cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
+    const auto plan = setting.Plan(&finalized, json);
+    EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_FALSE(Executions().calls.empty());
+    EXPECT_EQ(Executions().calls.back().engine, 38);
+  }
 }
 
 TEST(GraphLimits, ADeterministicPlanIsReplacedByNoOther) {

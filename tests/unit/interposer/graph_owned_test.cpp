@@ -125,13 +125,11 @@ TEST(GraphOwned, WhatNobodyMeasuredRunsAsTheSubstituteUntilSomebodyDoes) {
 }
 
 TEST(GraphOwned, APlanOfOneImageIsInItToo) {
-  Shared setting(test::Unmeasured());
-  std::string json = setting.Json();
-  for (const char* of_y_or_x : {"[16,4,8,8]", "[16,8,8,8]"}) {
-    json.replace(json.find(of_y_or_x) + 1, 2, "1");
-  }
-  const auto plan = setting.Plan(nullptr, json);
-  EXPECT_EQ(setting.Workspace(plan), 0u);
+  const GraphSetting::With one_image = {.images = 1, .other = false, .measured = false};
+  GraphSetting without_budget(test::PlannedSetting::NotMeasuring(), one_image);
+  EXPECT_EQ(without_budget.Workspace(without_budget.Plan()), 1024u);
+  Shared setting(one_image);
+  EXPECT_EQ(setting.Workspace(setting.Plan()), 0u);
 }
 
 TEST(GraphOwned, OfTwoStreamsIsApart) {

@@ -199,6 +199,14 @@ struct GraphSetting {
     graph.Finalize(pack);
     return pack;
   }
+  // Returns a pack that gives x other shapes than the plan.
+  cudnnBackendDescriptor_t PackOfOtherShapes() {
+    const cudnnBackendDescriptor_t pack = Pack();
+    const int64_t shapes[] = {8, 4, 8, 8};
+    interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
+                           shapes);
+    return pack;
+  }
   // Executes the plan with a new pack, as frameworks do.
   cudnnStatus_t Execute(cudnnBackendDescriptor_t plan) {
     const cudnnBackendDescriptor_t pack = Pack();

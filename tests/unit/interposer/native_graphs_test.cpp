@@ -203,10 +203,7 @@ TEST(NativeGraphs, AreClaimedOnlyWhereWhatRunsInAPlansPlaceBecomesOne) {
 TEST(NativeGraphs, OfOtherShapesStayInsideThePromise) {
   GraphSetting setting;
   const auto plan = setting.Plan();
-  const auto pack = setting.Pack();
-  const int64_t shapes[] = {8, 4, 8, 8};
-  setting.interposer.graph().Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4,
-                                 shapes);
+  const auto pack = setting.PackOfOtherShapes();
   const NativeGraph native;
   EXPECT_EQ(setting.interposer.graph().PopulateCudaGraph(setting.handle, plan, pack, native.graph),
             CUDNN_STATUS_SUCCESS);

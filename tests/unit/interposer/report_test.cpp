@@ -1,4 +1,5 @@
 #include "interposer/report/report.h"
+#include "tests/support/becomes.h"
 #include "tests/support/problem.h"
 
 #include <gtest/gtest.h>
@@ -263,9 +264,11 @@ TEST_F(ReportFile, ReadersSeeAWholeReportAtAnyTime) {
   for (int i = 0; i < 50; ++i) report_.AddFallback("kernel " + std::to_string(i), "cause");
   ASSERT_TRUE(report_.Write(path, "on", 0).ok());
   std::atomic<bool> done = false;
+  std::atomic<int> read = 0;
   std::thread reader([&] {
-    while (!done) EXPECT_TRUE(json::accept(Text(path)));
+    for (; !done; ++read) EXPECT_TRUE(json::accept(Text(path)));
   });
+  EXPECT_TRUE(test::Becomes([&] { return read > 0; }));
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(report_.Write(path, "on", i).ok());
   done = true;
   reader.join();

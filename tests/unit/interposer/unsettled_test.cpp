@@ -29,6 +29,12 @@ cudnn::Functions Needy() {
   return functions;
 }
 
+Options WithinAPiece() {
+  Options options = PlannedSetting::WithoutTime();
+  options.workspace_limit = PlannedSetting::kPieceBytes;
+  return options;
+}
+
 // A kernel that the setting's store does not know.
 struct OtherKernel {
   explicit OtherKernel(PlannedSetting& of) : setting(of), descriptors(of.functions) {
@@ -76,9 +82,7 @@ TEST(Unsettled, WhatRanOutsideIsCaptured) {
 }
 
 TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
-  Options options = PlannedSetting::WithoutTime();
-  options.workspace_limit = PlannedSetting::kPieceBytes;
-  PlannedSetting setting(Needy(), 4, options);
+  PlannedSetting setting(Needy(), 4, WithinAPiece());
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
@@ -89,9 +93,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
 
 // After a piece of another plan failed, pieces that were never compared are not trusted either.
 TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
-  Options options = PlannedSetting::WithoutTime();
-  options.workspace_limit = PlannedSetting::kPieceBytes;
-  PlannedSetting setting(Needy(), 4, options);
+  PlannedSetting setting(Needy(), 4, WithinAPiece());
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},

@@ -6,46 +6,46 @@
 namespace ucudnn::planning {
 namespace {
 
-// kBecauses[i] is the name of the i-th enumerator of Because.
-const char* const kBecauses[] = {"Observed",
-                                 "DoesNotServe",
-                                 "NotMeasured",
-                                 "NotMeasuredYet",
-                                 "NoTime",
-                                 "NoTimeToFit",
-                                 "NoTimeForDivisions",
-                                 "AskedNotMeasured",
-                                 "NothingFaster",
-                                 "NothingFasterAnywhere",
-                                 "NothingFasterInTime",
-                                 "NothingFits",
-                                 "NoSubstituteFits",
-                                 "DivisionsNotMeasured",
-                                 "NoDivisionFits",
-                                 "AllDivisionsWrong",
-                                 "NoSubstituteReady",
-                                 "CannotBeDivided",
-                                 "NotDeterministic",
-                                 "OverStrictLimit",
-                                 "Divided",
-                                 "DividedByAnother",
-                                 "InPlaceOf",
-                                 "Substituted",
-                                 "GraphEngine",
-                                 "OwnWorkspace",
-                                 "AsTold",
-                                 "AsToldForIdentity",
-                                 "AskedAfterFailure",
-                                 "AskedNotCompared",
-                                 "UndividedAfterFailure",
-                                 "UndividedNotCompared",
-                                 "NotPrepared",
-                                 "BrokenInvariant",
-                                 "PlanFile",
-                                 "PlanFileOwnEngine",
-                                 "PlanFileNoGain",
-                                 "PlanFileWrong"};
-static_assert(std::size(kBecauses) == static_cast<size_t>(ReasonKind::kWorkspacePlanWrong) + 1);
+// kReasons[i] is the name of the i-th enumerator of ReasonKind.
+const char* const kReasons[] = {"Observed",
+                                "DoesNotServe",
+                                "NotMeasured",
+                                "NotMeasuredYet",
+                                "NoTime",
+                                "NoTimeToFit",
+                                "NoTimeForDivisions",
+                                "AskedNotMeasured",
+                                "NothingFaster",
+                                "NothingFasterAnywhere",
+                                "NothingFasterInTime",
+                                "NothingFits",
+                                "NoSubstituteFits",
+                                "DivisionsNotMeasured",
+                                "NoDivisionFits",
+                                "AllDivisionsWrong",
+                                "NoSubstituteReady",
+                                "CannotBeDivided",
+                                "NotDeterministic",
+                                "OverStrictLimit",
+                                "Divided",
+                                "DividedByAnother",
+                                "InPlaceOf",
+                                "Substituted",
+                                "GraphEngine",
+                                "OwnWorkspace",
+                                "AsTold",
+                                "AsToldForIdentity",
+                                "AskedAfterFailure",
+                                "AskedNotCompared",
+                                "UndividedAfterFailure",
+                                "UndividedNotCompared",
+                                "NotPrepared",
+                                "BrokenInvariant",
+                                "PlanFile",
+                                "PlanFileOwnEngine",
+                                "PlanFileNoGain",
+                                "PlanFileWrong"};
+static_assert(std::size(kReasons) == static_cast<size_t>(ReasonKind::kWorkspacePlanWrong) + 1);
 
 // kCauses[i] is the name of the i-th enumerator of FallbackCause.
 const char* const kCauses[] = {"NotMeasuredOverLimit",
@@ -164,7 +164,7 @@ std::string Describe(const World& world, const Decision& decision) {
   return text;
 }
 
-const char* Name(ReasonKind because) { return kBecauses[static_cast<size_t>(because)]; }
+const char* Name(ReasonKind kind) { return kReasons[static_cast<size_t>(kind)]; }
 const char* Name(FallbackCause cause) { return kCauses[static_cast<size_t>(cause)]; }
 
 }  // namespace ucudnn::planning

@@ -18,7 +18,7 @@ World ReadWorld(std::string_view line);
 std::string Describe(const World& world, const Decision& decision);
 
 // Returns the name of an enumerator, without its leading k.
-const char* Name(ReasonKind because);
+const char* Name(ReasonKind kind);
 const char* Name(FallbackCause cause);
 
 }  // namespace ucudnn::planning

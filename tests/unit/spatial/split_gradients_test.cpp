@@ -260,12 +260,12 @@ TEST(SplitSlices, TravelTwoAtATime) {
     const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
       // Each rank waits here for the other.
       ++began;
-      while (began < 2) std::this_thread::yield();
+      EXPECT_TRUE(Becomes([&] { return began >= 2; }));
       if (rank.rank == 0) {
         EXPECT_EQ(traffic.exchanges, 2 * each + 2 * 2);
         began = 3;
       }
-      while (began < 3) std::this_thread::yield();
+      EXPECT_TRUE(Becomes([&] { return began == 3; }));
       return RunReal(call);
     });
     ExpectPart(rank, layer, result);

@@ -121,8 +121,7 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
     std::atomic<int> heard = 0;
     for (int i = 0; i < 100; ++i) ranks.Post(std::to_string(i));
     ranks.OnPost([&](int, std::string_view) { ++heard; });
-    while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));
-    tell("posted");
+    tell(Becomes([&] { return heard == 2; }) ? "posted" : "posted, but heard too little");
     SleepForLong();
   }));
   const auto joined = JoinOthers(job, victim(), child);
@@ -149,7 +148,7 @@ TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
     // The child posts only when the other ranks listen.
     std::atomic<int> heard = 0;
     ranks.OnPost([&](int, std::string_view) { ++heard; });
-    while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));
+    if (!Becomes([&] { return heard == 2; })) return tell("heard too little");
     for (int i = 0;; ++i) {
       ranks.Post(std::string(1000, 'x'));
       if (i == 1000) tell("posts");
@@ -189,9 +188,9 @@ TEST_P(Deaths, StoppedAndContinuedItLearnsThatItWasGivenUp) {
   Job job(3);
   job.meeting.times.silence = Milliseconds(1000);
   Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
-    while (!ranks.Failure()) std::this_thread::sleep_for(Milliseconds(5));
+    FailureOf(ranks);
     std::this_thread::sleep_for(Milliseconds(300));
-    tell(*ranks.Failure());
+    tell(FailureOf(ranks));
   }));
   const auto joined = JoinOthers(job, victim(), child);
   child.Signal(SIGSTOP);
@@ -208,7 +207,7 @@ TEST_P(Deaths, StoppedForLessThanTheSilenceItGoesOn) {
   }));
   const auto joined = JoinOthers(job, victim(), child);
   child.Signal(SIGSTOP);
-  std::this_thread::sleep_for(Milliseconds(700));
+  std::this_thread::sleep_for(4 * job.meeting.times.heartbeat);
   child.Signal(SIGCONT);
   OnThreads(2, [&](int i) {
     Ranks& ranks = *joined[static_cast<size_t>(i)];
@@ -258,11 +257,12 @@ TEST(DeathsInJoin, OfOneThatHasConnectedAndNotGreetedDisturbNobody) {
   const Job job(2);
   Child child([&](const Child::Tell& tell) {
     Descriptor socket;
-    while (!socket) {
+    const bool is_connected = Becomes([&] {
       socket = std::move(
           ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);
-    }
-    tell("connected");
+      return static_cast<bool>(socket);
+    });
+    tell(is_connected ? "connected" : "cannot connect");
     SleepForLong();
   });
   std::thread first([&] { EXPECT_EQ(JoinAndLeave(job.Of(0)), ""); });

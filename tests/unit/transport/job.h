@@ -114,10 +114,10 @@ inline std::string JoinAndLeave(const Meeting& meeting) {
   return {};
 }
 
-// Returns the failure that `ranks` learns of within `most`, by default the time that users are
-// promised. Fails the test if there is none.
-inline std::string FailureOf(const Ranks& ranks, Milliseconds most = Milliseconds(15000)) {
-  EXPECT_TRUE(Becomes([&] { return ranks.Failure().has_value(); }, most));
+// Returns the failure that `ranks` learns of within the time that users are promised. Fails the
+// test if there is none.
+inline std::string FailureOf(const Ranks& ranks) {
+  EXPECT_TRUE(Becomes([&] { return ranks.Failure().has_value(); }, Milliseconds(15000)));
   return ranks.Failure().value_or("none");
 }
 

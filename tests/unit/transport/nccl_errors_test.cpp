@@ -92,7 +92,7 @@ TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
     wait(1);
     Await(self);
     std::thread aborting([&] {
-      while (waiting_calls() < 2) std::this_thread::yield();
+      EXPECT_TRUE(Becomes([&] { return waiting_calls() >= 2; }));
       channel.Abort();
     });
     const CUdeviceptr data = self.device.Allocate(128);

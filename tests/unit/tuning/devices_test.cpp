@@ -1,19 +1,17 @@
 // Tests measuring on several devices: three of the stand-in's (HOSTGPU_DEVICES=3).
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "measured_kernels_setting.h"
+#include "tests/support/becomes.h"
 #include "tuning/held_device.h"
 
 namespace ucudnn::tuning {
 namespace {
-
-using std::chrono::steady_clock;
 
 BenchmarkDevices All() { return {true, {}}; }
 
@@ -51,9 +49,8 @@ cudnnStatus_t Watch(cudnnConvolutionDescriptor_t) {
     watched.helped = true;
     if (watched.others_fail) return CUDNN_STATUS_EXECUTION_FAILED;
   }
-  const auto patience = steady_clock::now() + std::chrono::seconds(60);
-  while (watched.wait_for_help && !watched.helped && steady_clock::now() < patience) {
-    std::this_thread::yield();
+  if (watched.wait_for_help) {
+    EXPECT_TRUE(test::Becomes([&] { return watched.helped.load(); })) << "no other device helps";
   }
   return CUDNN_STATUS_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "measured_kernels_setting.h"
+#include "tests/support/becomes.h"
 #include "tuning/device_lock.h"
 
 namespace ucudnn::tuning {
@@ -123,7 +124,7 @@ TEST_F(MeasuringProgressTest, OthersThatMeasureAreToldOf) {
   ASSERT_TRUE(others);
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder, {}, recorder_);
   std::thread waits([&] { EXPECT_TRUE(Get(kernels).ok()); });
-  while (recorder_.told(Activity::kWaitingForDevice).empty()) std::this_thread::yield();
+  EXPECT_TRUE(test::Becomes([&] { return !recorder_.told(Activity::kWaitingForDevice).empty(); }));
   EXPECT_TRUE(recorder_.told(Activity::kMeasuring).empty());
   others.reset();
   waits.join();

@@ -9,8 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/becomes.h"
+
 namespace ucudnn::tuning {
 namespace {
+
+using ucudnn::test::Becomes;
 
 // Counts how often each unit was done, and notes the devices that failed.
 struct Tally {
@@ -66,11 +70,11 @@ TEST(SpreadTest, DevicesWorkAtTheSameTime) {
       3, 3,
       [&](size_t, size_t) {
         ++begun;
-        while (begun < 3) std::this_thread::yield();  // hangs if one device waits for another
-        return Status::Ok();
+        return Becomes([&] { return begun == 3; }) ? Status::Ok()
+                                                   : Status::Error("a device waits for another");
       },
       [](size_t, const Status&) {});
-  EXPECT_TRUE(status.ok());
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST(SpreadTest, FailedDevicesWorkIsDoneByOthers) {
@@ -85,7 +89,7 @@ TEST(SpreadTest, FailedDevicesWorkIsDoneByOthers) {
             ++tried;
             return Status::Error("fell off the bus");
           }
-          while (tried == 0) std::this_thread::yield();  // until the bad device has a unit
+          if (!Becomes([&] { return tried > 0; })) return Status::Error("the bad one gets no unit");
           ++tally.done[unit];
           return Status::Ok();
         },
@@ -115,7 +119,7 @@ TEST(SpreadTest, WhatIsThrownIsAFailure) {
           thrown = true;
           throw std::bad_alloc();
         }
-        while (!thrown) std::this_thread::yield();
+        if (!Becomes([&] { return thrown.load(); })) return Status::Error("nothing is thrown");
         ++tally.done[unit];
         return Status::Ok();
       },

@@ -33,9 +33,25 @@ constexpr int64_t kVerifiedParameters = 20'000'000;
 
 // Fails if options are given that have no effect with --analyse, or that the models do not support.
 Status CheckAnalysis(const SolveSpec& spec) {
-  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--train", "--depths", "--check", "--report"},
+  UCUDNN_RETURN_IF_ERROR(
+      spec.Refuse({"--train", "--epochs", "--examples", "--rate", "--momentum", "--repeat",
+                   "--backward-cycles", "--data-parallel"},
+                  "says how to train; --analyse models one training step, and runs none"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--depths", "--check", "--report"},
                                      "--analyse models one forward pass and one training step; "
                                      "expected --json for a document"));
+  UCUDNN_RETURN_IF_ERROR(spec.Refuse(
+      {"--timeline"}, "notes when a solve runs its layers; --analyse runs no solve to show"));
+  if (spec.network().levels == 1) {
+    return Status::Error(
+        "--levels 1: is serial propagation, with which --analyse compares multigrid; expected 2 or "
+        "more levels");
+  }
+  if (spec.device.way == multigrid::Way::kGrouped &&
+      spec.network().storage == multigrid::Storage::kCPoints) {
+    return Status::Error(
+        "--storage c-points: --way grouped keeps all states, side by side; streams is expected");
+  }
   if (*spec.on_device && spec.machine.empty()) {
     return Status::Error(
         "--backend cudnn: layers are measured on a device, and --machine says how many there are "
@@ -78,8 +94,16 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   // apply.
   if (is_measured) choices.common = {};
   choices.common.storage = network.storage;
-  if (network.storage == multigrid::Storage::kCPoints) {
+  const multigrid::DeviceSetting& device = spec.device;
+  if (network.storage == multigrid::Storage::kCPoints || device.way == multigrid::Way::kStreams) {
     choices.common.blocks = multigrid::BlocksAtOnce::kStreams;
+  }
+  if (device.launch == multigrid::Launch::kEach) {
+    choices.common.launching = multigrid::Launching::kEach;
+  }
+  const bool has_streams = choices.common.blocks == multigrid::BlocksAtOnce::kStreams;
+  if (*spec.on_device && (has_streams || spec.IsGiven("--streams"))) {
+    choices.common.streams = device.lanes;
   }
   choices.common.start = network.forward.start;
   choices.common.skips_first_down = network.forward.skips_first_down;
@@ -161,7 +185,10 @@ class Analyst {
 
 Status Analyst::ReadTimes() {
   analysis_.is_measured = spec_.machine.empty();
-  const int element_bytes = analysis_.is_measured ? 8 : 4;
+  const multigrid::Precision& precision = analysis_.settings.device
+                                              ? analysis_.settings.device->precision()
+                                              : multigrid::kSinglePrecision;
+  const int element_bytes = analysis_.is_measured ? 8 : precision.bytes;
   analysis_.layers =
       multigrid::LayersOfNetwork(problem_.chain, analysis_.settings.network.batch, element_bytes);
   if (!analysis_.is_measured) {
@@ -260,11 +287,11 @@ Result<std::optional<int>> Analyst::FindCycles(const MultigridSetting& setting) 
 Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   const multigrid::NetworkSettings& network = analysis_.settings.network;
   const auto candidates = multigrid::CandidatesFor(analysis_.layers, choices);
+  const auto steps = static_cast<int>(LongestStage().steps.size());
   if (candidates.empty()) {
-    return Status::Error(Quoted(analysis_.facts.network) + ": its longest stage has " +
-                         std::to_string(LongestStage().steps.size()) +
-                         " steps, too few for two levels; expected a deeper network or a smaller "
-                         "--coarsening");
+    const Result<multigrid::Hierarchy> refused =
+        multigrid::Hierarchy::Make(steps, choices.coarsening.front(), choices.levels.front());
+    return Status::Error(Quoted(analysis_.facts.network) + ": " + refused.message());
   }
   has_one_candidate_ = candidates.size() == 1;
   multigrid::ProbeSettings settings = {.h = StepOf(LongestStage()),
@@ -281,7 +308,6 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
     return Status::Ok();
   }
   MultigridSetting reference = SettingOf(network);
-  const auto steps = static_cast<int>(LongestStage().steps.size());
   const auto levels = multigrid::Hierarchy::Make(steps, reference.coarsening, reference.levels);
   if (!levels.ok() || levels->levels() == 1) reference = candidates.front();
   UCUDNN_ASSIGN_OR_RETURN(TriedSetting tried, Try(reference));

@@ -60,9 +60,10 @@ void PrintMachine(const NetworkAnalysis& analysis) {
         analysis.measurement_notes.c_str());
   } else {
     std::printf(
-        "%s, %d x %s: modelled by a roofline of single precision, %s us to launch a kernel and\n"
+        "%s, %d x %s: modelled by a roofline of single precision%s, %s us to launch a kernel and\n"
         "%s us until the next that waits for it; least times, of kernels as good as the device\n",
         analysis.machine.name.c_str(), analysis.machine.Devices(), device.name.c_str(),
+        analysis.layers.element_bytes == 2 ? " with numbers of 2 bytes" : "",
         NumberText("%.3g", device.launch_us).c_str(), NumberText("%.3g", device.kernel_us).c_str());
     if (!analysis.measured_on.empty()) {
       std::printf("layers of stages are measured, alone and several at once: %s\n",

@@ -24,59 +24,45 @@ int LayersOf(const multigrid::ResidualChain& chain) {
   return layers;
 }
 
-std::vector<int> ExtentsOf(const planner::Shape& shape) {
-  std::vector<int> extents = {shape.c};
+std::vector<int64_t> ExtentsOf(const planner::Shape& shape) {
+  std::vector<int64_t> extents = {shape.c};
   extents.insert(extents.end(), shape.extents.end() - shape.spatial_rank, shape.extents.end());
   return extents;
-}
-
-// Returns the number of parameters of a node.
-int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
-  const multigrid::WeightCounts counts =
-      multigrid::WeightCountsOf(chain, static_cast<planner::NodeId>(id));
-  return counts.weights + counts.bias;
-}
-
-// Returns the hierarchy that NetworkSolver makes: a stage with too few layers for coarsening has
-// one level. Returns none if the settings permit no hierarchy.
-std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
-  const bool is_serial = settings.method == multigrid::Method::kPartitioned;
-  for (const int levels : {is_serial ? 1 : settings.levels, 1}) {
-    Result<Hierarchy> made = Hierarchy::Make(steps, settings.coarsening, levels);
-    if (made.ok()) return {std::move(*made)};
-  }
-  return {};
 }
 
 }  // namespace
 
 ProblemFacts FactsOf(const multigrid::Problem& problem,
                      const multigrid::NetworkSettings& settings) {
-  ProblemFacts facts = {.network = problem.chain.graph.name,
-                        .layers = LayersOf(problem.chain),
-                        .has_drawn_weights = problem.has_drawn_weights};
+  const multigrid::ResidualChain& chain = problem.chain;
   // Counts from the graph, because `problem` holds no parameters if there are several ranks.
-  const planner::Graph& graph = problem.chain.graph;
-  for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
-  for (const Stage* stage : problem.chain.Stages()) {
-    StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
+  const Result<int64_t> parameters = planner::ParameterCount(chain.graph);
+  ProblemFacts facts = {.network = chain.graph.name,
+                        .layers = LayersOf(chain),
+                        .parameters = parameters.ok() ? *parameters : 0,
+                        .has_drawn_weights = problem.has_drawn_weights};
+  // If the settings are refused, stages have no levels here, and the solve reports the reason.
+  const Result<multigrid::Placement> placement = multigrid::PlaceNetwork(chain, settings, 1);
+  for (size_t at = 0; at < chain.sections.size(); ++at) {
+    const auto* stage = std::get_if<Stage>(&chain.sections[at]);
+    if (stage == nullptr) continue;
+    const auto steps = static_cast<int>(stage->steps.size());
+    StageFacts one = {.steps = steps,
                       .shape = ExtentsOf(stage->shape),
-                      .h = settings.step};
-    if (settings.time > 0) one.h = settings.time / one.steps;
-    for (const Hierarchy& hierarchy : LevelsOf(one.steps, settings)) {
-      for (int level = 0; level < hierarchy.levels(); ++level) {
-        one.levels.push_back(hierarchy.level(level).steps);
-        if (level > 0) one.coarsening.push_back(hierarchy.level(level - 1).coarsening);
-      }
+                      .step = settings.time > 0 ? settings.time / steps : settings.step};
+    const Hierarchy hierarchy = placement.ok() ? placement->sections[at].hierarchy : Hierarchy();
+    for (int level = 0; level < hierarchy.levels(); ++level) {
+      one.levels.push_back(hierarchy.level(level).steps);
+      if (level > 0) one.coarsening.push_back(hierarchy.level(level - 1).coarsening);
     }
     facts.stages.push_back(std::move(one));
   }
   return facts;
 }
 
-std::string LayersText(const std::vector<int>& levels) {
+std::string LayersText(const std::vector<int64_t>& levels) {
   std::vector<std::string> texts;
-  for (const int layers : levels) texts.push_back(Grouped(layers));
+  for (const int64_t layers : levels) texts.push_back(Grouped(layers));
   return Listed(texts);
 }
 
@@ -85,28 +71,15 @@ int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement&
                   int existing) {
   int64_t parameters = 0;
   for (size_t id = 0; id < problem.chain.graph.nodes.size(); ++id) {
-    if (placement.owners[id] == rank) parameters += CountOf(problem.chain, id);
+    if (placement.owners[id] != rank) continue;
+    const multigrid::WeightCounts counts =
+        multigrid::WeightCountsOf(problem.chain, static_cast<planner::NodeId>(id));
+    parameters += counts.weights + counts.bias;
   }
-  int64_t states = 0;
-  for (size_t at = 0; at < placement.sections.size(); ++at) {
-    const auto* stage = std::get_if<Stage>(&problem.chain.sections[at]);
-    const multigrid::Partition& partition = placement.sections[at].partition;
-    if (stage == nullptr || !partition.ranks().Has(rank)) continue;
-    const int position = rank - partition.first_rank;
-    const Hierarchy& levels = placement.sections[at].hierarchy;
-    const Hierarchy own = levels.Part(partition.begins[position], partition.begins[position + 1],
-                                      std::min(partition.distributed + 1, levels.levels()));
-    int64_t count = multigrid::BlockSystem::StatesFor(own, settings.lanes, settings.storage);
-    if (partition.Gathers(levels) && position == 0) {
-      count += multigrid::BlockSystem::StatesFor(levels.CoarseLevels(partition.distributed),
-                                                 settings.lanes, multigrid::Storage::kAll);
-    }
-    states += count * stage->shape.Features() * settings.batch;
-  }
-  // In training each parameter also has a gradient and a velocity, and each state an adjoint.
-  const bool trains = passes == multigrid::Passes::kForwardAndBackward;
-  const int64_t numbers = parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
-  return numbers * static_cast<int64_t>(sizeof(double));
+  // In training each parameter also has a gradient and a velocity.
+  const int copies = (passes == multigrid::Passes::kForwardAndBackward ? 3 : 1) - existing;
+  return copies * parameters * static_cast<int64_t>(sizeof(double)) +
+         StateBytes(problem.chain, placement, settings, rank, passes);
 }
 
 }  // namespace ucudnn::command

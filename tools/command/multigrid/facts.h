@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "command/multigrid/report.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/problem.h"
 
@@ -19,16 +20,6 @@ const auto& LongestOf(const Stages& stages) {
   return *std::max_element(stages.begin(), stages.end(),
                            [](const auto& a, const auto& b) { return a.steps < b.steps; });
 }
-
-struct StageFacts {
-  int steps = 0;
-  std::vector<int> shape;   // of a state of one image: channels, then extents
-  double h = 1;             // length of a step
-  std::vector<int> levels;  // number of layers of each level, the finest first
-  // Number of layers of each level that one layer of the next level replaces. Has one entry fewer
-  // than `levels`.
-  std::vector<int> coarsening;
-};
 
 struct ProblemFacts {
   std::string network;
@@ -46,7 +37,7 @@ struct ProblemFacts {
 ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
 
 // Formats as "4,093, 511, 63 and 7".
-std::string LayersText(const std::vector<int>& levels);
+std::string LayersText(const std::vector<int64_t>& levels);
 
 // Returns the bytes that a rank must still allocate for parameters and states in `passes`.
 // `existing` copies of the parameters are already allocated.

@@ -34,16 +34,6 @@ MultigridReport HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
   return report;
 }
 
-ReportedStage StageOf(const StageFacts& facts) {
-  ReportedStage stage;
-  stage.steps = facts.steps;
-  stage.shape.assign(facts.shape.begin(), facts.shape.end());
-  stage.step = facts.h;
-  stage.levels.assign(facts.levels.begin(), facts.levels.end());
-  stage.coarsening.assign(facts.coarsening.begin(), facts.coarsening.end());
-  return stage;
-}
-
 // Rounds a time to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
@@ -70,7 +60,7 @@ ReportedSolve SolveOf(const SolvedNetwork& solved) {
   solve.serial_seconds = solved.serial_seconds;
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;
-    ReportedStage& stage = solve.stages.emplace_back(StageOf(solved.facts.stages[at]));
+    ReportedStage& stage = solve.stages.emplace_back(ReportedStage{solved.facts.stages[at]});
     stage.residuals.assign(solution.residuals.begin(), solution.residuals.end());
     stage.cycles = solution.cycles;
     stage.status = multigrid::NameOf(solution.outcome);
@@ -119,7 +109,7 @@ std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
   MultigridReport report = HeadOf(spec, facts.problem, facts.settings);
   ReportedTraining& training = report.training.emplace();
   training.most_backward_cycles = facts.settings.network.backward.cycles;
-  for (const StageFacts& stage : facts.problem.stages) training.stages.push_back(StageOf(stage));
+  for (const StageFacts& stage : facts.problem.stages) training.stages.push_back({stage});
   training.data = spec.train;
   training.replicas = spec.replicas;
   training.examples = facts.examples;

@@ -31,18 +31,17 @@ Status CheckUse(const SolveSpec& spec) {
     std::vector<const char*> options;
     std::string why;
   } misuses[] = {
-      {!spec.trains(),
+      {!spec.trains() && !spec.analyse,
        {"--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat",
         "--data-parallel"},
        "says how to train; expected --train FOLDER with it"},
       {!spec.analyse, {"--machine"}, "says where to model solves; expected --analyse"},
-      {spec.analyse,
-       {"--method", "--data-parallel"},
-       "says how to solve; --analyse models all methods"},
+      {spec.analyse, {"--method"}, "says how to solve; --analyse models all methods"},
       {is_partitioned,
        {"--cycles", "--tolerance", "--norm", "--relaxation", "--coarse", "--start",
         "--skip-first-down", "--backward-cycles"},
        "is of multigrid; --method partitioned runs one layer after the other"},
+      {is_partitioned, {"--timeline"}, "shows a cycle; --method partitioned has none"},
       {!is_chain,
        {"--activation"},
        "is of a chain; " + Quoted(spec.net) + " has its own activations"},
@@ -58,6 +57,9 @@ Status CheckUse(const SolveSpec& spec) {
       {!*spec.on_device,
        {"--way", "--launch", "--precision", "--streams", "--workspace-limit"},
        "is of a device; expected --backend cudnn with it"},
+      {spec.device.way == multigrid::Way::kGrouped,
+       {"--streams"},
+       "is of --way streams; grouped runs all blocks in one call"},
       {!spec.depths.empty(),
        {"--layers", "--weights", "--train"},
        "--depths solves networks of several depths, with drawn weights"}};

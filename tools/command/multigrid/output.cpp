@@ -41,7 +41,7 @@ std::string VerdictText(const multigrid::SolveOptions& options, const Solution& 
 }
 
 // Formats as "4 levels of 4,093, 511, 63 and 7 layers" or "1 level of 4,093 layers".
-std::string LevelsText(const std::vector<int>& levels) {
+std::string LevelsText(const std::vector<int64_t>& levels) {
   return Counted(static_cast<int64_t>(levels.size()), "level") + " of " + LayersText(levels) +
          " layers";
 }
@@ -53,7 +53,7 @@ void PrintNetwork(const SolveSpec& spec, const ProblemFacts& facts) {
       facts.has_drawn_weights ? (", drawn (seed " + spec.Text("--seed") + ")").c_str() : "");
   for (const StageFacts& stage : facts.stages) {
     std::printf("stage of %s residual steps, states of %s, h = %.4g\n",
-                Grouped(stage.steps).c_str(), Joined(stage.shape, "x").c_str(), stage.h);
+                Grouped(stage.steps).c_str(), Joined(stage.shape, "x").c_str(), *stage.step);
   }
 }
 
@@ -84,7 +84,7 @@ void PrintPlacement(const multigrid::Placement& placement) {
   for (const multigrid::SectionPlace& place : placement.sections) {
     const multigrid::Partition& partition = place.partition;
     if (partition.ranks().count < 2) continue;
-    std::vector<int> begins(partition.begins.begin(), partition.begins.end() - 1);
+    std::vector<int64_t> begins(partition.begins.begin(), partition.begins.end() - 1);
     std::printf("devices begin at layers %s", LayersText(begins).c_str());
     const int levels = place.hierarchy.levels();
     if (partition.Gathers(place.hierarchy)) {
@@ -112,7 +112,8 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   size_t cycle = 0;
   for (const double residual : solution.residuals) {
     std::vector<std::string> cells = {std::to_string(cycle++), NumberText("%.3e", residual)};
-    if (std::isfinite(before)) cells.push_back(NumberText("%.3g", residual / before));
+    const double factor = residual / before;  // not finite after a residual of 0
+    if (std::isfinite(factor)) cells.push_back(NumberText("%.3g", factor));
     PrintRow(columns, cells);
     before = residual;
   }
@@ -203,7 +204,7 @@ void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves
     return Grouped(solved.facts.LongestStage().steps);
   });
   PrintDepthsRow("h", solves, [](const SolvedNetwork& solved) {
-    return NumberText("%.3g", solved.facts.LongestStage().h);
+    return NumberText("%.3g", *solved.facts.LongestStage().step);
   });
   PrintDepthsRow("levels", solves, [](const SolvedNetwork& solved) {
     return std::to_string(solved.facts.LongestStage().levels.size());

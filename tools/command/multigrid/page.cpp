@@ -27,6 +27,7 @@ using planner::TableOf;
 
 constexpr size_t kMostCurves = 24;
 constexpr size_t kMostHierarchies = 6;
+constexpr char kSerially[] = "serial propagation";
 
 Cell NumberCell(const char* format, const std::optional<double>& number) {
   return number ? Cell(NumberText(format, *number), *number) : Cell("");
@@ -91,6 +92,17 @@ std::string DevicesText(const MultigridReport& report) {
   return report.method == "partitioned" ? "partitioned over " + number : number;
 }
 
+bool HasOneLevel(const std::vector<ReportedStage>& stages) {
+  return LongestOf(stages).levels.size() == 1;
+}
+
+// Returns whether all that a report shows was solved serially.
+bool IsSerial(const MultigridReport& report) {
+  if (report.training) return HasOneLevel(report.training->stages);
+  return std::all_of(report.solves.begin(), report.solves.end(),
+                     [](const ReportedSolve& solve) { return HasOneLevel(solve.stages); });
+}
+
 std::string CoarseningText(const ReportedStage& stage) {
   std::vector<int64_t> factors = stage.coarsening;
   factors.erase(std::unique(factors.begin(), factors.end()), factors.end());
@@ -125,7 +137,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
 }
 
 std::string MethodText(const MultigridReport& report, const ReportedTraining& training) {
-  if (LongestOf(training.stages).levels.size() == 1) return "serial propagation";
+  if (HasOneLevel(training.stages)) return kSerially;
   if (report.tolerance) return NumberText("residuals to %.3g", *report.tolerance);
   std::string text = std::to_string(report.most_cycles);
   if (training.most_backward_cycles != report.most_cycles) {
@@ -184,6 +196,9 @@ Element AboutList(const std::vector<MultigridReport>& reports) {
   });
   add("weights", [](const MultigridReport& report) { return report.weights; });
   add("method", [](const MultigridReport& report) {
+    const bool is_partitioned = report.method == "partitioned";
+    if (is_partitioned) return std::string("partitioned: one layer after the other");
+    if (IsSerial(report)) return std::string(kSerially);
     return "V-cycle, relaxation " + report.relaxation + ", coarse operator " + report.coarse +
            ", start " + report.start;
   });

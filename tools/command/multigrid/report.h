@@ -38,12 +38,18 @@ struct ReportedTimeline {
 // Marks a stage whose report has no solve, because training solves the stage many times.
 struct WithoutSolve {};
 
-struct ReportedStage {
+// A stage and its levels, before any solve.
+struct StageFacts {
   int64_t steps = 1;
-  std::vector<int64_t> shape;   // of a state of one image
-  std::optional<double> step;   // the step h
+  std::vector<int64_t> shape;   // of a state of one image: channels, then extents
+  std::optional<double> step;   // the step h; known unless another program wrote the file
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
+  // Number of layers of each level that one layer of the next level replaces. Has one entry fewer
+  // than `levels`.
   std::vector<int64_t> coarsening;
+};
+
+struct ReportedStage : StageFacts {
   std::vector<std::optional<double>> residuals;  // by cycle; none if not measured or not finite
   int64_t cycles = 0;
   std::string status;
@@ -125,7 +131,6 @@ struct MultigridReport {
   int64_t devices = 1;  // of each replica
   bool has_cpu_times = true;
   // Threads of the host that run blocks, for each of `devices`; 0 with --backend cudnn.
-  // stages.
   int64_t threads = 0;
   std::string way, launch;
   std::vector<std::pair<std::string, double>> ways;  // seconds of a cycle for each way, if measured

@@ -133,11 +133,10 @@ std::string AboutText(const MultigridAnalysisReport& analysis) {
   }
   return text +
          " Every time is modelled by a simulation of the solve's tasks. Multigrid is the fastest "
-         "setting on so many devices, with the layers of all blocks of a device as one; in streams "
-         "is the same setting with a stream for each block and each kernel launched by the host. "
-         "Computing is the mean over the devices of the time in which a kernel runs or is "
-         "launched; "
-         "in the rest they wait for states of others.";
+         "setting on so many devices, by default with the layers of all blocks of a device as one; "
+         "in streams is the same setting with a stream for each block and each kernel launched by "
+         "the host. Computing is the mean over the devices of the time in which a kernel runs or "
+         "is launched; in the rest they wait for states of others.";
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ Result<Problem> ReadProblem(const SolveSpec& spec, Drawn drawn) {
     return problem;
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(spec));
+  if (spec.frozen_norms && multigrid::MakeResidualChain(graph, BatchNorms::kRefused).ok()) {
+    return Status::Error("--frozen-norms: no residual step of " + Quoted(graph.name) +
+                         " has a batch normalisation");
+  }
   const bool draws = drawn == Drawn::kAll || !spec.weights.empty();
   if (draws) UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph, spec.trains()));
   const uint64_t seed = spec.training.seed;

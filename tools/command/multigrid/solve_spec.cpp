@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "command/numbers.h"
 #include "planner/machine/presets.h"
 #include "planner/multigrid/data/data_file.h"
+#include "planner/multigrid/data/labelled_images.h"
 #include "spatial/agreement.h"
 
 namespace ucudnn::command {
@@ -279,7 +281,7 @@ std::vector<SpecOption> MachineOptions() {
 std::vector<SpecOption> TrainingOptions() {
   return {
       {"--train", "FOLDER", "", "train on digits: the folder of four IDX files with MNIST's names",
-       Text(UCUDNN_SPEC(train)), Agreement::kPresence},
+       Text(UCUDNN_SPEC(train)), Agreement::kContents},
       {"--epochs", "E", "5", "passes over the images", Whole(1, kMostSteps, UCUDNN_SPEC(epochs))},
       {"--examples", "N", "", "train on the first N images (default: all)",
        Whole(1, kMostWhole, UCUDNN_SPEC(most_examples))},
@@ -351,8 +353,9 @@ Status Complete(SolveSpec& spec) {
   network.batch = spec.batch.value_or(spec.trains() ? kTrainingBatch : 1);
   const bool repeats = spec.training.repeats > 1;
   if (spec.start == Start::kPrevious && !repeats) {
-    return Status::Error(
-        "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it");
+    return Status::Error("--start previous: no mini-batch is solved twice; expected " +
+                         std::string(spec.analyse ? "broadcast or nested with --analyse"
+                                                  : "--repeat 2 or more with it"));
   }
   multigrid::SolveOptions& forward = network.forward;
   forward.start = spec.start.value_or(repeats ? Start::kPrevious : Start::kBroadcast);
@@ -363,18 +366,25 @@ Status Complete(SolveSpec& spec) {
   return ReadCheck(spec);
 }
 
-// Returns a hash of the file's bytes, as hexadecimal digits.
+// Returns a hash of the bytes of a file, or of all files of a data set, as hexadecimal digits.
 Result<std::string> ContentsHash(const std::string& path) {
-  UCUDNN_ASSIGN_OR_RETURN(const multigrid::DataFile file, multigrid::DataFile::Open(path));
+  std::vector<std::string> files = {path};
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) {
+    UCUDNN_ASSIGN_OR_RETURN(files, multigrid::DataSetFiles(path));
+  }
   std::vector<char> block(size_t{1} << 20);
   uint64_t hash = 0;
-  for (uint64_t at = 0; at < file.size(); at += block.size()) {
-    const auto size = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
-    UCUDNN_RETURN_IF_ERROR(file.Read(at, std::span(block).first(size)));
-    // The hash of a block includes the hash of all earlier blocks.
-    std::string text(sizeof hash, '\0');
-    std::copy_n(reinterpret_cast<const char*>(&hash), sizeof hash, text.begin());
-    hash = spatial::HashOf(text.append(block.data(), size));
+  for (const std::string& name : files) {
+    UCUDNN_ASSIGN_OR_RETURN(const multigrid::DataFile file, multigrid::DataFile::Open(name));
+    for (uint64_t at = 0; at < file.size(); at += block.size()) {
+      const auto size = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
+      UCUDNN_RETURN_IF_ERROR(file.Read(at, std::span(block).first(size)));
+      // The hash of a block includes the hash of all earlier blocks.
+      std::string text(sizeof hash, '\0');
+      std::copy_n(reinterpret_cast<const char*>(&hash), sizeof hash, text.begin());
+      hash = spatial::HashOf(text.append(block.data(), size));
+    }
   }
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
@@ -451,7 +461,6 @@ std::vector<transport::Term> TermsOf(const SolveSpec& spec) {
   for (const SpecOption& option : SpecOptions()) {
     if (option.agreement == Agreement::kNone) continue;
     std::string value = spec.Text(option.name);
-    if (option.agreement == Agreement::kPresence) value = spec.IsGiven(option.name) ? kGiven : "";
     if (option.agreement == Agreement::kContents && !value.empty()) {
       const Result<std::string> hash = ContentsHash(value);
       if (hash.ok()) value = *hash;

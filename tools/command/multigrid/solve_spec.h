@@ -75,9 +75,10 @@ struct SolveSpec {
 // The property of an option that all ranks must have in common.
 enum class Agreement {
   kValue,
-  kContents,  // the contents of the file that the option names, or its value if that is no file
-  kPresence,  // whether the option is given
-  kNone       // ranks may differ, or several ranks cannot use the option
+  // The contents of the file, or of the folder of a data set, that the option names; its value if
+  // it names neither.
+  kContents,
+  kNone  // ranks may differ, or several ranks cannot use the option
 };
 
 struct SpecOption {

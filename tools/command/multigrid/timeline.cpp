@@ -21,12 +21,13 @@ std::string RangeText(int64_t first, int64_t count) {
   return Grouped(first + 1) + (count == 1 ? "" : " to " + Grouped(first + count));
 }
 
-std::string TipOf(const ReportedSpan& span, const ReportedStage& stage) {
+std::string TipOf(const ReportedSpan& span, const TimelineRow& row) {
+  const ReportedStage& stage = row.stage;
   int64_t layers = 1;  // number of the network's layers that one step of the level replaces
   for (int64_t level = 0; level < span.level; ++level) {
     layers *= stage.coarsening[level];
   }
-  std::string tip = "thread " + std::to_string(span.lane + 1) + ", level " +
+  std::string tip = std::string(row.lane) + " " + std::to_string(span.lane + 1) + ", level " +
                     std::to_string(span.level + 1) + (span.steps == 1 ? ": step " : ": steps ") +
                     RangeText(span.first, span.steps);
   if (layers > 1)
@@ -64,7 +65,7 @@ Element DrawTimeline(const TimelineRow& row, size_t number) {
   for (const ReportedSpan& span : DrawnSpans(timeline)) {
     auto& spans = track.lanes[span.lane].spans;
     spans.push_back({span.begin_ms, span.end_ms - span.begin_ms, static_cast<int>(span.level), "",
-                     TipOf(span, row.stage)});
+                     TipOf(span, row)});
     most = std::max(most, spans.size());
   }
   chart.tracks.push_back(std::move(track));

@@ -355,17 +355,18 @@ Command AddPlan(CLI::App& ucudnn) {
   AddOption(*app, "--batch", options->batch, "N", "images in a mini-batch")->required();
   options->reading.AddTo(*app);
   AddOption(*app, "--strategy", options->strategy, "NAME",
-            "the layout that is shown layer by layer: image, model, owt or deepa (deepa)");
+            "the layout shown by layer: image (data parallelism), model, owt or deepa (deepa)");
   options->costs.AddTo(*app);
   options->schedule.AddTo(*app);
   AddOption(*app, "--memory-limit", options->memory_limit, "SIZE|device",
             "the most memory that deepa's layout may take on a device: a size, or device for "
             "all it has");
   AddOption(*app, "--pin", options->pins, "LAYER=DEGREES",
-            "fix a layer's degrees, for example fc6=c4; may be repeated");
+            "fix how many parts a layer has along n, c, h, w and input channels r, for example "
+            "conv1=n4h2 or fc6=c4; may be repeated");
   AddFlag(*app, "--uneven", options->uneven, "parts may differ by one element");
   AddFlag(*app, "--placements", options->placements,
-          "layers on part of the devices may be on any aligned group of them");
+          "a layer on D of the devices may be on any D that begin at a multiple of D");
   AddFlag(*app, "--reduction", options->reduction,
           "convolutions and fully connected layers may be divided along their input\n"
           "channels, too (r), whose partial sums are added up");
@@ -373,7 +374,7 @@ Command AddPlan(CLI::App& ucudnn) {
             "show one layer in all its configurations");
   AddOption(*app, "--best", options->best, "K", "show the K best layouts, too");
   AddOption(*app, "--frontier", options->frontier, "POINTS",
-            "show layouts that take less memory, too: at up to POINTS limits");
+            "show layouts that take less memory, too, for up to POINTS memory limits");
   AddFlag(*app, "--json", options->json, "print JSON (ucudnn-layout) instead of tables");
   AddFlag(*app, "--boxes", options->boxes,
           "add to the JSON which device has which part of each tensor, and what moves");

@@ -24,7 +24,7 @@ void ScheduleWords::AddTo(CLI::App& app) {
           "simulate a step of the schedule, with and without overlap, too");
   AddOption(app, "--scheme", scheme, "a|b|c",
             "how fully connected layers of --strategy owt get their images: a (all at once),\n"
-            "b (one worker's after the other) or c (a share of each worker's) (a)");
+            "b (those of one worker after those of another) or c (a share of each worker's) (a)");
   AddOption(app, "--passes", passes, "K",
             "in how many passes b and c take them (as many as workers)");
   AddOption(app, "--update-every", update_every, "pass|batch",

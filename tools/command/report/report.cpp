@@ -128,8 +128,8 @@ Command AddReport(CLI::App& ucudnn) {
       AddSubcommand(ucudnn, "report", "report FILE.json... [-o report.html] [--db PATH]",
                     "show a report as an HTML page");
   AddWord(*app, "FILE.json", options->files,
-          "what --report wrote, or `ucudnn workspace --json` printed; reports of a split job's\n"
-          "ranks share a page, a track each, and what `ucudnn multigrid` wrote its figures");
+          "what --report wrote, or `ucudnn workspace --json` printed; several files are those of\n"
+          "the ranks of a split job, each of which gets a track, or of `ucudnn multigrid`");
   AddOption(*app, "-o", options->page, "report.html",
             "write the page to a file, not to the terminal");
   options->variables.Describe("UCUDNN_DATABASE", "paths separated by colons",

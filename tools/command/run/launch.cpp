@@ -47,8 +47,8 @@ std::string Environment(const char* name) {
 
 void AddDlsym(CLI::App& app, Launch& launch) {
   AddOption(app, "--dlsym", launch.dlsym, "WHEN",
-            "also answer look-ups in a cuDNN that was opened by its path: auto (where the "
-            "command is seen to do that; default), on, off");
+            "also answer look-ups in a cuDNN that was opened by its path: auto (default: for "
+            "commands that seem to do that), on, off");
 }
 
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words) {

@@ -152,8 +152,7 @@ Command AddRun(CLI::App& ucudnn) {
             "start the program N times on this machine, as the ranks of one job, with the "
             "variables that\ntorchrun sets; lines of output stay whole, and the first exit "
             "code that is not 0 is the job's");
-  AddFlag(*app, "--off", options->launch.off,
-          "leave the program's cuDNN as it is, to compare with");
+  AddFlag(*app, "--off", options->launch.off, "leave the program's cuDNN as it is, for comparison");
   AddDlsym(*app, options->launch);
   options->variables.AddTo(*app);
   return {app, [app, options](const ProgramWords& program) { return Run(*app, *options, program); },

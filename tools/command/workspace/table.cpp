@@ -122,8 +122,8 @@ void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, boo
                     kernel.desirable_set[one]);
     }
   }
-  std::printf("%-20s %-16s %12.4g  %s\n", "total", "", plan.total_time_ms,
-              FormatByteSize(plan.total_workspace_bytes).c_str());
+  PrintRow(kColumns, {"total", "", NumberText("%.4g", plan.total_time_ms)},
+           "  " + FormatByteSize(plan.total_workspace_bytes));
   if (!plan.optimal) std::printf("not proven optimal: at most %.4g ms from it\n", plan.gap_ms);
 }
 

@@ -185,5 +185,16 @@ TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheRealLibraryDoes) {
   EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_BAD_PARAM);
 }
 
+TEST_P(PoolingTest, RefusesAStrideThatARefusedSetterNeverSet) {
+  DeviceTensor x({2, 3, 1, 6, 5}, layout_, type_), y({2, 3, 1, 5, 4}, layout_, type_);
+  EXPECT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0,
+                                        0, 1, 0),
+            CUDNN_STATUS_BAD_PARAM);
+  int dims[4];
+  EXPECT_EQ(cudnnGetPoolingNdForwardOutputDim(pooling_, Describe(x, 4), 4, dims),
+            CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_BAD_PARAM);
+}
+
 }  // namespace
 }  // namespace hostgpu::test

@@ -126,6 +126,22 @@ TEST(LayerKernels, ABatchMultipliesAllButTheWeights) {
   EXPECT_EQ(of_eight.shared_bytes, 8 * of_one.shared_bytes);
 }
 
+// An update in two bytes reads and writes weight and velocity in fp32, reads a gradient of two
+// bytes and writes a weight of two, so it moves as much as an update in fp32.
+TEST(LayerKernels, NumbersOfTwoBytesMoveHalfAsMuchExceptInUpdates) {
+  const ResidualChain chain = ChainOf("kirby-3m");
+  const LayerKind two = LayersOfNetwork(chain, 1, 2).kinds[1];
+  const LayerKind four = LayersOfNetwork(chain, 1, 4).kinds[1];
+  for (const LayerPass pass : {LayerPass::kForward, LayerPass::kAdjoint, LayerPass::kGradient}) {
+    for (size_t i = 0; i < four.kernels(pass).size(); ++i) {
+      EXPECT_EQ(2 * two.kernels(pass)[i].own_bytes, four.kernels(pass)[i].own_bytes);
+      EXPECT_EQ(2 * two.kernels(pass)[i].shared_bytes, four.kernels(pass)[i].shared_bytes);
+    }
+  }
+  EXPECT_EQ(two.kernels(LayerPass::kUpdate)[0].own_bytes, (2 + 2 + 4 * 4) * (4 * 4 * 49 + 4));
+  EXPECT_EQ(four.kernels(LayerPass::kUpdate)[0].own_bytes, 5 * 4 * (4 * 4 * 49 + 4));
+}
+
 // The device has 1 Tflop/s, 1 GB/s, 1,000 threads and 1 us for each kernel, so that times are easy
 // to read.
 class RooflineOfOneKernel : public ::testing::Test {

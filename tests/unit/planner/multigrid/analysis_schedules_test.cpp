@@ -3,7 +3,10 @@
 // each C-point.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "planner/machine/presets.h"
 #include "planner/multigrid/analysis/network_model.h"
@@ -77,6 +80,19 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
 // device 0 and device 1 they take 0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
+}
+
+// Such devices take as long as those that run one block at a time if they have one stream each. The
+// blocks of a group are in one stream anyway.
+TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
+  const Made made(8, 0.25, 2, false);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.streams = 1;
+  EXPECT_NEAR(Modelled(made, setting, 2).ms, 12.25, kTiny);
+  setting.blocks = BlocksAtOnce::kGrouped;
+  const double grouped_ms = Modelled(made, setting, 2).ms;
+  setting.streams = 2;
+  EXPECT_EQ(Modelled(made, setting, 2).ms, grouped_ms);
 }
 
 // Device 0 and device 1 run one block at a time, in these ms:
@@ -172,6 +188,60 @@ TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
     EXPECT_NEAR(Modelled(made, setting, 1, Workload::kTraining).ms - inference_ms,
                 static_cast<double>(states.steps + adjoints.steps + kSteps + 1), kTiny);
   }
+}
+
+// Passes all calls on, and relaxes F-points twice where the solver does so once.
+class RelaxingTwice : public LayerSystem {
+ public:
+  explicit RelaxingTwice(LayerSystem& system) : system_(system) {}
+
+  Status Broadcast() override { return system_.Broadcast(); }
+  Status StepLead(int level, Source source) override { return system_.StepLead(level, source); }
+  Status RelaxF(int level, Source source) override {
+    UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, source));
+    return system_.RelaxF(level, source);
+  }
+  Status Advance(int level) override { return system_.Advance(level); }
+  Status RelaxC(int level) override { return system_.RelaxC(level); }
+  Status Restrict(int level) override { return system_.Restrict(level); }
+  Status SolveSerially(int level, Source source) override {
+    return system_.SolveSerially(level, source);
+  }
+  Status Correct(int level) override { return system_.Correct(level); }
+  Status RunCycle(int kind, const std::function<Status()>& cycle) override {
+    return system_.RunCycle(kind, cycle);
+  }
+  Result<std::span<const double>> Parts(NormParts parts) override { return system_.Parts(parts); }
+  double UnitRoundoff() const override { return system_.UnitRoundoff(); }
+
+ private:
+  LayerSystem& system_;
+};
+
+// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps,
+// c = 2, has 4 steps of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F, which are
+// 20. With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
+TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
+  constexpr int kExpected = 20 + 8;
+  const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
+  const WeightedChain chain = DrawCase(29, {.steps = 8, .extent = 4}, 1, 0.5).chain;
+  HostSolve host(chain, {.coarsening = {2}, .levels = 2, .h = 0.03});
+  CountingChain states(host.stage(), host.hierarchy(), CoarseOperator::kInject, 0.03);
+  BlockSystem forward = test::Must(BlockSystem::Make(states, host.hierarchy(), host.lanes(),
+                                                     Storage::kAll, host.system().first()));
+  RelaxingTwice real(forward);
+  ASSERT_TRUE(RunCycles(real, host.hierarchy(), options).ok());
+  EXPECT_EQ(states.steps, kExpected);
+
+  const Made made(8, 0, 1, true);
+  const LevelCosts costs(made.times, LayerPass::kForward, std::vector<int>(8, 0), host.hierarchy(),
+                         CoarseOperator::kInject);
+  Cluster cluster(made.machine, 1, Launching::kEach);
+  SolveTasks tasks(cluster, made.machine.device, costs, Setting(2, 2, 0, 1), 4, BlockRuns{{0, 4}});
+  RelaxingTwice modelled(tasks);
+  ASSERT_TRUE(RunCycles(modelled, host.hierarchy(), options).ok());
+  ASSERT_TRUE(tasks.Advance(1).ok());  // a call for another level ends the last F-relaxation
+  EXPECT_NEAR(test::Must(cluster.Simulate()).makespan_ms, kExpected, kTiny);
 }
 
 // The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
@@ -279,6 +349,17 @@ TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
   // A device holds half of the 9 + 2 * 4 states.
   EXPECT_EQ(Modelled(made, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
+}
+
+// Training then holds, for each of 80 parameters, a weight and a gradient of 2 bytes, and a weight,
+// a gradient and a velocity in fp32.
+TEST(AnalysisSchedules, NumbersOfTwoBytesTakeHalfOfTheMemoryExceptInUpdates) {
+  Made made(8, 0.25, 2, true);
+  made.layers.element_bytes = 2;
+  const NetworkModel model = made.model();
+  EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 2 * (80 + 2));
+  EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,
+            (2 + 2 + 4 + 4 + 4) * 80 + 2 * (8 * 3 + 8));
 }
 
 TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {

@@ -172,6 +172,21 @@ TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
   }
 }
 
+// The gradient of these norms is 0 on the host and on the device, so both descend without them.
+TEST_F(DeviceChains, NormsWithoutScaleAndShiftAreTheHosts) {
+  std::mt19937_64 random(24);
+  const std::vector<planner::Operator> step = {
+      planner::BatchNormalization{false}, planner::Activation{planner::ActivationKind::kTanh},
+      planner::Convolution{.filters = 4, .window = {1, 3, 3}, .pad = {0, 1, 1}}};
+  const WeightedChain chain =
+      ChainOf(std::vector(16, step), {.channels = 4, .extent = 4, .batch = 2}, random, 1);
+  const std::vector<double> last = DrawnNumbers(chain.first.size(), 1, random);
+  for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
+    ExpectTheHosts(target, chain,
+                   {.coarsening = {4, 2}, .levels = 2, .coarse = coarse, .h = 1.0 / 16}, last, 2);
+  }
+}
+
 TEST_F(DeviceChains, AllDepthsAreTheHosts) {
   std::mt19937_64 random(21);
   const struct {

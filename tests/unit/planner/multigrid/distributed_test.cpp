@@ -204,6 +204,32 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
   for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
 
+// Two ranks have 8 of 16 steps each, in blocks of 4; the first also has the 4 steps of the coarse
+// level. Each rank keeps its first state, 2 C-points and its last state, 2 coarse states with their
+// right sides, 3 states for each of 2 lanes, and the first state that a solve is given: 15. The
+// rank that is behind the other has 2 first states more. The coarse level has 5 states, 4 right
+// sides and 3 states for each lane: 15. In training, each lane has 3 F-points for each direction,
+// and the coarse level 4 states at which it is linearised.
+TEST(Distributed, ARanksStatesAreCounted) {
+  const WeightedChain net = DrawCase(1, {.steps = 16, .channels = 2, .extent = 3}).chain;
+  NetworkSettings settings;
+  settings.coarsening = {4};
+  settings.levels = 2;
+  settings.distributed = 1;
+  settings.lanes = 2;
+  settings.storage = Storage::kCPoints;
+  settings.batch = 5;
+  const Placement placement = test::Must(PlaceNetwork(net.chain, settings, 2));
+  const auto states = [&](int rank, Passes passes) {
+    return StateBytes(net.chain, placement, settings, rank, passes) / (2 * 3 * 3 * 5 * 8.0);
+  };
+  EXPECT_EQ(states(0, Passes::kForward), 15 + 15);
+  EXPECT_EQ(states(1, Passes::kForward), 17);
+  constexpr int kFPoints = 2 * 2 * 3;
+  EXPECT_EQ(states(0, Passes::kForwardAndBackward), 15 + 17 + kFPoints + 2 * 15 + 4);
+  EXPECT_EQ(states(1, Passes::kForwardAndBackward), 17 + 15 + kFPoints);
+}
+
 // After a state that is not finite, all ranks end serially.
 TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
   const WeightedChain net = DrawCase(4, {.steps = 48, .channels = 2, .extent = 3}, 1, 3).chain;

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
 
 #include "planner/multigrid/distributed/thread_ranks.h"
+#include "tests/support/becomes.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -54,7 +54,7 @@ TEST(ThreadRanks, NamesTheRankThatIsLate) {
   ThreadRanks job(3, std::chrono::milliseconds(200));
   const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {
     if (peers.rank() < 2) return peers.Receive(peers.rank() + 1).status();
-    while (!job.Failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(ucudnn::test::Becomes([&] { return job.Failure().has_value(); }));
     return Status::Ok();
   });
   EXPECT_EQ(status.message(), "rank 2 was waited for by others for 200 ms and has not come");
