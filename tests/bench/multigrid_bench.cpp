@@ -58,10 +58,9 @@ class Solver {
                 .levels = levels,
                 .h = 1.0 / static_cast<double>(chain.stage().steps.size())},
                run, kLanes, kWorkspace),
-        solver_(stage_.solver.get()),
         chain_(chain),
         last_(chain.first.size()) {
-    Check(solver_->LoadWeights());
+    Check(stage_.solver->LoadWeights());
   }
 
   // Returns the processor time in ms of the faster of two solves, after two solves that are not
@@ -79,7 +78,7 @@ class Solver {
   }
 
   void Run(int cycles) {
-    test::Must(solver_->SolveForward(chain_.first.data(), Cycles(cycles), last_.data()));
+    test::Must(stage_.solver->SolveForward(chain_.first.data(), Cycles(cycles), last_.data()));
   }
 
   // Runs a training step. The loss is half the sum of the squares of the network's output, so its
@@ -87,12 +86,12 @@ class Solver {
   enum class Descends { kOnDevice, kOnHost };
   void Train(Descends where) {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
-    if (where == Descends::kOnHost) Check(solver_->LoadWeights());
+    if (where == Descends::kOnHost) Check(stage_.solver->LoadWeights());
     Run(kCycles);
-    test::Must(solver_->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
-    if (where == Descends::kOnDevice) return Check(solver_->Descend(kDescent));
+    test::Must(stage_.solver->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
+    if (where == Descends::kOnDevice) return Check(stage_.solver->Descend(kDescent));
     Parameters gradient = ZerosLike(parameters_);
-    Check(solver_->AddGradients(gradient, nullptr));
+    Check(stage_.solver->AddGradients(gradient, nullptr));
     for (size_t node = 0; node < gradient.size(); ++node) {
       for (const auto member : {&NodeWeights::weights, &NodeWeights::bias}) {
         for (size_t i = 0; i < (gradient[node].*member).size(); ++i) {
@@ -113,7 +112,6 @@ class Solver {
   }
 
   DeviceStage stage_;
-  StageSolver* solver_;
   const WeightedChain& chain_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;

@@ -16,13 +16,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Chain::Shape Short() { return {.layers = 61, .h = 1.0 / 61}; }
+Chain::Shape Short(unsigned seed = 1) { return {.layers = 61, .h = 1.0 / 61, .seed = seed}; }
 
-ucudnnLayerParallelOptions_t ThreeLevels(int lanes) {
+ucudnnLayerParallelOptions_t ThreeLevels(
+    int lanes, ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS) {
   ucudnnLayerParallelOptions_t options = Options();
   options.levels = 3;
   options.coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM;
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+  options.storage = storage;
   options.lanes = lanes;
   return options;
 }
@@ -120,9 +121,7 @@ TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
 
 TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
   Chain chain(Short());
-  ucudnnLayerParallelOptions_t options = ThreeLevels(1);
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
-  Solver solver(chain, options);
+  Solver solver(chain, ThreeLevels(1, UCUDNN_LAYER_PARALLEL_STORE_ALL));
   chain.Fail({"step", 4, 9});
   EXPECT_EQ(solver.TryForward(), kCallbackFailed);
   // F-relaxation runs layers 0 to 2 of the first block, so the fourth step is layer 4 in the second
@@ -144,9 +143,7 @@ TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
 
 TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   Chain chain(Short());
-  ucudnnLayerParallelOptions_t options = ThreeLevels(4);
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
-  Solver solver(chain, options);
+  Solver solver(chain, ThreeLevels(4, UCUDNN_LAYER_PARALLEL_STORE_ALL));
   for (int i = 0; i < 20; ++i) {
     chain.Fail({.callback = "step", .call = 1, .on_all_lanes = true});
     ASSERT_EQ(solver.TryForward(), kCallbackFailed);
@@ -154,11 +151,14 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   }
 }
 
+struct LayerParallelCallbacksOfOneLane : ::testing::Test {
+  Chain chain{Short()};
+  Solver solver{chain, ThreeLevels(1)};
+};
+
 // The header says that an exception ends the program, so not even a catch-all handler of the
 // program may catch it.
-TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AnExceptionEndsTheProgram) {
   chain.Fail({.callback = "step", .call = 1, .code = 0});
   const auto catches = [&] {
     try {
@@ -171,9 +171,7 @@ TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   EXPECT_EXIT(catches(), ::testing::KilledBySignal(SIGABRT), "");
 }
 
-TEST(LayerParallelCallbacks, AVisitEndsWithTheVisitorsCode) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AVisitEndsWithTheVisitorsCode) {
   solver.Forward(chain.First());
   int visited = 0;
   const auto visit = [](void* user, int layer, const void*, const void*, int) {
@@ -186,9 +184,7 @@ TEST(LayerParallelCallbacks, AVisitEndsWithTheVisitorsCode) {
 }
 
 // Reading a state may run a step, which may fail as well. The next reading tries again.
-TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AStateThatCannotBeComputedIsNotRead) {
   solver.Forward(chain.First(), SolveOptions(kTolerance));
   const void* state = nullptr;
   chain.Fail({"step", 2, 3});
@@ -202,9 +198,7 @@ TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
 
 TEST(LayerParallelCallbacks, TwoSolversWorkAtOnce) {
   const auto solve = [](unsigned seed, std::vector<Vector>& states) {
-    Chain::Shape shape = Short();
-    shape.seed = seed;
-    Chain chain(shape);
+    Chain chain(Short(seed));
     Solver solver(chain, ThreeLevels(3));
     for (int i = 0; i < 10; ++i) {
       solver.Forward(chain.First(), SolveOptions(kTolerance));
@@ -242,9 +236,7 @@ struct Nested {
   }
 };
 
-TEST(LayerParallelCallbacks, ASolverIsNotUsedByItsOwnCallbacks) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, ASolverIsNotUsedByItsOwnCallbacks) {
   solver.Forward(chain.First());
   Nested nested = {.solver = solver.get()};
   ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Nested::Visit, &nested), kCallbackFailed);

@@ -50,20 +50,25 @@ class Devices {
 
 class DeviceRanks : public ::testing::Test {
  protected:
-  // Runs the solvers of rank r on device r, or all of them on the first device if `share`.
+  // Returns the solvers of each rank: of rank r on device r, or of all on the first one if `share`.
+  std::vector<DeviceSolvers> Solvers(int ranks, bool share, const DeviceSetting& setting,
+                                     const Precision& precision = kSinglePrecision) const {
+    std::vector<DeviceSolvers> solvers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      solvers.emplace_back(devices.Target(share ? 0 : rank, precision), setting);
+    }
+    return solvers;
+  }
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
                           const NetworkSettings& settings,
                           const Precision& precision = kSinglePrecision,
                           std::optional<Launch> launch = std::nullopt) {
-    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
-    for (int rank = 0; rank < ranks; ++rank) {
-      solvers.push_back(std::make_unique<DeviceSolvers>(
-          devices.Target(share ? 0 : rank, precision),
-          DeviceSetting{.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}));
-    }
+    std::vector<DeviceSolvers> solvers =
+        Solvers(ranks, share,
+                {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}, precision);
     Result<PassResults> passes =
-        RunOn(ranks, net, settings, nullptr, [&](int rank) { return solvers[rank].get(); });
-    transport = solvers[0]->transport();
+        RunOn(ranks, net, settings, nullptr, [&](int rank) { return &solvers[rank]; });
+    transport = solvers[0].transport();
     return passes;
   }
 
@@ -181,16 +186,12 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {
-    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
-    for (int rank = 0; rank < 3; ++rank) {
-      solvers.push_back(std::make_unique<DeviceSolvers>(devices.Target(share ? 0 : rank),
-                                                        DeviceSetting{.way = Way::kStreams}));
-    }
+    std::vector<DeviceSolvers> solvers = Solvers(3, share, {.way = Way::kStreams});
     ThreadRanks job(3);
     const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {
       NetworkSettings own = SettingsOf(net);
       own.peers = &peers;
-      own.stage_solvers = solvers[peers.rank()].get();
+      own.stage_solvers = &solvers[peers.rank()];
       UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, 3));
       const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
       UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));
