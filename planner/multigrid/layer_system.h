@@ -9,6 +9,7 @@
 // one thread. A function that fails leaves the states undefined, which ends the solve.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <span>
 
@@ -77,7 +78,10 @@ class LayerSystem {
   // Returns the terms of a squared norm. They are valid until the next call.
   virtual Result<std::span<const double>> Parts(NormParts parts) = 0;
   // Returns an L2 norm: the square root of the sum of all parts.
-  Result<double> Norm(NormParts parts);
+  Result<double> Norm(NormParts parts) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto squares, Parts(parts));
+    return RootOfSum(squares);
+  }
 
   // L2 norms of the C-points of the finest level, and of its last state if that is no C-point.
   struct StateNorms {
@@ -85,10 +89,26 @@ class LayerSystem {
     double largest = 0;  // largest norm of a single state; not finite if any number is not finite
     double all = 0;      // norm of all these states together
   };
-  Result<StateNorms> Norms();
+  Result<StateNorms> Norms() {
+    UCUDNN_ASSIGN_OR_RETURN(const auto squares, Parts(NormParts::kStates));
+    double largest = 0;
+    for (const double square : squares) {
+      // Unlike std::max, this comparison keeps a NaN.
+      if (!(square <= largest)) largest = square;
+      if (std::isnan(largest)) break;
+    }
+    return StateNorms{std::sqrt(squares.front()), std::sqrt(largest), RootOfSum(squares)};
+  }
 
   // Returns half of the distance between 1 and the next larger number that states can hold.
   virtual double UnitRoundoff() const = 0;
+
+ private:
+  static double RootOfSum(std::span<const double> parts) {
+    double sum = 0;
+    for (const double part : parts) sum += part;
+    return std::sqrt(sum);
+  }
 };
 
 }  // namespace ucudnn::multigrid

@@ -22,7 +22,14 @@ struct NodeWeights {
 // the numbers of its own layers.
 using Parameters = std::vector<NodeWeights>;
 // Returns zeros in the same arrangement as `parameters`.
-Parameters ZerosLike(const Parameters& parameters);
+inline Parameters ZerosLike(const Parameters& parameters) {
+  Parameters zeros(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    zeros[i].weights.assign(parameters[i].weights.size(), 0.0);
+    zeros[i].bias.assign(parameters[i].bias.size(), 0.0);
+  }
+  return zeros;
+}
 
 // The settings of a step of stochastic gradient descent with momentum, as in torch.optim.SGD:
 // velocity = momentum * velocity + gradient; numbers -= rate * velocity.

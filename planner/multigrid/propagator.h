@@ -45,7 +45,7 @@ class Propagator {
   // Creates a state of unspecified value, which exists as long as the propagator.
   virtual Result<State> Create() = 0;
   // Creates the state of a system at `place`, in memory near states that are used together with it.
-  // Called once for each place.
+  // Called once for each place, and again if making the system failed.
   virtual Result<State> CreateAt([[maybe_unused]] const StatePlace& place) { return Create(); }
   // Returns true if the k-th operations of all chains run as one. Each chain then needs its own
   // scratch, and each level its own first state. Returns false if each lane runs whole chains.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <new>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "base/byte_size.h"
 #include "base/json_place.h"
 #include "base/text.h"
+#include "planner/multigrid/two_bytes.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -31,16 +31,6 @@ uint64_t LittleEndian(std::string_view bytes) {
   return number;
 }
 
-// Converts a binary16 number of IEEE 754.
-double HalfToDouble(uint64_t half) {
-  const int exponent = static_cast<int>(half >> 10 & 31);
-  const int fraction = static_cast<int>(half & 1023);
-  double magnitude = std::ldexp(1024 + fraction, exponent - 25);
-  if (exponent == 0) magnitude = std::ldexp(fraction, -24);
-  if (exponent == 31) magnitude = fraction == 0 ? HUGE_VAL : std::nan("");
-  return std::copysign(magnitude, (half & 0x8000) != 0 ? -1.0 : 1.0);
-}
-
 template <typename Integer>
 double WholeToDouble(uint64_t bits) {
   return static_cast<double>(static_cast<Integer>(bits));
@@ -55,7 +45,7 @@ constexpr ValueType kTypes[] = {
     {"F64", 8, [](uint64_t bits) { return std::bit_cast<double>(bits); }},
     {"F32", 4,
      [](uint64_t bits) -> double { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }},
-    {"F16", 2, HalfToDouble},
+    {"F16", 2, [](uint64_t bits) { return ValueOfTwoBytes(11, static_cast<uint16_t>(bits)); }},
     {"BF16", 2,
      [](uint64_t bits) -> double {
        return std::bit_cast<float>(static_cast<uint32_t>(bits << 16));

@@ -96,8 +96,9 @@ Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status
   if (static_cast<size_t>(kind) >= kinds_.size()) kinds_.resize(static_cast<size_t>(kind) + 1);
   Kind& of_kind = kinds_[kind];
   if (!of_kind.has_run) {
+    UCUDNN_RETURN_IF_ERROR(work());
     of_kind.has_run = true;
-    return work();
+    return Status::Ok();
   }
   const cuda::ContextScope scope(*target_.driver, target_.context);
   UCUDNN_RETURN_IF_ERROR(lanes.GatherExchange());

@@ -44,10 +44,8 @@ Status DeviceStates::Combine(State to, double b, double a, State x, int lane_num
   DeviceLane& lane = run_.lanes->lane(lane_number);
   const StatesView& from = PlacedState::Of(x).view;
   const StatesView& sum = PlacedState::Of(to).view;
-  if (b == 0 && a == 1 && IsPacked(from) && IsPacked(sum)) {
-    return lane.Copy(from.data, sum.data, size_);
-  }
-  return run_.runner->sums().Combine(lane, a, from, b, sum);
+  StateSums& sums = run_.runner->sums();
+  return b == 0 && a == 1 ? sums.Copy(lane, from, sum) : sums.Combine(lane, a, from, b, sum);
 }
 
 Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane) {
@@ -159,7 +157,7 @@ Status DeviceStates::Upload(const double* numbers, State to) {
 }
 
 Status DeviceStates::Download(State from, double* numbers) {
-  if (!IsPacked(PlacedState::Of(from).view)) {
+  if (!run_.runner->sums().IsPacked(PlacedState::Of(from).view)) {
     if (packed_ == nullptr) {
       UCUDNN_ASSIGN_OR_RETURN(packed_, Create());
     }

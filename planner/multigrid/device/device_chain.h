@@ -57,7 +57,6 @@ class DeviceStates : public Propagator {
 
   // Makes later cycles run as CUDA graphs (CycleGraphs).
   Status RecordCycles();
-  const Precision& precision() const { return *run_.runner->target().precision; }
 
  protected:
   DeviceStates(DeviceRun& run, Direction direction);
@@ -91,9 +90,6 @@ class DeviceStates : public Propagator {
   };
   // Writes the times of all marks of a lane. REQUIRES: the host has waited for the lane.
   Status TellMarks(int lane);
-  bool IsPacked(const StatesView& view) const {
-    return view.image_distance == 1 || run_.runner->batch() == 1;
-  }
   // Returns the numbers of the state's array. Downloads them unless a buffer of downloaded_ already
   // has them. Does not overwrite the buffer `kept`.
   Result<const Downloaded*> Read(DeviceLane& lane, State state, const Downloaded* kept);

@@ -113,7 +113,7 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
   UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceLanes::Make(target, 1, true));
   const std::shared_ptr<DeviceLanes> lanes = std::move(made);
   DeviceExchange exchange(target, channel, lanes,
-                          {.peers = peers, .ranks = {0, peers.size()}, .state_size = numbers});
+                          {.peers = peers, .ranks = peers.size(), .state_size = numbers});
   UCUDNN_RETURN_IF_ERROR(exchange.Reserve({.message = 1, .sent = 1, .received = 1}));
   UCUDNN_ASSIGN_OR_RETURN(const DeviceNumbers memory, DeviceNumbers::Make(target, numbers));
   PlacedState placed = {.view = {memory.data()}};
@@ -203,8 +203,7 @@ Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& c
 
 Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
                                            const RankTransport& how, int64_t state_numbers) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto channel,
-                          RankChannel::Open(target, peers, {0, peers.size()}, how));
+  UCUDNN_ASSIGN_OR_RETURN(const auto channel, RankChannel::Open(target, peers, peers.size(), how));
   MessageCosts costs;
   UCUDNN_ASSIGN_OR_RETURN(costs.message, MessageMs(target, channel, peers, 1));
   UCUDNN_ASSIGN_OR_RETURN(const double with_state,

@@ -33,13 +33,16 @@ Status DeviceDescent::MakeMomentum(DeviceLane& lane) {
   if (velocity_) return Status::Ok();
   const int64_t count = gradient_->count();
   UCUDNN_ASSIGN_OR_RETURN(wide_numbers_, BlockTensor(wide_, count));
+  if (is_narrow()) {
+    UCUDNN_ASSIGN_OR_RETURN(numbers_, BlockTensor(target_, count));
+    UCUDNN_ASSIGN_OR_RETURN(convert_, MakeOpTensor(wide_, CUDNN_OP_TENSOR_ADD));
+    UCUDNN_ASSIGN_OR_RETURN(wide_gradient_, DeviceNumbers::Make(wide_, count));
+    UCUDNN_ASSIGN_OR_RETURN(master_, DeviceNumbers::Make(wide_, count));
+    UCUDNN_RETURN_IF_ERROR(WeightsLoaded(lane));
+  }
+  // The velocity is made last, because it tells later calls that everything is there.
   UCUDNN_ASSIGN_OR_RETURN(velocity_, DeviceNumbers::Make(wide_, count));
-  if (!is_narrow()) return Status::Ok();
-  UCUDNN_ASSIGN_OR_RETURN(numbers_, BlockTensor(target_, count));
-  UCUDNN_ASSIGN_OR_RETURN(convert_, MakeOpTensor(wide_, CUDNN_OP_TENSOR_ADD));
-  UCUDNN_ASSIGN_OR_RETURN(wide_gradient_, DeviceNumbers::Make(wide_, count));
-  UCUDNN_ASSIGN_OR_RETURN(master_, DeviceNumbers::Make(wide_, count));
-  return WeightsLoaded(lane);
+  return Status::Ok();
 }
 
 Status DeviceDescent::WeightsLoaded(DeviceLane& lane) {

@@ -12,7 +12,7 @@ namespace ucudnn::multigrid {
 // later number holds eight bytes.
 class RankChannel::PeersGatherer : public transport::Gatherer {
  public:
-  PeersGatherer(Peers& peers, RankRange ranks) : peers_(peers), ranks_(ranks) {}
+  PeersGatherer(Peers& peers, int ranks) : peers_(peers), ranks_(ranks) {}
 
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
     std::vector<double> numbers(1 + (mine.size() + sizeof(double) - 1) / sizeof(double));
@@ -32,7 +32,7 @@ class RankChannel::PeersGatherer : public transport::Gatherer {
 
  private:
   Peers& peers_;
-  RankRange ranks_;
+  int ranks_;
 };
 
 RankChannel::RankChannel(const DeviceTarget& target, Peers& peers, int ranks)
@@ -45,15 +45,15 @@ RankChannel::~RankChannel() {
 }
 
 Result<std::shared_ptr<RankChannel>> RankChannel::Open(const DeviceTarget& target, Peers& peers,
-                                                       RankRange ranks, const RankTransport& how) {
-  std::shared_ptr<RankChannel> made(new RankChannel(target, peers, ranks.count));
+                                                       int ranks, const RankTransport& how) {
+  std::shared_ptr<RankChannel> made(new RankChannel(target, peers, ranks));
   made->gatherer_ = std::make_unique<PeersGatherer>(peers, ranks);
   FailureListeners& listeners = peers.failure_listeners();
   transport::ChannelSetup setup;
   setup.driver = target.driver;
   setup.context = target.context;
-  setup.rank = peers.rank() - ranks.first;
-  setup.size = ranks.count;
+  setup.rank = peers.rank();
+  setup.size = ranks;
   setup.gatherer = made->gatherer_.get();
   setup.timeout = how.timeout;
   setup.given_up = [&listeners] { return listeners.has_failed(); };
@@ -104,7 +104,7 @@ DeviceExchange::DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankC
 DeviceExchange::~DeviceExchange() = default;
 
 Status DeviceExchange::Reserve(const ExchangeRoom& room) {
-  if (setting_.ranks.count == 1) return Status::Ok();
+  if (setting_.ranks == 1) return Status::Ok();
   const auto make = [&](size_t states, std::optional<DeviceNumbers>& numbers) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(numbers,
                             DeviceNumbers::Make(target_, static_cast<int64_t>(states) * size_));
@@ -124,7 +124,7 @@ Status DeviceExchange::OfJob(Status status) {
 }
 
 transport::Message DeviceExchange::MessageOf(int rank, Address data, size_t states) const {
-  return {rank - setting_.ranks.first, reinterpret_cast<CUdeviceptr>(data),
+  return {rank, reinterpret_cast<CUdeviceptr>(data),
           states * static_cast<size_t>(size_) * target_.precision->bytes};
 }
 
@@ -138,15 +138,11 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
     }
     sends_.push_back(MessageOf(message.rank, Behind(sent_, packed), message.states.size()));
     for (const State state : message.states) {
-      UCUDNN_RETURN_IF_ERROR(Copy(lane, PlacedState::Of(state).view, {Behind(sent_, packed++)}));
+      UCUDNN_RETURN_IF_ERROR(
+          sums_.Copy(lane, PlacedState::Of(state).view, {Behind(sent_, packed++)}));
     }
   }
   return Status::Ok();
-}
-
-Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const StatesView& to) {
-  if (IsPacked(from) && IsPacked(to)) return lane.Copy(from.data, to.data, size_);
-  return sums_.Combine(lane, 1, from, 0, to);
 }
 
 // A single state whose numbers are contiguous is received directly in its place.
@@ -156,7 +152,7 @@ Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   landed_.clear();
   for (const StateMessage& message : receives) {
     const StatesView first = PlacedState::Of(message.states[0]).view;
-    if (message.states.size() == 1 && IsPacked(first)) {
+    if (message.states.size() == 1 && sums_.IsPacked(first)) {
       receives_.push_back(MessageOf(message.rank, first.data, 1));
       continue;
     }
@@ -191,7 +187,7 @@ Status DeviceExchange::Finish(int lane_number) {
   DeviceLane& lane = lanes_->lane(lane_number);
   UCUDNN_RETURN_IF_ERROR(lanes_->exchange().LetFollow(lane));
   for (const Landed& state : landed_) {
-    UCUDNN_RETURN_IF_ERROR(Copy(lane, {state.from}, PlacedState::Of(state.to).view));
+    UCUDNN_RETURN_IF_ERROR(sums_.Copy(lane, {state.from}, PlacedState::Of(state.to).view));
   }
   return Status::Ok();
 }
@@ -207,8 +203,7 @@ Status DeviceExchange::MoveNumbers(Transfer transfer, int rank, Address numbers,
     const auto bytes =
         static_cast<size_t>(std::min(room, count - begin)) * target_.precision->bytes;
     const transport::Message message = {
-        rank - setting_.ranks.first, reinterpret_cast<CUdeviceptr>(target_.Behind(numbers, begin)),
-        bytes};
+        rank, reinterpret_cast<CUdeviceptr>(target_.Behind(numbers, begin)), bytes};
     const std::span<const transport::Message> one(&message, 1);
     const std::span<const transport::Message> none;
     UCUDNN_RETURN_IF_ERROR(OfJob(

@@ -29,10 +29,10 @@ struct RankTransport {
 // aborted, so that no stream waits for it any longer. Thread-compatible.
 class RankChannel {
  public:
-  // All of `ranks` must call it. `peers` and everything to which `target` points must outlive the
-  // channel.
+  // The first `ranks` ranks must all call it. `peers` and everything to which `target` points must
+  // outlive the channel.
   static Result<std::shared_ptr<RankChannel>> Open(const DeviceTarget& target, Peers& peers,
-                                                   RankRange ranks, const RankTransport& how);
+                                                   int ranks, const RankTransport& how);
   ~RankChannel();
 
   transport::Channel& channel() { return *opened_.channel; }
@@ -67,7 +67,7 @@ class DeviceExchange : public StateExchange {
   // The states to exchange, which are PlacedStates, and the ranks that exchange them.
   struct Setting {
     Peers& peers;
-    RankRange ranks;
+    int ranks = 1;
     int64_t state_size = 0;  // numbers in one image's state
     int batch = 1;
   };
@@ -96,10 +96,6 @@ class DeviceExchange : public StateExchange {
     State to = nullptr;
   };
 
-  bool IsPacked(const StatesView& view) const {
-    return setting_.batch == 1 || view.image_distance == 1;
-  }
-  Status Copy(DeviceLane& lane, const StatesView& from, const StatesView& to);
   Address Behind(const std::optional<DeviceNumbers>& room, size_t states) const {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }

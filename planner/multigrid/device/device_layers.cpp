@@ -58,7 +58,7 @@ class DeviceLayers : public StageLayers, private KeptWeights {
   Status Upload(const double* numbers, State to) override { return chain_->Upload(numbers, to); }
   Status Download(State from, double* numbers) override { return chain_->Download(from, numbers); }
 
-  bool scales_adjoints() const override { return chain_->precision().has_few_exponents; }
+  bool scales_adjoints() const override { return shared_->target.precision->has_few_exponents; }
 
   // If blocks run side by side, the call with the first layers computes the gradients of all layers
   // at once.

@@ -49,11 +49,13 @@ Status DeviceLane::Reserve(const LaneNeeds& needs) {
   UCUDNN_RETURN_IF_ERROR(Wait());
   if (needs.room > held_.room) {
     room_.reset();
+    held_.room = 0;
     UCUDNN_ASSIGN_OR_RETURN(room_, DeviceNumbers::Make(target_, needs.room));
     held_.room = needs.room;
   }
   if (needs.workspace > held_.workspace) {
     workspace_.reset();
+    held_.workspace = 0;
     const auto bytes = static_cast<size_t>(target_.precision->bytes);
     UCUDNN_ASSIGN_OR_RETURN(
         workspace_,

@@ -1,10 +1,10 @@
 #include "planner/multigrid/device/device_solvers.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
+#include "planner/multigrid/analysis/least_ms.h"
 #include "planner/multigrid/device/device_layers.h"
 #include "planner/multigrid/distributed/stage_solver.h"
 
@@ -22,30 +22,26 @@ SolveOptions OneCycle(const SolveOptions& of) {
   return options;
 }
 
-// Returns the seconds of the fastest measured run of one cycle. The first kFirst runs are not
-// measured, because they create objects at first use and record the graph. If the stage trains, a
-// run includes an adjoint cycle and a descent.
+// Returns the seconds of the fastest measured run of one cycle. If the stage trains, a run includes
+// an adjoint cycle and a descent.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);
   std::vector<double> last(first.size());
-  UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
-  double least = std::numeric_limits<double>::infinity();
-  constexpr int kFirst = 2;
-  constexpr int kRuns = 4;
-  for (int run = 0; run < kRuns; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto cycle = [&]() -> Status {
     UCUDNN_RETURN_IF_ERROR(
         solver.SolveForward(first.data(), OneCycle(stage.forward), last.data()).status());
-    if (stage.trains) {
-      UCUDNN_RETURN_IF_ERROR(
-          solver.SolveBackward(first.data(), OneCycle(stage.backward), last.data()).status());
-      UCUDNN_RETURN_IF_ERROR(solver.Descend({}));
-    }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (run >= kFirst) least = std::min(least, seconds.count());
-  }
-  return least;
+    if (!stage.trains) return Status::Ok();
+    UCUDNN_RETURN_IF_ERROR(
+        solver.SolveBackward(first.data(), OneCycle(stage.backward), last.data()).status());
+    return solver.Descend({});
+  };
+  constexpr int kRuns = 2;
+  UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
+  // The first runs do not count, because they create objects at first use and record the graph.
+  UCUDNN_RETURN_IF_ERROR(LeastMs(kRuns, cycle).status());
+  UCUDNN_ASSIGN_OR_RETURN(const double ms, LeastMs(kRuns, cycle));
+  return ms / 1000;
 }
 
 }  // namespace
@@ -140,16 +136,16 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
 
 Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& stage) {
   Channels channels;
-  if (stage.partition.ranks().count > 1) {
+  if (stage.partition.ranks() > 1) {
     UCUDNN_ASSIGN_OR_RETURN(
         channels.ranks,
         RankChannel::Open(target_, stage.peers, stage.partition.ranks(), setting_.transport));
     transport_ = channels.ranks->Text();
   }
   if (stage.replicas != nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(channels.replicas,
-                            RankChannel::Open(target_, *stage.replicas, {0, stage.replicas->size()},
-                                              setting_.transport));
+    UCUDNN_ASSIGN_OR_RETURN(
+        channels.replicas,
+        RankChannel::Open(target_, *stage.replicas, stage.replicas->size(), setting_.transport));
   }
   UCUDNN_ASSIGN_OR_RETURN(const Choice choice, Choose(stage, channels));
   if (choice.levels >= chosen_.levels) chosen_ = choice;

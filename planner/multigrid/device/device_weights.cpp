@@ -176,8 +176,8 @@ Result<std::unique_ptr<DeviceWeights>> DeviceWeights::Make(const DeviceTarget& t
 
 Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrangement,
                                                       DeviceLane& lane) {
-  std::unique_ptr<Arranged>& slot = arranged_[arrangement];
-  if (slot) return static_cast<const ArrangedNumbers*>(&slot->numbers);
+  const auto known = arranged_.find(arrangement);
+  if (known != arranged_.end()) return static_cast<const ArrangedNumbers*>(&known->second->numbers);
   auto made = std::make_unique<Arranged>();
   if (arrangement.is_contiguous()) {
     made->numbers = layout_.InOrder(in_order(), arrangement.kind, arrangement.first);
@@ -187,8 +187,9 @@ Result<const ArrangedNumbers*> DeviceWeights::Arrange(const Arrangement& arrange
     UCUDNN_RETURN_IF_ERROR(
         layout_.Copy(lane, NumbersLayout::Move::kGather, in_order(), arrangement, made->numbers));
   }
-  slot = std::move(made);
-  return static_cast<const ArrangedNumbers*>(&slot->numbers);
+  const ArrangedNumbers* const numbers = &made->numbers;
+  arranged_.emplace(arrangement, std::move(made));
+  return numbers;
 }
 
 std::vector<double> DeviceWeights::HostBlock() const {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/text.h"
+#include "planner/multigrid/two_bytes.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -40,19 +40,6 @@ uint16_t BitsOf(const Precision& precision, double value) {
   const auto units = static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, -last)));
   const int64_t bits = (int64_t{last - precision.least_exponent} << fraction_bits) + units;
   return sign | static_cast<uint16_t>(std::min<int64_t>(bits, infinite));
-}
-
-double ValueOf(const Precision& precision, uint16_t bits) {
-  const int fraction_bits = precision.significant_bits - 1;
-  const int field = (bits & 0x7FFF) >> fraction_bits;
-  const int fraction = bits & ((1 << fraction_bits) - 1);
-  const double sign = bits >> (kBitsOfTwoBytes - 1) != 0 ? -1 : 1;
-  if (field == (1 << (kBitsOfTwoBytes - 1 - fraction_bits)) - 1) {
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
-                         : sign * std::numeric_limits<double>::infinity();
-  }
-  const int units = field == 0 ? fraction : fraction + (1 << fraction_bits);
-  return sign * std::ldexp(units, precision.least_exponent + std::max(field, 1) - 1);
 }
 
 }  // namespace
@@ -93,7 +80,7 @@ void Widen(const Precision& precision, const std::byte* from, int64_t count, dou
     } else {
       uint16_t narrow = 0;
       std::memcpy(&narrow, from + i * sizeof narrow, sizeof narrow);
-      to[i] = ValueOf(precision, narrow);
+      to[i] = ValueOfTwoBytes(precision.significant_bits, narrow);
     }
   }
 }

@@ -104,8 +104,8 @@ Result<State> SideBySide::Create(const StatePlace& place) {
 }
 
 Status SideBySide::Run(const RunKey& key, int count, LaneWork chain) {
-  const auto [run, is_new] = runs_.try_emplace(key);
-  if (is_new) {
+  auto run = runs_.find(key);
+  if (run == runs_.end()) {
     std::vector<std::vector<Operation>> chains(count);
     Status read;
     for (int i = 0; i < count && read.ok(); ++i) {
@@ -113,13 +113,10 @@ Status SideBySide::Run(const RunKey& key, int count, LaneWork chain) {
       read = chain(i, 0);
     }
     reading_ = nullptr;
-    Result<std::vector<Call>> calls = read.ok() ? CallsOf(chains) : Result<std::vector<Call>>(read);
-    if (!calls.ok()) {
-      runs_.erase(run);
-      return calls.status();
-    }
-    run->second = std::move(*calls);
+    UCUDNN_RETURN_IF_ERROR(std::move(read));
+    UCUDNN_ASSIGN_OR_RETURN(std::vector<Call> calls, CallsOf(chains));
     UCUDNN_RETURN_IF_ERROR(lanes_.Reserve(runner_.needs()));
+    run = runs_.emplace(key, std::move(calls)).first;
   }
   if (prepares_) return Status::Ok();
   for (const Call& call : run->second) UCUDNN_RETURN_IF_ERROR(Make(call));

@@ -37,6 +37,13 @@ class StateSums {
   // Computes y = a * x + b * y for all states. `x` and `y` have equally many states. An operand
   // whose factor is 0 is not read.
   Status Combine(DeviceLane& lane, double a, const StatesView& x, double b, const StatesView& y);
+  // Returns whether the numbers of one state are contiguous.
+  bool IsPacked(const StatesView& state) const { return state.image_distance == 1 || batch_ == 1; }
+  // Copies one state.
+  Status Copy(DeviceLane& lane, const StatesView& from, const StatesView& to) {
+    if (!IsPacked(from) || !IsPacked(to)) return Combine(lane, 1, from, 0, to);
+    return lane.Copy(from.data, to.data, state_size_ * batch_);
+  }
   // Returns the numbers of a view with their descriptor, which is made at its first use.
   Result<TensorNumbers> NumbersOf(const StatesView& view);
 

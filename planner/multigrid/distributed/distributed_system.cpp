@@ -44,7 +44,7 @@ Status DistributedSystem::SendFirst() {
   if (is_here && is_gatherer()) return coarse_->SetFirst(local_->c_point(part_.distributed - 1, 0));
   if (is_here) {
     const State first = local_->c_point(part_.distributed - 1, 0);
-    return part_.exchange->Send(part_.gatherer, {&first, 1});
+    return part_.exchange->Send(0, {&first, 1});
   }
   if (!is_gatherer()) return Status::Ok();
   const State first = coarse_->first();
@@ -105,7 +105,7 @@ Status DistributedSystem::CopyAll(std::span<const State> from, std::span<const S
 
 Status DistributedSystem::GatherCoarse() {
   const std::vector<State> own = Restricted();
-  if (!is_gatherer()) return part_.exchange->Send(part_.gatherer, own);
+  if (!is_gatherer()) return part_.exchange->Send(0, own);
   std::vector<std::vector<State>> by_position;
   std::vector<StateMessage> receives;
   for (int p = 0; p < positions(); ++p) by_position.push_back(RestrictedOf(p));
@@ -126,7 +126,7 @@ Status DistributedSystem::ScatterCoarse() {
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {
     own.push_back(local_->state(part_.distributed, i));
   }
-  if (!is_gatherer()) return Receive(part_.gatherer, own);
+  if (!is_gatherer()) return Receive(0, own);
   std::vector<std::vector<State>> by_position(positions());
   std::vector<StateMessage> sends;
   for (int p = 0; p < positions(); ++p) {
@@ -169,7 +169,7 @@ Result<std::span<const double>> DistributedSystem::Parts(NormParts parts) {
   UCUDNN_ASSIGN_OR_RETURN(const auto by_rank, part_.exchange->Gather(mine));
   all_parts_.clear();
   for (int p = 0; p < positions(); ++p) {
-    const std::vector<double>& of_rank = by_rank[part_.line.RankOf(p) - part_.line.ranks.first];
+    const std::vector<double>& of_rank = by_rank[part_.line.RankOf(p)];
     all_parts_.insert(all_parts_.end(), of_rank.begin(), of_rank.end());
   }
   return std::span<const double>(all_parts_);

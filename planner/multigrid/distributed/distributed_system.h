@@ -24,15 +24,12 @@ namespace ucudnn::multigrid {
 
 // The ranks in the order of the chain's steps. The adjoint has the reverse order.
 struct RankLine {
-  RankRange ranks;
+  int ranks = 1;
   bool is_reversed = false;
 
-  int RankOf(int position) const {
-    return ranks.first + (is_reversed ? ranks.count - 1 - position : position);
-  }
-  int PositionOf(int rank) const {
-    return is_reversed ? ranks.count - 1 - (rank - ranks.first) : rank - ranks.first;
-  }
+  // Returns the rank at `position`. The position of a rank is RankOf(rank), because either order is
+  // its own inverse.
+  int RankOf(int position) const { return is_reversed ? ranks - 1 - position : position; }
 };
 
 // The part of a chain that one rank has. Everything to which the pointers point must outlive the
@@ -45,8 +42,6 @@ struct RankPart {
   // has further levels, the first of these.
   const Hierarchy* hierarchy = nullptr;
   int distributed = 1;
-  // The rank that has all levels that are not distributed, if such levels exist.
-  int gatherer = 0;
   // True if at least two levels are not distributed, so that the first of these is relaxed.
   bool relaxes_gathered = false;
   // By position: how many steps of the first level that is not distributed belong to ranks at
@@ -57,7 +52,7 @@ struct RankPart {
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
   // `local` has this rank's blocks. It is made with PartTraits::has_inlet, except at position 0.
-  // `coarse` is null except on the gatherer, where it has all steps of the levels of
+  // `coarse` is null except on rank 0, the gatherer, where it has all steps of the levels of
   // Hierarchy::CoarseLevels, and its finest level has right sides. REQUIRES: at position 0,
   // SetFirst is called before the first solve.
   DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
@@ -85,10 +80,10 @@ class DistributedSystem : public LayerSystem, private Inlet {
   // previous rank's last state.
   BlockSystem& local() { return *local_; }
   bool has_first() const { return part_.position == 0; }
-  bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
+  bool has_last() const { return part_.position + 1 == part_.line.ranks; }
 
  private:
-  int positions() const { return part_.line.ranks.count; }
+  int positions() const { return part_.line.ranks; }
   bool is_gatherer() const { return coarse_ != nullptr; }
   // Returns whether one rank has all of level `level`.
   bool IsGathered(int level) const { return level >= part_.distributed; }

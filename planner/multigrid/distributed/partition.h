@@ -13,16 +13,14 @@
 namespace ucudnn::multigrid {
 
 struct Partition {
-  int first_rank = 0;
-  // Rank first_rank + p has layers begins[p] to begins[p + 1] - 1.
+  // Rank p has layers begins[p] to begins[p + 1] - 1.
   std::vector<int> begins = {0};
   // The steps of levels 0 to distributed - 1 are on the ranks of their layers; no block of these
-  // levels is on two ranks. All other levels are on the first rank.
+  // levels is on two ranks. All other levels are on rank 0.
   int distributed = 1;
 
-  RankRange ranks() const { return {first_rank, static_cast<int>(begins.size()) - 1}; }
-  int last_rank() const { return first_rank + ranks().count - 1; }
-  // Returns whether there are levels that are on the first rank alone.
+  int ranks() const { return static_cast<int>(begins.size()) - 1; }
+  // Returns whether there are levels that are on rank 0 alone.
   bool Gathers(const Hierarchy& hierarchy) const { return distributed < hierarchy.levels(); }
 };
 

@@ -26,16 +26,16 @@ Status ShareNumber(Peers& peers, int from, double& number) {
   return Status::Ok();
 }
 
-// The first rank collects all numbers. It sends every other rank one message: the count of numbers
-// of each rank, and then all numbers.
-Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
+// Rank 0 collects all numbers. It sends every other rank one message: the count of numbers of each
+// rank, and then all numbers.
+Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, int ranks,
                                                        std::span<const double> mine) {
-  std::vector<std::vector<double>> all(ranks.count);
-  if (peers.rank() != ranks.first) {
-    UCUDNN_RETURN_IF_ERROR(peers.Send(ranks.first, mine));
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> told, peers.Receive(ranks.first));
-    auto next = told.begin() + ranks.count;
-    for (int i = 0; i < ranks.count; ++i) {
+  std::vector<std::vector<double>> all(ranks);
+  if (peers.rank() != 0) {
+    UCUDNN_RETURN_IF_ERROR(peers.Send(0, mine));
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> told, peers.Receive(0));
+    auto next = told.begin() + ranks;
+    for (int i = 0; i < ranks; ++i) {
       const auto end = next + static_cast<int64_t>(told[i]);
       all[i].assign(next, end);
       next = end;
@@ -43,14 +43,14 @@ Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange r
     return all;
   }
   all[0].assign(mine.begin(), mine.end());
-  for (int i = 1; i < ranks.count; ++i) {
-    UCUDNN_ASSIGN_OR_RETURN(all[i], peers.Receive(ranks.first + i));
+  for (int i = 1; i < ranks; ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(all[i], peers.Receive(i));
   }
   std::vector<double> told;
   for (const auto& one : all) told.push_back(static_cast<double>(one.size()));
   for (const auto& one : all) told.insert(told.end(), one.begin(), one.end());
-  for (int i = 1; i < ranks.count; ++i) {
-    UCUDNN_RETURN_IF_ERROR(peers.Send(ranks.first + i, told));
+  for (int i = 1; i < ranks; ++i) {
+    UCUDNN_RETURN_IF_ERROR(peers.Send(i, told));
   }
   return all;
 }

@@ -42,17 +42,9 @@ Status ReceiveInto(Peers& peers, int from, std::span<double> numbers);
 // Copies the value of `number` on rank `from` to all ranks. All ranks must call it.
 Status ShareNumber(Peers& peers, int from, double& number);
 
-// Consecutive ranks of a job.
-struct RankRange {
-  int first = 0;
-  int count = 1;
-
-  bool Has(int rank) const { return rank >= first && rank < first + count; }
-};
-
-// Gathers numbers: each rank of `ranks` gets the numbers of all these ranks, in the order of the
-// ranks. All ranks of `ranks` must call it.
-Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
+// Gathers numbers: each of the first `ranks` ranks gets the numbers of all these ranks, in the
+// order of the ranks. All these ranks must call it.
+Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, int ranks,
                                                        std::span<const double> mine);
 
 }  // namespace ucudnn::multigrid

@@ -39,12 +39,13 @@ void StageLayers::StatesChanged(Direction direction) {
 
 Status StageLayers::LineariseAt(StateReader* states) {
   ReadLinearised(states != nullptr ? *states : *forward_.trajectory);
-  if (!std::exchange(is_prepared_, true)) {
+  if (!is_prepared_) {
     Parameters none;
     UCUDNN_RETURN_IF_ERROR(adjoint_.propagator->Prepare([&]() -> Status {
       UCUDNN_RETURN_IF_ERROR(adjoint_.system->RunPhases());
       return part_.has_gradients ? RunGradients({0, layers()}, {1, none}) : Status::Ok();
     }));
+    is_prepared_ = true;
   }
   return Linearise();
 }

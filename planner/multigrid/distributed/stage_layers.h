@@ -78,7 +78,8 @@ class StageLayers {
   }
 
   // Makes the states of the chain or of the adjoint, whose hierarchy is mirrored. Called once for
-  // the chain, and then at most once for the adjoint. The layers must outlive the states.
+  // the chain, and then at most once for the adjoint; a call that failed may be repeated. The
+  // layers must outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
@@ -93,8 +94,8 @@ class StageLayers {
   // Waits for all work of all lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Returns whether adjoints are solved scaled, to keep their numbers in the middle of the range
-  // that states can hold (scaled_solve.h). All ranks return the same.
+  // Returns whether adjoints are solved scaled, because small numbers would lose bits in a number
+  // type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
   // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
   // function and the following ones: both systems exist.
@@ -157,7 +158,7 @@ class StageLayers {
   Lanes& lanes_;
   std::unique_ptr<TimedPropagator> timed_;
   Chain forward_, adjoint_;
-  bool is_prepared_ = false;  // whether the adjoint's Propagator::Prepare was called
+  bool is_prepared_ = false;  // whether the adjoint's Propagator::Prepare has succeeded
 };
 
 // Makes the parts of one rank, which share lanes, and holds the exchange of states between ranks.

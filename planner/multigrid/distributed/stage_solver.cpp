@@ -1,9 +1,8 @@
 #include "planner/multigrid/distributed/stage_solver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
-
-#include "planner/multigrid/scaled_solve.h"
 
 namespace ucudnn::multigrid {
 
@@ -30,8 +29,8 @@ StageSolver::StageSolver(const StageToSolve& stage, StageMaker maker)
     : to_solve_(stage),
       maker_(std::move(maker)),
       gathers_(stage.partition.Gathers(stage.hierarchy)),
-      begin_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank]),
-      end_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank + 1]),
+      begin_(stage.partition.begins[stage.peers.rank()]),
+      end_(stage.partition.begins[stage.peers.rank() + 1]),
       mirrored_(stage.hierarchy.Mirrored()) {}
 
 // After a failed solve, streams may still wait for other ranks. Close must end these waits before
@@ -54,22 +53,22 @@ Result<std::unique_ptr<StageSolver>> StageSolver::Make(const StageToSolve& stage
   return made;
 }
 
-int StageSolver::CoarseStepsOf(int at) const {
+int StageSolver::CoarseStepsOf(int rank) const {
   const int distributed = partition().distributed;
   const std::vector<int>& begins = partition().begins;
-  return to_solve_.hierarchy.Part(begins[at], begins[at + 1], distributed + 1)
+  return to_solve_.hierarchy.Part(begins[rank], begins[rank + 1], distributed + 1)
       .level(distributed)
       .steps;
 }
 
 ExchangeRoom StageSolver::RoomForStates() const {
-  const auto others = static_cast<size_t>(partition().ranks().count - 1);
+  const auto others = static_cast<size_t>(partition().ranks() - 1);
   // If a solve starts from the previous states (Start::kPrevious), SetFirst makes the rank that has
   // the first state send each other rank two states: the new first state and the previous one.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;
-  for (int p = 0; p < partition().ranks().count; ++p) {
+  for (int p = 0; p < partition().ranks(); ++p) {
     // Each coarse step has a right side and a state, and one first state precedes them.
     const size_t of_rank = 2 * static_cast<size_t>(CoarseStepsOf(p)) + 1;
     room.message = std::max(room.message, of_rank);
@@ -122,16 +121,14 @@ RankPart StageSolver::PartOf(Direction direction) const {
   RankPart part;
   part.exchange = &exchange();
   part.line = {partition().ranks(), is_reversed};
-  part.position = part.line.PositionOf(to_solve_.peers.rank());
+  part.position = part.line.RankOf(to_solve_.peers.rank());
   part.hierarchy = &layers_->hierarchy(direction);
   part.distributed = partition().distributed;
   if (!gathers_) return part;
-  part.gatherer = partition().first_rank;
   part.relaxes_gathered = coarse_.levels() > 1;
   part.coarse_begins.push_back(0);
-  for (int p = 0; p < part.line.ranks.count; ++p) {
-    const int at = part.line.RankOf(p) - partition().first_rank;
-    part.coarse_begins.push_back(part.coarse_begins.back() + CoarseStepsOf(at));
+  for (int p = 0; p < part.line.ranks; ++p) {
+    part.coarse_begins.push_back(part.coarse_begins.back() + CoarseStepsOf(part.line.RankOf(p)));
   }
   return part;
 }
@@ -145,19 +142,21 @@ Status StageSolver::MakeWay(Direction direction, SolveDirection& way) {
     UCUDNN_ASSIGN_OR_RETURN(coarse, gathered_layers_->MakeSystem(direction, {.has_source = true}));
   }
   UCUDNN_ASSIGN_OR_RETURN(way.given, layers_->Create());
-  way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
-  if (direction == Direction::kForward || !is_gatherer()) return Status::Ok();
-  gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
-  for (const int number : needs_.states) {
-    UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
+  if (direction == Direction::kAdjoint && is_gatherer()) {
+    gathered_states_.states.resize(to_solve_.stage.steps.size(), nullptr);
+    for (const int number : needs_.states) {
+      UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
+    }
   }
+  // The system is made last, because it tells later calls that everything is there.
+  way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
   return Status::Ok();
 }
 
 int StageSolver::OwnerOf(int layer) const {
   const std::vector<int>& begins = partition().begins;
   const auto behind = std::upper_bound(begins.begin(), begins.end(), layer);
-  return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
+  return static_cast<int>(behind - begins.begin()) - 1;
 }
 
 // Each rank sends one message with the weights and biases of those of its layers that the gathered
@@ -179,11 +178,10 @@ Status StageSolver::GatherWeights() {
       message.insert(message.end(), node.weights.begin(), node.weights.end());
       message.insert(message.end(), node.bias.begin(), node.bias.end());
     });
-    return peers.Send(partition().first_rank, message);
+    return peers.Send(0, message);
   }
   for_each(peers.rank(), [&](NodeId id) { gathered_parameters_[id] = to_solve_.parameters[id]; });
-  for (int i = 1; i < partition().ranks().count; ++i) {
-    const int owner = partition().first_rank + i;
+  for (int owner = 1; owner < partition().ranks(); ++owner) {
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers.Receive(owner));
     auto next = message.begin();
     for_each(owner, [&](NodeId id) {
@@ -206,7 +204,7 @@ Status StageSolver::GatherStates() {
     if (owner == to_solve_.peers.rank()) {
       UCUDNN_ASSIGN_OR_RETURN(const State state, layers_->ReadState(number - begin_));
       UCUDNN_RETURN_IF_ERROR(is_gatherer() ? local.Copy(state, gathered)
-                                           : exchange().Send(partition().first_rank, {&state, 1}));
+                                           : exchange().Send(0, {&state, 1}));
     } else if (is_gatherer()) {
       UCUDNN_RETURN_IF_ERROR(exchange().Receive(owner, {&gathered, 1}));
     }
@@ -229,7 +227,7 @@ Status StageSolver::SetFirst(Start start, SolveDirection& way) {
   if (system.has_first()) {
     const State states[] = {way.given, system.local().first()};
     std::vector<StateMessage> sends;
-    for (int p = 1; p < way.part.line.ranks.count; ++p) {
+    for (int p = 1; p < way.part.line.ranks; ++p) {
       sends.push_back({way.part.line.RankOf(p), states});
     }
     UCUDNN_RETURN_IF_ERROR(exchange().Begin(sends, {}));
@@ -261,9 +259,7 @@ Status StageSolver::Descend(const Descent& descent) {
 std::vector<int> StageSolver::NeededOf(int rank) const {
   std::vector<int> needed;
   for (const int layer : needs_.layers) {
-    if (OwnerOf(layer) == rank) {
-      needed.push_back(layer - partition().begins[rank - partition().first_rank]);
-    }
+    if (OwnerOf(layer) == rank) needed.push_back(layer - partition().begins[rank]);
   }
   return needed;
 }
@@ -271,13 +267,13 @@ std::vector<int> StageSolver::NeededOf(int rank) const {
 Status StageSolver::GatherKeptWeights() {
   KeptWeights& own = *layers_->kept_weights();
   const std::vector<int> mine = NeededOf(to_solve_.peers.rank());
-  if (!is_gatherer()) return own.Send(partition().first_rank, mine);
+  if (!is_gatherer()) return own.Send(0, mine);
   KeptWeights& gathered = *gathered_layers_->kept_weights();
   UCUDNN_RETURN_IF_ERROR(gathered.Take(own, mine, mine));
-  for (int i = 1; i < partition().ranks().count; ++i) {
-    std::vector<int> layers = NeededOf(partition().first_rank + i);
-    for (int& layer : layers) layer += partition().begins[i];
-    UCUDNN_RETURN_IF_ERROR(gathered.Receive(partition().first_rank + i, layers));
+  for (int rank = 1; rank < partition().ranks(); ++rank) {
+    std::vector<int> layers = NeededOf(rank);
+    for (int& layer : layers) layer += partition().begins[rank];
+    UCUDNN_RETURN_IF_ERROR(gathered.Receive(rank, layers));
   }
   return Status::Ok();
 }
@@ -320,23 +316,36 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
   if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
-    scale = ScaleOf({numbers, static_cast<size_t>(to_solve_.state_size())});
+    double largest = 0;
+    for (int64_t i = 0; i < to_solve_.state_size(); ++i) {
+      largest = std::max(largest, std::abs(numbers[i]));
+    }
+    int exponent = 0;
+    if (std::isfinite(largest)) std::frexp(largest, &exponent);
+    scale = std::ldexp(1.0, -exponent);
   }
-  if (partition().ranks().count == 1) return scale;
+  if (partition().ranks() == 1) return scale;
   UCUDNN_ASSIGN_OR_RETURN(const auto scales, exchange().Gather({&scale, 1}));
   return scales.back().front();
 }
 
 // The adjoint is linear in its first state. Therefore the solve may use a scaled first state and a
-// scaled tolerance, and the result is divided by the scale.
+// scaled tolerance, and the result is divided by the scale. A solve that starts from previous
+// states keeps their scale if it is within a factor of 16 of the fitting one.
 Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                             double* first_adjoint) {
   is_idle_ = false;
   if (!backward_.system) UCUDNN_RETURN_IF_ERROR(MakeWay(Direction::kAdjoint, backward_));
   DistributedSystem& system = *backward_.system;
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
-  SolveOptions own_options(options);
-  const double scale = scale_.For(fitting, own_options);
+  SolveOptions scaled_options(options);
+  constexpr double kFar = 16;
+  const bool is_near = fitting <= kFar * scale_ && scale_ <= kFar * fitting;
+  if (options.start != Start::kPrevious || !is_near) scale_ = fitting;
+  if (options.start == Start::kPrevious && !is_near) scaled_options.start = Start::kBroadcast;
+  const double scale = scale_;
+  const bool is_absolute = options.scale == ResidualScale::kAbsolute;
+  if (is_absolute && options.tolerance) *scaled_options.tolerance *= scale;
   const int64_t size = to_solve_.state_size();
   if (system.has_first()) {
     std::vector<double> scaled;
@@ -347,9 +356,11 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
     }
     UCUDNN_RETURN_IF_ERROR(layers_->Upload(last_adjoint, backward_.given));
   }
-  UCUDNN_RETURN_IF_ERROR(SetFirst(own_options.start, backward_));
+  UCUDNN_RETURN_IF_ERROR(SetFirst(scaled_options.start, backward_));
   UCUDNN_RETURN_IF_ERROR(Linearise());
-  UCUDNN_ASSIGN_OR_RETURN(Solution solution, SolveScaled(system, mirrored_, own_options, scale));
+  UCUDNN_ASSIGN_OR_RETURN(Solution solution, Solve(system, mirrored_, scaled_options));
+  solution.largest_state /= scale;
+  for (double& residual : solution.residuals) residual /= is_absolute ? scale : 1;
   layers_->StatesChanged(Direction::kAdjoint);
   UCUDNN_RETURN_IF_ERROR(layers_->Wait());
   UCUDNN_RETURN_IF_ERROR(exchange().Check());

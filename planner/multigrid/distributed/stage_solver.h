@@ -12,7 +12,7 @@
 #include "planner/multigrid/distributed/partition.h"
 #include "planner/multigrid/distributed/peers.h"
 #include "planner/multigrid/distributed/stage_layers.h"
-#include "planner/multigrid/scaled_solve.h"
+#include "planner/multigrid/solver.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
@@ -94,11 +94,10 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, SolveDirection& way);
   RankPart PartOf(Direction direction) const;
-  // Returns the number of steps of the first gathered level that belong to the layers of rank
-  // number `at` of the partition.
-  int CoarseStepsOf(int at) const;
+  // Returns the number of steps of the first gathered level that belong to the layers of `rank`.
+  int CoarseStepsOf(int rank) const;
   ExchangeRoom RoomForStates() const;
-  bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
+  bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == 0; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return *maker_.exchange; }
   int OwnerOf(int layer) const;  // returns the rank that has the layer
@@ -114,8 +113,9 @@ class StageSolver {
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
   Status SetFirst(Start start, SolveDirection& way);
-  // Returns the scale that fits the first adjoint. Only the last rank has the adjoint's values,
-  // `numbers`.
+  // Returns a power of two that scales the largest number of the first adjoint to about 1; returns
+  // 1 if the largest is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
+  // adjoint's values, `numbers`.
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;
@@ -128,7 +128,7 @@ class StageSolver {
   // On the gatherer: the layers of the levels that it solves for all ranks.
   std::unique_ptr<StageLayers> gathered_layers_;
   SolveDirection forward_, backward_;
-  KeptScale scale_;             // the scale of the adjoints
+  double scale_ = 1;            // the scale of the adjoints, a power of two
   double gradient_factor_ = 1;  // factor of the gradients that follow from the scaled adjoints
   bool is_idle_ = true;         // whether the last solve and all its messages have ended
 

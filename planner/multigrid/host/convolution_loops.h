@@ -247,12 +247,11 @@ struct GroupOffsets {
 };
 template <typename Visit>
 void ForEachGroup(const ConvolutionLoops& loops, int batch, Visit&& visit) {
-  const int64_t pixels_in = int64_t{loops.in[0]} * loops.in[1] * loops.in[2];
   for (int n = 0; n < batch; ++n) {
     for (int g = 0; g < loops.op.groups; ++g) {
       const int64_t number = int64_t{n} * loops.op.groups + g;
       visit(GroupOffsets{
-          number * loops.channels * pixels_in, number * loops.filters * loops.OutPixels(),
+          number * loops.channels * loops.InPixels(), number * loops.filters * loops.OutPixels(),
           int64_t{g} * loops.filters * loops.channels * loops.Taps(), int64_t{g} * loops.filters});
     }
   }

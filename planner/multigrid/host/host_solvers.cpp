@@ -25,11 +25,11 @@ class HostLayers : public StageLayers {
   Status LoadWeights() override { return Status::Ok(); }
 
   Status Upload(const double* numbers, State to) override {
-    std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
+    std::copy_n(numbers, stage_->state_size(), HostChain::Numbers(to));
     return Status::Ok();
   }
   Status Download(State from, double* numbers) override {
-    std::copy_n(HostStates::Numbers(from), stage_->state_size(), numbers);
+    std::copy_n(HostChain::Numbers(from), stage_->state_size(), numbers);
     return Status::Ok();
   }
 
@@ -43,8 +43,8 @@ class HostLayers : public StageLayers {
   void ReadLinearised(StateReader& states) override { adjoint_->LineariseAt(states); }
   Status AddGradient(int layer, State state, State adjoint, const GradientSum& sum,
                      int lane) override {
-    stage_->AddStepGradient(layer, sum.factor, HostStates::Numbers(state),
-                            HostStates::Numbers(adjoint), sum.gradient, lane);
+    stage_->AddStepGradient(layer, sum.factor, HostChain::Numbers(state),
+                            HostChain::Numbers(adjoint), sum.gradient, lane);
     return Status::Ok();
   }
 
@@ -58,7 +58,7 @@ class HostLayers : public StageLayers {
 // Exchanges states over Peers. A message has the numbers of its states one after the other.
 class HostExchange : public StateExchange {
  public:
-  HostExchange(Peers& peers, RankRange ranks, int64_t state_size)
+  HostExchange(Peers& peers, int ranks, int64_t state_size)
       : peers_(peers), ranks_(ranks), size_(state_size) {}
 
   Status Reserve(const ExchangeRoom&) override { return Status::Ok(); }
@@ -85,34 +85,27 @@ class HostExchange : public StateExchange {
     std::vector<State> states;
   };
 
-  std::span<double> NumbersOf(State state) const {
-    return {HostStates::Numbers(state), static_cast<size_t>(size_)};
-  }
   Status SendOne(const StateMessage& message) {
-    if (message.states.size() == 1) return peers_.Send(message.rank, NumbersOf(message.states[0]));
     std::vector<double> numbers;
     numbers.reserve(message.states.size() * size_);
     for (const State state : message.states) {
-      const std::span<const double> of_state = NumbersOf(state);
-      numbers.insert(numbers.end(), of_state.begin(), of_state.end());
+      const double* const of_state = HostChain::Numbers(state);
+      numbers.insert(numbers.end(), of_state, of_state + size_);
     }
     return peers_.Send(message.rank, numbers);
   }
   Status ReceiveOne(const Awaited& message) {
-    if (message.states.size() == 1) {
-      return ReceiveInto(peers_, message.rank, NumbersOf(message.states[0]));
-    }
     std::vector<double> numbers(message.states.size() * size_);
     UCUDNN_RETURN_IF_ERROR(ReceiveInto(peers_, message.rank, numbers));
     for (size_t i = 0; i < message.states.size(); ++i) {
       std::copy_n(numbers.begin() + static_cast<int64_t>(i) * size_, size_,
-                  HostStates::Numbers(message.states[i]));
+                  HostChain::Numbers(message.states[i]));
     }
     return Status::Ok();
   }
 
   Peers& peers_;
-  RankRange ranks_;
+  int ranks_;
   int64_t size_;
   std::vector<Awaited> awaited_;
 };

@@ -21,36 +21,12 @@ struct NetworkSolver::StageSolve {
   const SectionPlace* place = nullptr;
   std::unique_ptr<StageSolver> solver;  // null if only other ranks have the stage's layers
   bool loads_weights = true;            // whether LoadWeights is due before the next solve
-
-  const Partition& partition() const { return place->partition; }
 };
 
 namespace {
 
 bool IsSoftmax(const planner::Node& node) {
   return std::holds_alternative<planner::Softmax>(node.op);
-}
-
-// Returns the solution as numbers: outcome, cycles, largest state, number of residuals, residuals,
-// and the characters of `fallback`.
-std::vector<double> MessageOf(const Solution& solution) {
-  std::vector<double> message = {static_cast<double>(solution.outcome),
-                                 static_cast<double>(solution.cycles), solution.largest_state,
-                                 static_cast<double>(solution.residuals.size())};
-  message.insert(message.end(), solution.residuals.begin(), solution.residuals.end());
-  message.insert(message.end(), solution.fallback.begin(), solution.fallback.end());
-  return message;
-}
-
-Solution SolutionOf(const std::vector<double>& message) {
-  constexpr int kHead = 4;
-  const auto residuals = message.begin() + kHead;
-  const auto letters = residuals + static_cast<int64_t>(message[3]);
-  return {.outcome = static_cast<Outcome>(message[0]),
-          .cycles = static_cast<int>(message[1]),
-          .residuals = {residuals, letters},
-          .largest_state = message[2],
-          .fallback = {letters, message.end()}};
 }
 
 }  // namespace
@@ -113,10 +89,8 @@ Status NetworkSolver::MakeSections() {
     const SectionPlace& place = placement_.sections[at];
     if (const auto* stage = std::get_if<Stage>(&chain_.sections[at])) {
       const Partition& partition = place.partition;
-      if (rank == partition.first_rank || rank == placement_.homes[stage->input]) {
-        keep(stage->input);
-      }
-      if (rank == partition.last_rank()) keep(stage->steps.back().sum);
+      if (rank == 0 || rank == placement_.homes[stage->input]) keep(stage->input);
+      if (rank + 1 == partition.ranks()) keep(stage->steps.back().sum);
       continue;
     }
     for (const NodeId id : std::get<SerialSection>(chain_.sections[at]).nodes) {
@@ -157,7 +131,8 @@ Status NetworkSolver::MakeStages() {
     solve->output = stage->steps.back().sum;
     solve->steps = steps;
     solve->place = &placement_.sections[at];
-    if (solve->partition().ranks().Has(peers_->rank())) {
+    const Partition& partition = solve->place->partition;
+    if (peers_->rank() < partition.ranks()) {
       StageSolvers& solvers =
           settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
       const StagePart whole = {.chain = chain_,
@@ -170,7 +145,7 @@ Status NetworkSolver::MakeStages() {
                                .storage = settings_.storage,
                                .notes_timeline = settings_.notes_timeline};
       UCUDNN_ASSIGN_OR_RETURN(
-          solve->solver, solvers.Make({whole, solve->partition(), *peers_, settings_.forward,
+          solve->solver, solvers.Make({whole, partition, *peers_, settings_.forward,
                                        settings_.backward, settings_.trains, settings_.replicas}));
       for (const ResidualStep& step : stage->steps) {
         for (const NodeId id : step.transformation) is_kept_[id] = solve->solver->keeps_weights();
@@ -211,23 +186,10 @@ Status NetworkSolver::BringValue(NodeId id, int to) {
   return Status::Ok();
 }
 
-Result<Solution> NetworkSolver::ShareSolution(const StageSolve& stage, Solution solution) {
-  const RankRange ranks = stage.partition().ranks();
-  if (!ranks.Has(peers_->rank())) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers_->Receive(ranks.first));
-    return SolutionOf(message);
-  }
-  if (peers_->rank() != ranks.first) return solution;
-  for (int rank = 0; rank < peers_->size(); ++rank) {
-    if (!ranks.Has(rank)) UCUDNN_RETURN_IF_ERROR(peers_->Send(rank, MessageOf(solution)));
-  }
-  return solution;
-}
-
 Status NetworkSolver::SolveForward(StageSolve& stage) {
   SolveOptions options(settings_.forward);
   if (options.start == Start::kPrevious && !knows_states_) options.start = Start::kBroadcast;
-  UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, stage.partition().first_rank));
+  UCUDNN_RETURN_IF_ERROR(BringValue(stage.input, 0));
   Solution solution;
   if (stage.solver) {
     if (stage.loads_weights) UCUDNN_RETURN_IF_ERROR(stage.solver->LoadWeights());
@@ -236,7 +198,6 @@ Status NetworkSolver::SolveForward(StageSolve& stage) {
                             stage.solver->SolveForward(values_[stage.input].data(), options,
                                                        values_[stage.output].data()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   forward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
   if (stage.solver) forward_.back().timeline = stage.solver->Timeline();
   return Status::Ok();
@@ -329,9 +290,8 @@ Status NetworkSolver::SolveBackward(StageSolve& stage) {
     UCUDNN_ASSIGN_OR_RETURN(solution, stage.solver->SolveBackward(gradients_[stage.output].data(),
                                                                   options, part_.data()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(solution, ShareSolution(stage, std::move(solution)));
   backward_.push_back({stage.steps, stage.place->hierarchy.levels(), std::move(solution)});
-  return AddPart(stage.input, stage.partition().first_rank);
+  return AddPart(stage.input, 0);
 }
 
 Status NetworkSolver::AddGradients(StageSolve& stage, Parameters& gradient,
@@ -377,9 +337,8 @@ int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);
     const Partition& partition = placement.sections[at].partition;
     const Hierarchy& hierarchy = placement.sections[at].hierarchy;
-    if (stage == nullptr || !partition.ranks().Has(rank)) continue;
-    const int position = rank - partition.first_rank;
-    const Hierarchy own = hierarchy.Part(partition.begins[position], partition.begins[position + 1],
+    if (stage == nullptr || rank >= partition.ranks()) continue;
+    const Hierarchy own = hierarchy.Part(partition.begins[rank], partition.begins[rank + 1],
                                          std::min(partition.distributed + 1, hierarchy.levels()));
     // Each system needs one additional state, for the first state that a solve is given. A system
     // with an inlet also has its own first state on each coarse level, and may keep the first state
@@ -388,12 +347,12 @@ int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
       return BlockSystem::StatesFor(levels, settings.lanes, settings.storage) + 1 +
              (has_inlet ? levels.levels() : 0);
     };
-    int64_t states = states_of(own, position > 0);
+    int64_t states = states_of(own, rank > 0);
     if (trains) {
       states += states_of(own.Mirrored(), rank < partition.last_rank());
       states += 2 * Trajectory::StatesFor(own, settings.lanes, settings.storage);
     }
-    if (partition.Gathers(hierarchy) && position == 0) {
+    if (partition.Gathers(hierarchy) && rank == 0) {
       const Hierarchy gathered = hierarchy.CoarseLevels(partition.distributed);
       const int64_t steps = gathered.level(0).steps;
       // Each step of the finest gathered level has a right side. The adjoint also needs the states

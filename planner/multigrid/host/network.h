@@ -109,7 +109,8 @@ class NetworkSolver {
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
 
-  // Return the solutions of the last passes. They are the same on all ranks.
+  // Return the solutions of the last passes. The solution of a stage is the same on all ranks that
+  // have layers of it, of which rank 0 is always one, and empty on other ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
 
@@ -132,8 +133,6 @@ class NetworkSolver {
   Status SolveBackward(StageSolve& stage);
   Status AddGradients(StageSolve& stage, Parameters& gradient, const GradientWatch& watch,
                       Gradients which);
-  // Sends the solution of a stage's solve to the ranks that have none of the stage's layers.
-  Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);
 
   const ResidualChain& chain_;

@@ -3,36 +3,11 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "planner/multigrid/host/layers.h"
 
 namespace ucudnn::multigrid {
 namespace {
 
 using planner::NodeId;
-
-// Estimates the multiplications of a node for one image.
-double OperationsOf(const ResidualChain& chain, NodeId id) {
-  const planner::Node& node = chain.graph.nodes[id];
-  if (node.inputs.empty()) return 0;
-  const planner::Shape& output = chain.shapes[id];
-  const bool is_convolution = std::holds_alternative<planner::Convolution>(node.op);
-  if (!is_convolution && !std::holds_alternative<planner::FullyConnected>(node.op)) {
-    return static_cast<double>(output.Features());
-  }
-  const auto weights = static_cast<double>(WeightCountsOf(chain, id).weights);
-  const int64_t places = is_convolution ? output.Features() / output.c : 1;
-  return weights * static_cast<double>(places);
-}
-
-std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage) {
-  std::vector<double> costs;
-  for (const ResidualStep& step : stage.steps) {
-    double cost = 0;
-    for (const NodeId id : step.transformation) cost += OperationsOf(chain, id);
-    costs.push_back(cost);
-  }
-  return costs;
-}
 
 Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
                                 const PlacementSetting& setting, int all_ranks, bool is_longest) {
@@ -55,7 +30,7 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
   if (ranks == 1 && !distributed) distributed = place.hierarchy.levels();
   UCUDNN_ASSIGN_OR_RETURN(place.partition,
                           MakePartition(place.hierarchy, ranks,
-                                        setting.step_costs.empty() ? StepCosts(chain, stage)
+                                        setting.step_costs.empty() ? std::vector<double>(steps, 1.0)
                                                                    : setting.step_costs[section],
                                         setting.messages, distributed));
   if (setting.method == Method::kPartitioned) {
@@ -86,15 +61,13 @@ Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSettin
     UCUDNN_ASSIGN_OR_RETURN(const SectionPlace place,
                             PlaceStage(chain, at, setting, ranks, stage == longest));
     const Partition& partition = place.partition;
-    for (int p = 0; p < partition.ranks().count; ++p) {
+    for (int p = 0; p < partition.ranks(); ++p) {
       for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {
-        for (const NodeId id : stage->steps[step].transformation) {
-          placement.owners[id] = partition.first_rank + p;
-        }
-        placement.owners[stage->steps[step].sum] = partition.first_rank + p;
+        for (const NodeId id : stage->steps[step].transformation) placement.owners[id] = p;
+        placement.owners[stage->steps[step].sum] = p;
       }
     }
-    here = partition.last_rank();
+    here = partition.ranks() - 1;
     placement.homes[stage->steps.back().sum] = here;
     placement.sections.push_back(place);
   }

@@ -21,8 +21,7 @@ struct PlacementSetting {
   int levels = 0;  // as in Hierarchy::Make; 1 means serial propagation
   Method method = Method::kMultigrid;
   std::optional<int> distributed;  // as in MakePartition
-  // By section: the cost of each step of a stage. If empty, the number of multiplications is the
-  // cost.
+  // By section: the cost of each step of a stage. If empty, all steps cost the same.
   std::vector<std::vector<double>> step_costs;
   MessageCosts messages;
 };

@@ -6,7 +6,7 @@
 
 namespace ucudnn::multigrid {
 
-Result<State> HostStates::Create() {
+Result<State> HostChain::Create() {
   std::unique_ptr<double[]> made(new (std::nothrow) double[size_]);
   if (!made) {
     return Status::Error("no memory for a state of " + std::to_string(size_ * sizeof(double)) +
@@ -16,7 +16,7 @@ Result<State> HostStates::Create() {
   return State{states_.back().get()};
 }
 
-Status HostStates::Combine(State to, double b, double a, State x, int) {
+Status HostChain::Combine(State to, double b, double a, State x, int) {
   double* const result = Numbers(to);
   const double* const other = Numbers(x);
   if (b == 0 && a == 1) {
@@ -29,7 +29,7 @@ Status HostStates::Combine(State to, double b, double a, State x, int) {
   return Status::Ok();
 }
 
-Status HostStates::SquaredDistance(State x, State y, double* result, int) {
+Status HostChain::SquaredDistance(State x, State y, double* result, int) {
   const double* const first = Numbers(x);
   const double* const second = y != nullptr ? Numbers(y) : nullptr;
   double sum = 0;
@@ -41,12 +41,12 @@ Status HostStates::SquaredDistance(State x, State y, double* result, int) {
   return Status::Ok();
 }
 
-double HostStates::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
+double HostChain::UnitRoundoff() const { return std::numeric_limits<double>::epsilon() / 2; }
 
 Status HostChain::Step(int level, int step, State from, State to, int lane) {
   const Level& shape = hierarchy_.level(level);
   double* const out = Numbers(to);
-  std::copy_n(Numbers(from), size(), out);
+  std::copy_n(Numbers(from), size_, out);
   if (linearised_ == nullptr) {
     stage_.AddTransformed(LayersOf(coarse_, shape, step, h_), Numbers(from), out, lane);
     return Status::Ok();

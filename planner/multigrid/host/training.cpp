@@ -52,7 +52,7 @@ Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b
     mine.push_back(node.reference);
   }
   Peers& peers = network_->peers();
-  UCUDNN_ASSIGN_OR_RETURN(const auto of_ranks, GatherNumbers(peers, {0, peers.size()}, mine));
+  UCUDNN_ASSIGN_OR_RETURN(const auto of_ranks, GatherNumbers(peers, peers.size(), mine));
   SquaredSums sums;
   const std::vector<int>& owners = network_->placement().owners;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -196,8 +196,7 @@ Result<const Parameters*> Trainer::ReadParameters() {
 Result<double> Trainer::SumOfReplicas(double number) {
   UCUDNN_RETURN_IF_ERROR(ShareNumber(network_->peers(), network_->logits_rank(), number));
   if (all_replicas() == nullptr) return number;
-  UCUDNN_ASSIGN_OR_RETURN(const auto all,
-                          GatherNumbers(*all_replicas(), {0, replicas()}, {{number}}));
+  UCUDNN_ASSIGN_OR_RETURN(const auto all, GatherNumbers(*all_replicas(), replicas(), {{number}}));
   double sum = 0;
   for (const auto& one : all) sum += one.front();
   return sum;

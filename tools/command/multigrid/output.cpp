@@ -83,7 +83,7 @@ void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
 void PrintPlacement(const multigrid::Placement& placement) {
   for (const multigrid::SectionPlace& place : placement.sections) {
     const multigrid::Partition& partition = place.partition;
-    if (partition.ranks().count < 2) continue;
+    if (partition.ranks() < 2) continue;
     std::vector<int64_t> begins(partition.begins.begin(), partition.begins.end() - 1);
     std::printf("devices begin at layers %s", LayersText(begins).c_str());
     const int levels = place.hierarchy.levels();

@@ -73,7 +73,7 @@ Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work)
     UCUDNN_RETURN_IF_ERROR(work(peers));
     // Waits for all ranks, because other ranks may still need this one: the first process forwards
     // all messages.
-    return multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status();
+    return multigrid::GatherNumbers(peers, peers.size(), {}).status();
   };
   if (!process_) {
     multigrid::ThreadRanks threads(all());

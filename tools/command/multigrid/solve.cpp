@@ -41,7 +41,7 @@ Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& par
     pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
   }
   if (peers.size() > 1) {  // waits until all ranks have finished their parts
-    UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status());
+    UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, peers.size(), {}).status());
   }
   pass.seconds = stopwatch.Seconds();
   return pass;

@@ -2,6 +2,8 @@
 // solvers. Must not be moved.
 #pragma once
 
+#include <optional>
+
 #include "planner/multigrid/distributed/stage_solver.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "unit/planner/multigrid/plain_chain.h"
@@ -10,15 +12,15 @@ namespace ucudnn::multigrid {
 
 class AloneStage {
  public:
-  // `chain` must outlive this object.
-  AloneStage(const WeightedChain& chain, const SolveSetting& setting)
+  // `chain` must outlive this object. If `distributed` is none, all levels are distributed.
+  AloneStage(const WeightedChain& chain, const SolveSetting& setting,
+             std::optional<int> distributed = std::nullopt)
       : chain_(chain),
         setting_(setting),
         hierarchy_(*Hierarchy::Make(static_cast<int>(chain.stage().steps.size()),
                                     setting.coarsening, setting.levels)),
-        partition_{.first_rank = 0,
-                   .begins = {0, hierarchy_.level(0).steps},
-                   .distributed = hierarchy_.levels()} {}
+        partition_{.begins = {0, hierarchy_.level(0).steps},
+                   .distributed = distributed.value_or(hierarchy_.levels())} {}
 
   StageToSolve ToSolve() {
     return {{.chain = chain_.chain,

@@ -2,13 +2,25 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <string>
 
 #include "planner/multigrid/device/precision.h"
 
 namespace ucudnn::multigrid {
 namespace {
+
+uint16_t Narrowed(const Precision& precision, double value) {
+  uint16_t bits = 0;
+  Narrow(precision, &value, 1, reinterpret_cast<std::byte*>(&bits));
+  return bits;
+}
+
+double Widened(const Precision& precision, uint16_t bits) {
+  double value = 0;
+  Widen(precision, reinterpret_cast<const std::byte*>(&bits), 1, &value);
+  return value;
+}
 
 double Rounded(const Precision& precision, double value) {
   std::byte bytes[4];
@@ -18,23 +30,40 @@ double Rounded(const Precision& precision, double value) {
   return back;
 }
 
-TEST(Precision, EveryNumberOfTwoBytesComesBack) {
-  for (const char* name : {"fp16", "bf16"}) {
-    const Precision& precision = **ParsePrecision(name);
-    for (int bits = 0; bits < (1 << 16); ++bits) {
-      const auto number = static_cast<uint16_t>(bits);
-      std::byte bytes[2];
-      std::memcpy(bytes, &number, sizeof number);
-      double value = 0;
-      Widen(precision, bytes, 1, &value);
-      if (std::isnan(value)) {
-        EXPECT_TRUE(std::isnan(Rounded(precision, value)));
-        continue;
+// Counts the numbers up from 0. Each exceeds the one before it by a step, which doubles at every
+// power of two from twice the smallest normal number on.
+TEST(Precision, EveryNumberOfTwoBytesIsTheOneBeforeItAndAStep) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const struct {
+    const char* name;
+    int fraction_bits;
+    double least;
+    uint16_t infinite;
+  } rows[] = {{"fp16", 10, 0x1p-24, 0x7C00}, {"bf16", 7, 0x1p-133, 0x7F80}};
+  for (const auto& row : rows) {
+    const Precision& precision = **ParsePrecision(row.name);
+    double value = 0, step = row.least;
+    for (int at = 0; at < 1 << 15; ++at, value += step) {
+      const bool is_power = at % (1 << row.fraction_bits) == 0;
+      if (is_power && at >= 2 << row.fraction_bits) step *= 2;
+      const double middle = value + step / 2;
+      for (const int sign : {1, -1}) {
+        SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(sign * at));
+        const auto bits = static_cast<uint16_t>(sign < 0 ? at | 0x8000 : at);
+        const double found = Widened(precision, bits);
+        if (at > row.infinite) {
+          ASSERT_TRUE(std::isnan(found));
+          ASSERT_TRUE(std::isnan(Rounded(precision, found)));
+          continue;
+        }
+        ASSERT_EQ(found, sign * (at == row.infinite ? kInfinity : value));
+        ASSERT_EQ(std::signbit(found), sign < 0);
+        ASSERT_EQ(Narrowed(precision, found), bits);
+        if (at == row.infinite) continue;
+        ASSERT_EQ(Narrowed(precision, sign * middle), bits + at % 2);
+        ASSERT_EQ(Narrowed(precision, sign * std::nextafter(middle, 0.0)), bits);
+        ASSERT_EQ(Narrowed(precision, sign * std::nextafter(middle, kInfinity)), bits + 1);
       }
-      Narrow(precision, &value, 1, bytes);
-      uint16_t back = 0;
-      std::memcpy(&back, bytes, sizeof back);
-      ASSERT_EQ(back, number) << name << ", " << value;
     }
   }
 }

@@ -297,7 +297,7 @@ TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
       Log log;
       NotingExchange exchange(log);
       RankPart part = {.exchange = &exchange,
-                       .line = {{.first = 0, .count = 3}, is_reversed},
+                       .line = {3, is_reversed},
                        .position = position,
                        .hierarchy = &hierarchy,
                        .distributed = 2};

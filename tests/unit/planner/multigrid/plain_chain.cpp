@@ -113,13 +113,13 @@ HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)
       HostStage::Make(chain.chain, chain.stage(), chain.parameters, chain.batch, setting.lanes)));
   propagator_ = std::make_unique<HostChain>(*stage_, hierarchy_, setting.coarse, setting.h);
   const multigrid::State first = test::Must(propagator_->Create());
-  std::copy(chain.first.begin(), chain.first.end(), HostStates::Numbers(first));
+  std::copy(chain.first.begin(), chain.first.end(), HostChain::Numbers(first));
   system_.emplace(
       test::Must(BlockSystem::Make(*propagator_, hierarchy_, *lanes_, setting.storage, first)));
 }
 
 std::vector<double> HostSolve::Copy(multigrid::State state) const {
-  const double* const numbers = HostStates::Numbers(state);
+  const double* const numbers = HostChain::Numbers(state);
   return {numbers, numbers + stage_->state_size()};
 }
 
@@ -147,7 +147,7 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
       std::make_unique<HostChain>(forward.stage(), forward.mirrored(), setting.coarse, setting.h);
   adjoint_->LineariseAt(*trajectory_);
   const State first = *adjoint_->Create();
-  std::copy(last.begin(), last.end(), HostStates::Numbers(first));
+  std::copy(last.begin(), last.end(), HostChain::Numbers(first));
   system_.emplace(std::move(
       *BlockSystem::Make(*adjoint_, forward.mirrored(), forward.lanes(), setting.storage, first)));
 }
@@ -155,7 +155,7 @@ AdjointSolve::AdjointSolve(HostSolve& forward, const SolveSetting& setting,
 std::vector<double> AdjointSolve::Lambda(int number) {
   Trajectory adjoints = std::move(*Trajectory::Make(*system_, forward_.mirrored(), *adjoint_, 1));
   const double* const numbers =
-      HostStates::Numbers(*adjoints.At(forward_.stage().steps() - number, 0));
+      HostChain::Numbers(*adjoints.At(forward_.stage().steps() - number, 0));
   return {numbers, numbers + forward_.stage().state_size()};
 }
 

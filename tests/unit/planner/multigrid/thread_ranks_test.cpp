@@ -30,10 +30,10 @@ TEST(ThreadRanks, AllGatherTheSame) {
   ThreadRanks job(4);
   std::atomic<int> right = 0;
   const Status status = RunOnThreads(job, 4, [&](Peers& peers) -> Status {
-    if (peers.rank() == 0) return Status::Ok();
-    const std::vector<double> mine(peers.rank(), peers.rank());
-    UCUDNN_ASSIGN_OR_RETURN(const auto all, GatherNumbers(peers, {1, 3}, mine));
-    if (all == std::vector<std::vector<double>>{{1}, {2, 2}, {3, 3, 3}}) ++right;
+    if (peers.rank() == 3) return Status::Ok();
+    const std::vector<double> mine(peers.rank() + 1, peers.rank());
+    UCUDNN_ASSIGN_OR_RETURN(const auto all, GatherNumbers(peers, 3, mine));
+    if (all == std::vector<std::vector<double>>{{0}, {1, 1}, {2, 2, 2}}) ++right;
     return Status::Ok();
   });
   EXPECT_TRUE(status.ok()) << status.message();
