@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "layer_parallel/versioned.h"
+#include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::layer_parallel {
 namespace {
@@ -180,11 +181,8 @@ void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_
 }
 
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy) {
-  int64_t states = multigrid::BlockSystem::StatesFor(hierarchy, setting.lanes, setting.storage);
-  if (setting.storage == multigrid::Storage::kCPoints) {
-    states += int64_t{setting.lanes} * (hierarchy.level(0).coarsening - 1);
-  }
-  return states;
+  return multigrid::BlockSystem::StatesFor(hierarchy, setting.lanes, setting.storage) +
+         multigrid::Trajectory::StatesFor(hierarchy, setting.lanes, setting.storage);
 }
 
 }  // namespace ucudnn::layer_parallel

@@ -11,15 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "planner/multigrid/device/device_solvers.h"
 #include "tests/bench/statistics.h"
 #include "tests/support/null_device.h"
 #include "tests/support/stand_in.h"
-#include "unit/planner/multigrid/alone_stage.h"
+#include "unit/planner/multigrid/device_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -43,34 +41,26 @@ void Check(const Status& status) {
   std::fprintf(stderr, "%s\n", status.message().c_str());
   std::exit(1);
 }
-template <typename T>
-T Get(Result<T> result) {
-  Check(result.status());
-  return std::move(*result);
+
+// Returns a chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7
+// x 7.
+WeightedChain KirbyChain(int layers) {
+  std::mt19937_64 random(1);
+  return DrawnChain({.steps = layers, .channels = 4, .extent = 24, .window = 7}, random);
 }
-
-// A chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7 x 7.
-struct Chain {
-  explicit Chain(int layers)
-      : layers(layers),
-        random(1),
-        chain(DrawnChain({.steps = layers, .channels = 4, .extent = 24, .window = 7}, random)) {}
-
-  int layers;
-  std::mt19937_64 random;
-  WeightedChain chain;
-};
 
 class Solver {
  public:
-  Solver(const DeviceTarget& target, const Chain& chain, Way way, Launch launch, int levels)
-      : stage_(chain.chain, {.coarsening = {8}, .levels = levels, .h = 1.0 / chain.layers}),
+  Solver(const DeviceTarget& target, const WeightedChain& chain, const WayAndLaunch& run,
+         int levels)
+      : stage_(target, chain,
+               {.coarsening = {8},
+                .levels = levels,
+                .h = 1.0 / static_cast<double>(chain.stage().steps.size())},
+               run, kLanes, kWorkspace),
         chain_(chain),
-        last_(chain.chain.first.size()) {
-    DeviceSolvers solvers(
-        target, {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = kWorkspace});
-    solver_ = Get(solvers.Make(stage_.ToSolve()));
-    Check(solver_->LoadWeights());
+        last_(chain.first.size()) {
+    Check(stage_.solver->LoadWeights());
   }
 
   // Returns the processor time in ms of the faster of two solves, after two solves that are not
@@ -88,7 +78,7 @@ class Solver {
   }
 
   void Run(int cycles) {
-    Get(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
+    test::Must(stage_.solver->SolveForward(chain_.first.data(), Cycles(cycles), last_.data()));
   }
 
   // Runs a training step. The loss is half the sum of the squares of the network's output, so its
@@ -96,12 +86,12 @@ class Solver {
   enum class Descends { kOnDevice, kOnHost };
   void Train(Descends where) {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
-    if (where == Descends::kOnHost) Check(solver_->LoadWeights());
+    if (where == Descends::kOnHost) Check(stage_.solver->LoadWeights());
     Run(kCycles);
-    Get(solver_->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
-    if (where == Descends::kOnDevice) return Check(solver_->Descend(kDescent));
+    test::Must(stage_.solver->SolveBackward(last_.data(), Cycles(kCycles), by_first_.data()));
+    if (where == Descends::kOnDevice) return Check(stage_.solver->Descend(kDescent));
     Parameters gradient = ZerosLike(parameters_);
-    Check(solver_->AddGradients(gradient, nullptr));
+    Check(stage_.solver->AddGradients(gradient, nullptr));
     for (size_t node = 0; node < gradient.size(); ++node) {
       for (const auto member : {&NodeWeights::weights, &NodeWeights::bias}) {
         for (size_t i = 0; i < (gradient[node].*member).size(); ++i) {
@@ -121,36 +111,25 @@ class Solver {
     return options;
   }
 
-  AloneStage stage_;
-  const Chain& chain_;
-  std::unique_ptr<StageSolver> solver_;
+  DeviceStage stage_;
+  const WeightedChain& chain_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;
-  Parameters parameters_ = chain_.chain.parameters;  // the weights that Train updates on the host
+  Parameters parameters_ = chain_.parameters;  // the weights that Train updates on the host
   Parameters velocity_ = ZerosLike(parameters_);
 };
-
-struct Run {
-  Way way;
-  Launch launch;
-  std::string Name() const { return std::string(NameOf(way)) + ", " + NameOf(launch); }
-};
-constexpr Run kRuns[] = {{Way::kStreams, Launch::kEach},
-                         {Way::kGrouped, Launch::kEach},
-                         {Way::kStreams, Launch::kGraph},
-                         {Way::kGrouped, Launch::kGraph}};
 
 void PrintWays(const DeviceTarget& target, int most_layers) {
   std::printf("processor ms of a solve of two cycles on the CPU stand-in, coarsening 8, FCF\n");
   std::printf("%-8s%18s", "layers", "serial");
-  for (const Run& run : kRuns) std::printf("%18s", run.Name().c_str());
+  for (const WayAndLaunch& run : kWaysAndLaunches) std::printf("%18s", run.Name().c_str());
   std::printf("\n");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
-    const Chain chain(layers);
-    Solver serial(target, chain, Way::kStreams, Launch::kEach, 1);
+    const WeightedChain chain = KirbyChain(layers);
+    Solver serial(target, chain, {}, 1);
     std::printf("%-8d%18.1f", layers, serial.Time(kCycles));
-    for (const Run& run : kRuns) {
-      std::printf("%18.1f", Solver(target, chain, run.way, run.launch, 0).Time(kCycles));
+    for (const WayAndLaunch& run : kWaysAndLaunches) {
+      std::printf("%18.1f", Solver(target, chain, run, 0).Time(kCycles));
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -162,10 +141,10 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
-  const Chain chain(layers);
+  const WeightedChain chain = KirbyChain(layers);
   constexpr int kMore = 48;  // so few that relaxation alone does not make the solve exact
-  for (const Run& run : kRuns) {
-    Solver solver(target, chain, run.way, run.launch, 0);
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    Solver solver(target, chain, run, 0);
     double ms[2];
     double calls[2];
     for (const int more : {0, 1}) {
@@ -189,8 +168,8 @@ void PrintTraining(const DeviceTarget& target, const char* device, int most_laye
               device);
   std::printf("%-8s%20s%20s%8s\n", "layers", "by way of the host", "on the device", "ratio");
   for (int layers = 64; layers <= most_layers; layers *= 4) {
-    const Chain chain(layers);
-    Solver solver(target, chain, Way::kGrouped, Launch::kGraph, 0);
+    const WeightedChain chain = KirbyChain(layers);
+    Solver solver(target, chain, {Way::kGrouped, Launch::kGraph}, 0);
     constexpr int kWarm = 3;
     constexpr int kRuns = 6;
     double fastest[2] = {1e9, 1e9};

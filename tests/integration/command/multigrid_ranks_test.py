@@ -68,20 +68,26 @@ class MultigridRanks(MultigridTest):
             processes.append(process)
         return processes
 
-    def test_the_number_of_devices_changes_no_bit(self):
-        words = (*NET, "--cycles", "3", "--check", "once", "--batch", "2")
+    def same_on_devices(self, numbers, *words):
+        """Expects that the number of devices changes no bit. Returns the documents of one device and of the last number."""
         alone = self.document(*words)
         self.assertEqual(1, alone["devices"])
-        for devices in ("2", "3", "5"):
-            together = self.document(*words, "--devices", devices)
-            self.assertEqual(int(devices), together["devices"])
+        for devices in numbers:
+            together = self.document(*words, "--devices", str(devices))
+            self.assertEqual(devices, together["devices"])
             self.assertEqual(computed(alone), computed(together), devices)
+        return alone, together
 
-    def test_training_on_several_devices_changes_no_bit(self):
+    def test_the_number_of_devices_changes_no_bit(self):
+        self.same_on_devices((2, 3, 5), *NET, "--cycles", "3", "--check", "once", "--batch", "2")
         words = (*TRAINED, "--batch", "4", "--check", "every:2")
-        alone = computed(self.document(*words))
-        self.assertEqual(alone, computed(self.document(*words, "--devices", "3")))
+        alone, _ = self.same_on_devices((3,), *words)
         self.assertEqual(1, len(alone["training"]["epochs"][0]["checks"]))
+        alone, together = self.same_on_devices((3,), *words, "--backend", "cudnn", "--host", "--way", "streams")
+        self.assertTrue(alone["machine"].endswith("blocks run: streams, cycles as graphs"))
+        self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
+        chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
+        self.assertEqual({"streams", "grouped"}, set(chosen["ways"]))
 
     def ends(self, processes, seconds=60):
         """Waits for each process. Yields (exit code, stdout, stderr)."""
@@ -99,16 +105,6 @@ class MultigridRanks(MultigridTest):
     def test_processes_are_devices(self):
         words = (*TRAINED, "--batch", "4")
         self.assertEqual(computed(self.document(*words)), computed(self.document_of_processes(3, *words)))
-
-    def test_devices_that_run_cudnn_change_no_bit(self):
-        words = (*TRAINED, "--batch", "4", "--check", "every:2", "--backend", "cudnn", "--host", "--way", "streams")
-        alone = self.document(*words)
-        self.assertTrue(alone["machine"].endswith("blocks run: streams, cycles as graphs"))
-        together = self.document(*words, "--devices", "3")
-        self.assertTrue(together["machine"].endswith("3 devices (threads of this process), blocks run: streams, states go by peer"))
-        self.assertEqual(computed(alone), computed(together))
-        chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
-        self.assertEqual({"streams", "grouped"}, set(chosen["ways"]))
 
     def test_states_of_devices_go_by_every_transport(self):
         words = (*TRAINED, "--batch", "4", "--backend", "cudnn", "--host")

@@ -42,9 +42,6 @@ std::vector<CreateCase> WrongCreates() {
   return {
       {[](Given& g) { g.callbacks.struct_size = 0; },
        "callbacks->struct_size is 0; " + size + " is expected"},
-      {[](Given& g) { g.callbacks.struct_size += 8; }, "callbacks->struct_size is " +
-                                                           std::to_string(sizeof(Callbacks) + 8) +
-                                                           "; " + size + " is expected"},
       {[](Given& g) { g.callbacks.create = nullptr; }, "callbacks->create is a null pointer"},
       {[](Given& g) { g.callbacks.destroy = nullptr; }, "callbacks->destroy is a null pointer"},
       {[](Given& g) { g.callbacks.combine = nullptr; }, "callbacks->combine is a null pointer"},
@@ -63,9 +60,6 @@ std::vector<CreateCase> WrongCreates() {
        "are expected"},
       {[](Given& g) { g.layers = std::numeric_limits<int>::max(); },
        "2147483647 layers; at most 1073741824 are expected"},
-      {[](Given& g) { g.levels = 4; },
-       "level 4 would have 1 layer (4 coarsened by 4); at least 2 are expected: fewer levels or a "
-       "smaller factor"},
       {[](Given& g) { g.coarsening_count = -1; },
        "coarsening_count is -1; 0 and more are expected"},
       {[](Given& g) { g.coarsening_count = 2; },
@@ -76,8 +70,6 @@ std::vector<CreateCase> WrongCreates() {
        "coarse is 3; 0 (inject) or 2 (sum) is expected"},
       {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(1); },
        "coarse is 1; 0 (inject) or 2 (sum) is expected"},
-      {[](Given& g) { g.coarse = static_cast<ucudnnLayerParallelCoarse_t>(-1); },
-       "coarse is -1; 0 (inject) or 2 (sum) is expected"},
       {[](Given& g) { g.storage = static_cast<ucudnnLayerParallelStorage_t>(2); },
        "storage is 2; 0 to 1 are expected"},
       {[](Given& g) { g.lanes = -1; }, "lanes is -1; 1 to 1024 are expected, or 0 for one"},
@@ -115,7 +107,7 @@ TEST(LayerParallelArguments, CreateWantsItsPointers) {
             "ucudnnLayerParallelCreate: there is nowhere to write the solver");
   EXPECT_EQ(Refusal(ucudnnLayerParallelCreate(&solver, 64, nullptr, nullptr)),
             "ucudnnLayerParallelCreate: callbacks is a null pointer");
-  EXPECT_EQ(ucudnnLayerParallelDestroy(nullptr), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_EQ(ucudnnLayerParallelDestroy(nullptr), kSuccess);
 }
 
 TEST(LayerParallelArguments, StateCountRefusesWhatCreateRefuses) {
@@ -149,9 +141,6 @@ std::vector<SolveCase> WrongSolves() {
                                                            std::to_string(sizeof(Given) - 4) +
                                                            "; " + size + " is expected"},
       {[](Given& o) { o.tolerance = kNaN; }, "tolerance nan; a number above 0 is expected"},
-      {[](Given& o) { o.tolerance = -1; }, "tolerance -1; a number above 0 is expected"},
-      {[](Given& o) { o.tolerance = std::numeric_limits<double>::infinity(); },
-       "tolerance inf; a number above 0 is expected"},
       {[](Given& o) { o.scale = static_cast<ucudnnLayerParallelScale_t>(2); },
        "scale is 2; 0 to 1 are expected"},
       {[](Given& o) { o.cycles = -2; }, "-2 cycles; 1 and more are expected"},
@@ -170,9 +159,12 @@ std::vector<SolveCase> WrongSolves() {
   };
 }
 
-TEST(LayerParallelArguments, SolvesRefuseEach) {
-  Chain chain({});
-  Solver solver(chain, Options());
+struct LayerParallelArgumentsOfSolver : ::testing::Test {
+  Chain chain{Chain::Shape()};
+  Solver solver{chain, Options()};
+};
+
+TEST_F(LayerParallelArgumentsOfSolver, SolvesRefuseEach) {
   solver.Forward(chain.First());
   const std::vector<Vector> states = solver.States();
   for (const SolveCase& wrong : WrongSolves()) {
@@ -187,9 +179,7 @@ TEST(LayerParallelArguments, SolvesRefuseEach) {
   }
 }
 
-TEST(LayerParallelArguments, SolvesWantTheirPointers) {
-  Chain chain({});
-  Solver solver(chain, Options());
+TEST_F(LayerParallelArgumentsOfSolver, SolvesWantTheirPointers) {
   const Vector vector = chain.First();
   const void* first = Chain::StateOf(vector);
   EXPECT_EQ(Refusal(ucudnnLayerParallelSolveForward(nullptr, first, nullptr, nullptr)),
@@ -202,9 +192,7 @@ TEST(LayerParallelArguments, SolvesWantTheirPointers) {
             "ucudnnLayerParallelSolveAdjoint: the last adjoint is a null pointer");
 }
 
-TEST(LayerParallelArguments, AResultOfUnknownSizeIsNotWritten) {
-  Chain chain({});
-  Solver solver(chain, Options());
+TEST_F(LayerParallelArgumentsOfSolver, AResultOfUnknownSizeIsNotWritten) {
   ucudnnLayerParallelResult_t result = {.struct_size = sizeof result + 8, .cycles = -1};
   EXPECT_EQ(Refusal(solver.TryForward(nullptr, &result)),
             "ucudnnLayerParallelSolveForward: result->struct_size is " +
@@ -212,8 +200,7 @@ TEST(LayerParallelArguments, AResultOfUnknownSizeIsNotWritten) {
                 " is expected");
   EXPECT_EQ(result.cycles, -1);
   const void* state = nullptr;
-  EXPECT_EQ(ucudnnLayerParallelGetState(solver.get(), 0, &state),
-            UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED)
+  EXPECT_EQ(ucudnnLayerParallelGetState(solver.get(), 0, &state), kNotSupported)
       << "nothing was solved";
 }
 
@@ -233,37 +220,31 @@ TEST(LayerParallelArguments, AToleranceBelowThePrecisionIsRefused) {
 
 // --- What was not solved -------------------------------------------------------------------------
 
-TEST(LayerParallelArguments, WhatIsNotSolvedIsNotRead) {
-  Chain chain({});
-  Solver solver(chain, Options());
-  const auto not_supported = UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED;
+TEST_F(LayerParallelArgumentsOfSolver, WhatIsNotSolvedIsNotRead) {
   const void* state = nullptr;
   const std::string no_states = ": there are no states of a forward solve";
-  EXPECT_EQ(Refusal(ucudnnLayerParallelGetState(solver.get(), 0, &state), not_supported),
+  EXPECT_EQ(Refusal(ucudnnLayerParallelGetState(solver.get(), 0, &state), kNotSupported),
             "ucudnnLayerParallelGetState" + no_states);
-  EXPECT_EQ(Refusal(solver.TryAdjoint(), not_supported),
+  EXPECT_EQ(Refusal(solver.TryAdjoint(), kNotSupported),
             "ucudnnLayerParallelSolveAdjoint" + no_states);
   const auto visit = [](void*, int, const void*, const void*, int) { return 0; };
-  EXPECT_EQ(Refusal(ucudnnLayerParallelVisitLayers(solver.get(), visit, nullptr), not_supported),
+  EXPECT_EQ(Refusal(ucudnnLayerParallelVisitLayers(solver.get(), visit, nullptr), kNotSupported),
             "ucudnnLayerParallelVisitLayers" + no_states);
   auto previous = SolveOptions();
   previous.start = UCUDNN_LAYER_PARALLEL_START_PREVIOUS;
-  EXPECT_EQ(Refusal(solver.TryForward(&previous), not_supported),
+  EXPECT_EQ(Refusal(solver.TryForward(&previous), kNotSupported),
             "ucudnnLayerParallelSolveForward: start is the previous solve, and there is none that "
             "succeeded");
 }
 
-TEST(LayerParallelArguments, AdjointsAreThoseOfTheLastForwardSolve) {
-  Chain chain({});
-  Solver solver(chain, Options());
+TEST_F(LayerParallelArgumentsOfSolver, AdjointsAreThoseOfTheLastForwardSolve) {
   const void* adjoint = nullptr;
   const std::string words =
       "ucudnnLayerParallelGetAdjoint: there are no adjoints of the states of the last forward "
       "solve";
   for (int i = 0; i < 2; ++i) {
     solver.Forward(chain.First());
-    EXPECT_EQ(Refusal(ucudnnLayerParallelGetAdjoint(solver.get(), 0, &adjoint),
-                      UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED),
+    EXPECT_EQ(Refusal(ucudnnLayerParallelGetAdjoint(solver.get(), 0, &adjoint), kNotSupported),
               words);
     solver.Adjoint(chain.Last());
     EXPECT_EQ(solver.AdjointState(chain.layers()), chain.Last());
@@ -274,13 +255,11 @@ TEST(LayerParallelArguments, WithoutAdjointStepsNoAdjointIsSolved) {
   Chain chain({});
   Solver solver(chain, Options(), false);
   solver.Forward(chain.First());
-  EXPECT_EQ(Refusal(solver.TryAdjoint(), UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED),
+  EXPECT_EQ(Refusal(solver.TryAdjoint(), kNotSupported),
             "ucudnnLayerParallelSolveAdjoint: the callbacks have no adjoint_step");
 }
 
-TEST(LayerParallelArguments, ReadingWantsANumberAndAPointer) {
-  Chain chain({});
-  Solver solver(chain, Options());
+TEST_F(LayerParallelArgumentsOfSolver, ReadingWantsANumberAndAPointer) {
   solver.Forward(chain.First());
   solver.Adjoint(chain.Last());
   const void* state = nullptr;

@@ -16,13 +16,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Chain::Shape Short() { return {.layers = 61, .h = 1.0 / 61}; }
+Chain::Shape Short(unsigned seed = 1) { return {.layers = 61, .h = 1.0 / 61, .seed = seed}; }
 
-ucudnnLayerParallelOptions_t ThreeLevels(int lanes) {
+ucudnnLayerParallelOptions_t ThreeLevels(
+    int lanes, ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS) {
   ucudnnLayerParallelOptions_t options = Options();
   options.levels = 3;
   options.coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM;
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+  options.storage = storage;
   options.lanes = lanes;
   return options;
 }
@@ -36,8 +37,7 @@ TEST(LayerParallelCallbacks, AStateThatCannotBeCreatedLeavesNoSolver) {
     chain.Fail({"create", call, 12});
     const auto callbacks = chain.Callbacks();
     auto solver = reinterpret_cast<ucudnnLayerParallelSolver_t>(&chain);
-    ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, &options),
-              UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+    ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, &options), kCallbackFailed);
     EXPECT_EQ(solver, nullptr);
     EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 12);
     EXPECT_THAT(
@@ -53,8 +53,7 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
   chain.Fail({"null", 1000000});
   const auto callbacks = chain.Callbacks();
   ucudnnLayerParallelSolver_t solver = nullptr;
-  ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, nullptr),
-            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  ASSERT_EQ(ucudnnLayerParallelCreate(&solver, 61, &callbacks, nullptr), kCallbackFailed);
   EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 0);
   EXPECT_STREQ(ucudnnLayerParallelGetLastError(),
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
@@ -70,26 +69,26 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
       Solver solver(chain, ThreeLevels(lanes));
       int failures = 0;
       for (int call = 1;; call += 1 + call / 8) {
-        ASSERT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_SUCCESS);
+        ASSERT_EQ(solver.TryForward(), kSuccess);
         chain.Fail({name, call, 1000 + call});
         const bool is_adjoint = name == "adjoint_step";
         const auto status = is_adjoint ? solver.TryAdjoint() : solver.TryForward();
         chain.FailNothing();
-        if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) break;
+        if (status == kSuccess) break;
         ++failures;
-        ASSERT_EQ(status, UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+        ASSERT_EQ(status, kCallbackFailed);
         EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 1000 + call);
         EXPECT_THAT(ucudnnLayerParallelGetLastError(),
                     HasSubstr("the " + name + " callback returned " + std::to_string(1000 + call)));
         const void* state = nullptr;
         EXPECT_EQ(is_adjoint ? ucudnnLayerParallelGetAdjoint(solver.get(), 3, &state)
                              : ucudnnLayerParallelGetState(solver.get(), 3, &state),
-                  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+                  kNotSupported);
         EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 0) << "that was no callback";
         auto previous = SolveOptions();
         previous.start = UCUDNN_LAYER_PARALLEL_START_PREVIOUS;
         EXPECT_EQ(is_adjoint ? solver.TryAdjoint(&previous) : solver.TryForward(&previous),
-                  UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+                  kNotSupported);
       }
       EXPECT_GT(failures, 5);
       solver.Forward(chain.First(), SolveOptions(kTolerance));
@@ -112,7 +111,7 @@ TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
       chain.Fail({name, call, 31});
       const auto status = solver.TryForward();
       EXPECT_TRUE(queues.AreEmpty());
-      if (status == UCUDNN_LAYER_PARALLEL_SUCCESS) break;
+      if (status == kSuccess) break;
       EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 31);
       EXPECT_THAT(ucudnnLayerParallelGetLastError(),
                   HasSubstr("the " + name + " callback returned 31"));
@@ -122,23 +121,21 @@ TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
 
 TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
   Chain chain(Short());
-  ucudnnLayerParallelOptions_t options = ThreeLevels(1);
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
-  Solver solver(chain, options);
+  Solver solver(chain, ThreeLevels(1, UCUDNN_LAYER_PARALLEL_STORE_ALL));
   chain.Fail({"step", 4, 9});
-  EXPECT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(solver.TryForward(), kCallbackFailed);
   // F-relaxation runs layers 0 to 2 of the first block, so the fourth step is layer 4 in the second
   // block.
   EXPECT_STREQ(
       ucudnnLayerParallelGetLastError(),
       "ucudnnLayerParallelSolveForward: the step callback returned 9 for layer 4 of level 0");
-  ASSERT_EQ((chain.FailNothing(), solver.TryForward()), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  ASSERT_EQ((chain.FailNothing(), solver.TryForward()), kSuccess);
   chain.records = true;
-  ASSERT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  ASSERT_EQ(solver.TryForward(), kSuccess);
   int first_coarse = 0;
   while (chain.steps[first_coarse].level == 0) ++first_coarse;
   chain.Fail({"step", first_coarse + 1, 9});
-  EXPECT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(solver.TryForward(), kCallbackFailed);
   EXPECT_STREQ(ucudnnLayerParallelGetLastError(),
                "ucudnnLayerParallelSolveForward: the step callback returned 9 for layers 0 to 3 of "
                "level 1");
@@ -146,21 +143,22 @@ TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
 
 TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   Chain chain(Short());
-  ucudnnLayerParallelOptions_t options = ThreeLevels(4);
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
-  Solver solver(chain, options);
+  Solver solver(chain, ThreeLevels(4, UCUDNN_LAYER_PARALLEL_STORE_ALL));
   for (int i = 0; i < 20; ++i) {
-    chain.Fail({.callback = "step", .call = 1, .for_ever = true, .code_is_lane = true});
-    ASSERT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+    chain.Fail({.callback = "step", .call = 1, .on_all_lanes = true});
+    ASSERT_EQ(solver.TryForward(), kCallbackFailed);
     EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), 100);
   }
 }
 
+struct LayerParallelCallbacksOfOneLane : ::testing::Test {
+  Chain chain{Short()};
+  Solver solver{chain, ThreeLevels(1)};
+};
+
 // The header says that an exception ends the program, so not even a catch-all handler of the
 // program may catch it.
-TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AnExceptionEndsTheProgram) {
   chain.Fail({.callback = "step", .call = 1, .code = 0});
   const auto catches = [&] {
     try {
@@ -173,30 +171,24 @@ TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   EXPECT_EXIT(catches(), ::testing::KilledBySignal(SIGABRT), "");
 }
 
-TEST(LayerParallelCallbacks, AVisitEndsWithTheVisitorsCode) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AVisitEndsWithTheVisitorsCode) {
   solver.Forward(chain.First());
   int visited = 0;
   const auto visit = [](void* user, int layer, const void*, const void*, int) {
     ++*static_cast<int*>(user);
     return layer == 20 ? -5 : 0;
   };
-  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), visit, &visited),
-            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), visit, &visited), kCallbackFailed);
   EXPECT_EQ(ucudnnLayerParallelGetCallbackCode(), -5);
   EXPECT_EQ(visited, 21);
 }
 
 // Reading a state may run a step, which may fail as well. The next reading tries again.
-TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, AStateThatCannotBeComputedIsNotRead) {
   solver.Forward(chain.First(), SolveOptions(kTolerance));
   const void* state = nullptr;
   chain.Fail({"step", 2, 3});
-  EXPECT_EQ(ucudnnLayerParallelGetState(solver.get(), 3, &state),
-            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  EXPECT_EQ(ucudnnLayerParallelGetState(solver.get(), 3, &state), kCallbackFailed);
   EXPECT_EQ(state, nullptr);
   chain.FailNothing();
   EXPECT_LT(Difference({solver.State(3)}, {chain.Serial(chain.First())[3]}), kError);
@@ -206,9 +198,7 @@ TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
 
 TEST(LayerParallelCallbacks, TwoSolversWorkAtOnce) {
   const auto solve = [](unsigned seed, std::vector<Vector>& states) {
-    Chain::Shape shape = Short();
-    shape.seed = seed;
-    Chain chain(shape);
+    Chain chain(Short(seed));
     Solver solver(chain, ThreeLevels(3));
     for (int i = 0; i < 10; ++i) {
       solver.Forward(chain.First(), SolveOptions(kTolerance));
@@ -222,13 +212,6 @@ TEST(LayerParallelCallbacks, TwoSolversWorkAtOnce) {
   solve(1, together[1]);
   other.join();
   for (const unsigned seed : {0u, 1u}) EXPECT_EQ(together[seed], alone[seed]);
-}
-
-TEST(LayerParallelCallbacks, EveryLaneCallsBack) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(4));
-  solver.Forward(chain.First());
-  EXPECT_EQ(chain.lanes_seen, 0b1111u);
 }
 
 TEST(LayerParallelCallbacks, WordsAreOfTheThreadWhoseCallFailed) {
@@ -253,15 +236,12 @@ struct Nested {
   }
 };
 
-TEST(LayerParallelCallbacks, ASolverIsNotUsedByItsOwnCallbacks) {
-  Chain chain(Short());
-  Solver solver(chain, ThreeLevels(1));
+TEST_F(LayerParallelCallbacksOfOneLane, ASolverIsNotUsedByItsOwnCallbacks) {
   solver.Forward(chain.First());
   Nested nested = {.solver = solver.get()};
-  ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Nested::Visit, &nested),
-            UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
+  ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Nested::Visit, &nested), kCallbackFailed);
   for (const auto status : nested.statuses) {
-    EXPECT_EQ(status, UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED);
+    EXPECT_EQ(status, kNotSupported);
   }
   EXPECT_EQ(solver.State(0), chain.First());
 }

@@ -8,60 +8,47 @@
 #include <stdexcept>
 
 namespace ucudnn::layer_parallel_test {
+namespace {
+
+constexpr int kSize = 3;  // numbers in a state
+
+}  // namespace
 
 Chain::Chain(const Shape& shape) : shape_(shape) {
   std::mt19937_64 random(shape.seed);
-  std::normal_distribution<double> normal(0, shape.gain / std::sqrt(shape.size));
-  weights_.resize(static_cast<size_t>(shape.layers) * shape.size * shape.size);
-  biases_.resize(static_cast<size_t>(shape.layers) * shape.size);
+  std::normal_distribution<double> normal(0, shape.gain / std::sqrt(kSize));
+  weights_.resize(size_t{kSize} * kSize * shape.layers);
+  biases_.resize(size_t{kSize} * shape.layers);
   for (double& number : weights_) number = normal(random);
   for (double& number : biases_) number = normal(random);
-}
-
-Vector Chain::First() const {
-  Vector first(shape_.size);
-  for (int i = 0; i < shape_.size; ++i) first[i] = 1 - 0.5 * i;
-  return first;
-}
-
-Vector Chain::Last() const {
-  Vector last(shape_.size);
-  for (int i = 0; i < shape_.size; ++i) last[i] = 0.25 + i;
-  return last;
 }
 
 void Chain::Change(double change) {
   for (double& weight : weights_) weight += change;
 }
 
-void Chain::AddLayer(int layer, double factor, const Vector& in, Vector& out) const {
-  const int size = shape_.size;
-  for (int row = 0; row < size; ++row) {
-    double sum = biases_[layer * size + row];
-    for (int i = 0; i < size; ++i) sum += weights_[(layer * size + row) * size + i] * in[i];
-    out[row] += factor * shape_.h * std::tanh(sum);
+Vector Chain::Activated(int layer, const Vector& state) const {
+  Vector activated(kSize);
+  for (int row = 0; row < kSize; ++row) {
+    double sum = biases_[layer * kSize + row];
+    for (int i = 0; i < kSize; ++i) sum += weights_[(layer * kSize + row) * kSize + i] * state[i];
+    activated[row] = std::tanh(sum);
   }
+  return activated;
 }
 
-Vector Chain::BiasGradient(int layer, const Vector& state, const Vector& adjoint) const {
-  const int size = shape_.size;
-  Vector gradient(size);
-  for (int row = 0; row < size; ++row) {
-    double sum = biases_[layer * size + row];
-    for (int i = 0; i < size; ++i) sum += weights_[(layer * size + row) * size + i] * state[i];
-    const double activated = std::tanh(sum);
-    gradient[row] = shape_.h * (1 - activated * activated) * adjoint[row];
-  }
-  return gradient;
+void Chain::AddLayer(int layer, double factor, const Vector& in, Vector& out) const {
+  const Vector activated = Activated(layer, in);
+  for (int row = 0; row < kSize; ++row) out[row] += factor * shape_.h * activated[row];
 }
 
 void Chain::AddAdjoint(int layer, double factor, const Vector& state, const Vector& in,
                        Vector& out) const {
-  const int size = shape_.size;
-  const Vector inner = BiasGradient(layer, state, in);
-  for (int row = 0; row < size; ++row) {
-    for (int i = 0; i < size; ++i) {
-      out[i] += factor * weights_[(layer * size + row) * size + i] * inner[row];
+  const Vector activated = Activated(layer, state);
+  for (int row = 0; row < kSize; ++row) {
+    const double inner = shape_.h * (1 - activated[row] * activated[row]) * in[row];
+    for (int i = 0; i < kSize; ++i) {
+      out[i] += factor * weights_[(layer * kSize + row) * kSize + i] * inner;
     }
   }
 }
@@ -103,16 +90,10 @@ int Chain::Enter(const char* callback, int lane) {
   }
   if (fault_.callback != callback) return 0;
   const int call = ++calls_of_faulty_;
-  if (call < fault_.call || (call > fault_.call && !fault_.for_ever)) return 0;
-  if (fault_.code_is_lane) return 100 + lane;
+  if (call < fault_.call || (call > fault_.call && !fault_.on_all_lanes)) return 0;
+  if (fault_.on_all_lanes) return 100 + lane;
   if (fault_.code == 0) throw std::runtime_error("a callback of a test");
   return fault_.code;
-}
-
-ucudnnLayerParallelCallbacks_t Chain::ForwardCallbacks() {
-  ucudnnLayerParallelCallbacks_t callbacks = Callbacks();
-  callbacks.adjoint_step = nullptr;
-  return callbacks;
 }
 
 // Holds the callbacks as C functions.
@@ -126,7 +107,7 @@ struct Chain::Call {
     if (chain.fault_.callback == "null") return 0;
     ++chain.created;
     // A state that is read before it is written shows as NaN.
-    *state = new Vector(chain.shape_.size, std::numeric_limits<double>::quiet_NaN());
+    *state = new Vector(kSize, std::numeric_limits<double>::quiet_NaN());
     return 0;
   }
   static void Destroy(void* user, void* state) {
@@ -213,7 +194,6 @@ ucudnnLayerParallelCallbacks_t Chain::QueuedCallbacks(Queues& queues) {
 }
 
 void Queues::Wait() {
-  ++waits_;
   // The last lane runs first, as far as joins allow, so that work which should have waited for
   // another lane reads wrong values.
   for (int epoch = 0; epoch <= epoch_; ++epoch) {
@@ -237,7 +217,7 @@ void Chain::Record(const ucudnnLayerParallelRange_t& range,
   ranges.push_back(range);
 }
 
-ucudnnLayerParallelCallbacks_t Chain::Callbacks() {
+ucudnnLayerParallelCallbacks_t Chain::Callbacks(bool with_adjoint) {
   return {sizeof(ucudnnLayerParallelCallbacks_t),
           this,
           &Call::Create,
@@ -245,39 +225,38 @@ ucudnnLayerParallelCallbacks_t Chain::Callbacks() {
           &Call::Combine,
           &Call::SquaredDistance,
           &Call::Step,
-          &Call::AdjointStep,
+          with_adjoint ? &Call::AdjointStep : nullptr,
           nullptr,
           nullptr};
 }
 
 Solver::Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint)
-    : Solver(chain, options, with_adjoint ? chain.Callbacks() : chain.ForwardCallbacks()) {}
+    : Solver(chain, options, chain.Callbacks(with_adjoint)) {}
 
 Solver::Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
                const ucudnnLayerParallelCallbacks_t& callbacks)
     : chain_(chain) {
   const auto status = ucudnnLayerParallelCreate(&solver_, chain.layers(), &callbacks, &options);
-  EXPECT_EQ(status, UCUDNN_LAYER_PARALLEL_SUCCESS) << ucudnnLayerParallelGetLastError();
+  EXPECT_EQ(status, kSuccess) << ucudnnLayerParallelGetLastError();
   if (solver_ == nullptr) throw std::runtime_error("no solver");
 }
 
 Solver::~Solver() {
-  EXPECT_EQ(ucudnnLayerParallelDestroy(solver_), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_EQ(ucudnnLayerParallelDestroy(solver_), kSuccess);
   EXPECT_EQ(chain_.misuses, 0);
 }
 
 ucudnnLayerParallelResult_t Solver::Solve(SolveFunction solve, const Vector& from,
                                           ucudnnLayerParallelSolveOptions_t options) {
   ucudnnLayerParallelResult_t result = {.struct_size = sizeof result};
-  EXPECT_EQ(solve(solver_, Chain::StateOf(from), &options, &result), UCUDNN_LAYER_PARALLEL_SUCCESS)
+  EXPECT_EQ(solve(solver_, Chain::StateOf(from), &options, &result), kSuccess)
       << ucudnnLayerParallelGetLastError();
   return result;
 }
 
 Vector Solver::Read(ReadFunction read, int number) {
   const void* state = nullptr;
-  EXPECT_EQ(read(solver_, number, &state), UCUDNN_LAYER_PARALLEL_SUCCESS)
-      << ucudnnLayerParallelGetLastError();
+  EXPECT_EQ(read(solver_, number, &state), kSuccess) << ucudnnLayerParallelGetLastError();
   return state == nullptr ? Vector() : Chain::VectorOf(state);
 }
 
@@ -288,13 +267,13 @@ std::vector<Vector> Solver::ReadAll(ReadFunction read) {
 }
 
 void Solver::Visit(VisitFunction visit, void* user) {
-  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver_, visit, user), UCUDNN_LAYER_PARALLEL_SUCCESS);
+  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver_, visit, user), kSuccess);
 }
 
 int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint) {
   int64_t states = -1;
   EXPECT_EQ(ucudnnLayerParallelGetStateCount(layers, &options, with_adjoint ? 1 : 0, &states),
-            UCUDNN_LAYER_PARALLEL_SUCCESS);
+            kSuccess);
   return states;
 }
 

@@ -18,6 +18,10 @@ namespace ucudnn::layer_parallel_test {
 
 using Vector = std::vector<double>;
 
+constexpr auto kSuccess = UCUDNN_LAYER_PARALLEL_SUCCESS;
+constexpr auto kNotSupported = UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED;
+constexpr auto kCallbackFailed = UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED;
+
 constexpr double kTolerance = 1e-11;
 // A state's error is at most the residual times the layers' amplification, which is e for the
 // tested gain of 1 over a time of 1. The factor 10 is larger than e.
@@ -30,7 +34,6 @@ class Queues {
   void Give(int lane, std::function<void()> work) { given_[lane].push_back({epoch_, work}); }
   void Join() { ++epoch_; }
   void Wait();
-  int waits() const { return waits_; }
   bool AreEmpty() const;
 
  private:
@@ -39,7 +42,6 @@ class Queues {
     std::function<void()> run;
   };
   int epoch_ = 0;
-  int waits_ = 0;
   std::vector<std::deque<Work>> given_;  // by lane
 };
 
@@ -47,7 +49,6 @@ class Chain {
  public:
   struct Shape {
     int layers = 64;
-    int size = 3;
     double h = 1.0 / 64;
     double gain = 1;  // scale of the matrices
     unsigned seed = 1;
@@ -55,15 +56,14 @@ class Chain {
   explicit Chain(const Shape& shape);
 
   // Returns callbacks for a solver of this chain; their `user` is this object.
-  ucudnnLayerParallelCallbacks_t Callbacks();
+  ucudnnLayerParallelCallbacks_t Callbacks(bool with_adjoint = true);
   // Returns callbacks that give their work to `queues`, which must outlive the solver.
   ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
-  // Returns callbacks without adjoint_step.
-  ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
   int layers() const { return shape_.layers; }
-  Vector First() const;  // the first state; Last() is the last adjoint
-  Vector Last() const;
+  // Return the first state and the last adjoint.
+  static Vector First() { return {1, 0.5, 0}; }
+  static Vector Last() { return {0.25, 1.25, 2.25}; }
   // Adds `change` to every element of the matrices.
   void Change(double change);
 
@@ -72,17 +72,14 @@ class Chain {
   std::vector<Vector> Serial(const Vector& first) const;
   std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
   Vector Step(int layer, const Vector& state) const;
-  // Returns the gradient of b_n, given u_n and lambda_n+1: h tanh'(W_n u + b_n) lambda.
-  Vector BiasGradient(int layer, const Vector& state, const Vector& adjoint) const;
 
   // The `call`-th call (from 1) of the callback with this name returns `code`, or throws if `code`
-  // is 0. With `for_ever` all later calls do the same.
+  // is 0.
   struct Fault {
     std::string callback;
     int call = 1;
     int code = 7;
-    bool for_ever = false;
-    bool code_is_lane = false;  // the callback returns 100 + lane instead of `code`
+    bool on_all_lanes = false;  // this and all later calls return 100 + lane instead of `code`
   };
   void Fail(const Fault& fault);
   void FailNothing() { Fail({"", 0}); }
@@ -103,6 +100,7 @@ class Chain {
   int Enter(const char* callback, int lane);
   void Record(const ucudnnLayerParallelRange_t& range,
               std::vector<ucudnnLayerParallelRange_t>& ranges);
+  Vector Activated(int layer, const Vector& state) const;  // tanh(W_n u + b_n)
   // AddLayer computes out += factor * h * F_layer(in); AddAdjoint uses the transposed Jacobian at
   // `state`.
   void AddLayer(int layer, double factor, const Vector& in, Vector& out) const;

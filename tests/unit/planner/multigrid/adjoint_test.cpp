@@ -1,5 +1,6 @@
 // Compares adjoints of chains and gradients of their weights with dense Jacobians, central
 // differences and serial backpropagation.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,15 +8,16 @@
 #include <cstring>
 
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
 
 using Source = LayerSystem::Source;
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
 
 Vector ImageOf(const Vector& state, int image, int size) {
   return {state.begin() + image * size, state.begin() + (image + 1) * size};
@@ -47,7 +49,7 @@ Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda)
     states.push_back(dense.Step(step, states.back()));
   }
   for (int step = dense.steps(); step-- > 0;) {
-    lambda = TransposedProduct(dense.Jacobian(step, states[step]), lambda);
+    lambda = Product(Transposed(dense.Jacobian(step, states[step])), lambda);
   }
   return lambda;
 }
@@ -58,61 +60,37 @@ double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
 }
 
-TEST(Adjoint, OfEveryKindOfStepIsTheTransposedJacobian) {
-  std::mt19937_64 random(21);
+// The expected results come from calling the stage directly, one layer after the other. They are
+// compared with dense Jacobians in turn.
+TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
+  std::mt19937_64 random(22);
   for (const auto activation : kActivations) {
-    for (const NetShape& shape : Shapes(7, activation)) {
+    for (const NetShape& shape : Shapes(9, activation)) {
       SCOPED_TRACE(TextOf(shape));
       const WeightedChain chain = DrawnNet(shape, random, 1);
-      HostSolve forward(chain, {.levels = 1, .h = 0.3});
-      const DenseChain dense(chain, 0.3);
+      const SolveSetting setting = {.levels = 1, .h = 0.2};
+      HostSolve forward(chain, setting);
+      ASSERT_TRUE(forward.Solve({}).ok());
+      const Vector last = DrawnNumbers(forward.stage().state_size(), 1, random);
+      AdjointSolve adjoint(forward, setting, last);
+      const Solution solved = test::Must(adjoint.Solve({}));
+      EXPECT_EQ(solved.outcome, Outcome::kSerial);
       const std::vector<Vector> states = forward.Serial();
-      const Vector lambda = DrawnNumbers(forward.stage().state_size(), 1, random);
-      for (int step = 0; step < dense.steps(); ++step) {
-        Vector result = lambda;
-        forward.stage().AddTransposed({step, step + 1, 0.3}, states[step].data(), result.data(),
-                                      result.data(), 0);
-        for (int image = 0; image < chain.batch; ++image) {
-          const Matrix jacobian = dense.Jacobian(step, ImageOf(states[step], image, dense.size()));
-          const Vector expected = TransposedProduct(jacobian, ImageOf(lambda, image, dense.size()));
-          for (int i = 0; i < dense.size(); ++i) {
-            EXPECT_NEAR(result[image * dense.size() + i], expected[i], RoundingOf(expected, 1));
-          }
-        }
+      Vector lambda = last;
+      for (int step = forward.stage().steps(); step-- > 0;) {
+        forward.stage().AddTransposed({step, step + 1, setting.h}, states[step].data(),
+                                      lambda.data(), lambda.data(), 0);
+        ASSERT_EQ(adjoint.Lambda(step), lambda);
+      }
+      const DenseChain dense(chain, setting.h);
+      for (int image = 0; image < chain.batch; ++image) {
+        const Vector expected = DenseAdjoint(dense, ImageOf(chain.first, image, dense.size()),
+                                             ImageOf(last, image, dense.size()));
+        EXPECT_THAT(ImageOf(lambda, image, dense.size()),
+                    Pointwise(DoubleNear(RoundingOf(expected, dense.steps())), expected));
       }
     }
   }
-}
-
-// The expected results come from calling the stage directly, one layer after the other.
-TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
-  std::mt19937_64 random(22);
-  for (const NetShape& shape : Shapes(9, planner::ActivationKind::kRelu)) {
-    SCOPED_TRACE(TextOf(shape));
-    const WeightedChain chain = DrawnNet(shape, random, 1);
-    const SolveSetting setting = {.levels = 1, .h = 0.2};
-    HostSolve forward(chain, setting);
-    ASSERT_TRUE(forward.Solve({}).ok());
-    Vector lambda = DrawnNumbers(forward.stage().state_size(), 1, random);
-    AdjointSolve adjoint(forward, setting, lambda);
-    const Solution solved = test::Must(adjoint.Solve({}));
-    EXPECT_EQ(solved.outcome, Outcome::kSerial);
-    const std::vector<Vector> states = forward.Serial();
-    for (int step = forward.stage().steps(); step-- > 0;) {
-      forward.stage().AddTransposed({step, step + 1, setting.h}, states[step].data(), lambda.data(),
-                                    lambda.data(), 0);
-      ASSERT_EQ(adjoint.Lambda(step), lambda);
-    }
-  }
-}
-
-SolveSetting SettingOf(const DrawnSolve& drawn, CoarseOperator coarse, double h) {
-  return {.coarsening = drawn.coarsening,
-          .levels = drawn.hierarchy.levels(),
-          .coarse = coarse,
-          .h = h,
-          .storage = drawn.storage,
-          .lanes = drawn.lanes};
 }
 
 SolveOptions ToTolerance(SolveOptions options, double tolerance) {
@@ -130,7 +108,9 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
     const DrawnSolve drawn = DrawSolve(random, 30);
     const int steps = drawn.hierarchy.level(0).steps;
     const NetShape shape = DrawNetShape(random, steps);
-    const SolveSetting setting = SettingOf(drawn, kOperators[draw % 2], 1.5 / steps);
+    SolveSetting setting = drawn.setting;
+    setting.coarse = kOperators[draw % 2];
+    setting.h = 1.5 / steps;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + TextOf(shape) + "; " + drawn.Text() +
                  ", " + NameOf(setting.coarse));
     const WeightedChain chain = DrawnNet(shape, random, 1);
@@ -144,8 +124,7 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
     given_up += solved.fallback.empty() ? 0 : 1;
     const DenseChain dense(chain, setting.h);
     const Vector lambda = adjoint.Lambda(0);
-    double growth = 1;
-    for (int step = 0; step < steps; ++step) growth *= dense.Growth(step);
+    const double growth = dense.Growth();
     for (int image = 0; image < chain.batch; ++image) {
       const Vector expected = DenseAdjoint(dense, ImageOf(chain.first, image, dense.size()),
                                            ImageOf(last, image, dense.size()));
@@ -183,7 +162,9 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
     Vector expected;
     for (int lanes = 1; lanes <= 4; lanes += draw % 3 + 1) {
       for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-        SolveSetting setting = SettingOf(drawn, CoarseOperator::kSum, 1.0 / steps);
+        SolveSetting setting = drawn.setting;
+        setting.coarse = CoarseOperator::kSum;
+        setting.h = 1.0 / steps;
         setting.lanes = lanes;
         setting.storage = storage;
         const Vector gradient = GradientAfter(chain, setting, last, options);

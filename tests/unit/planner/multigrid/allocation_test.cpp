@@ -6,7 +6,6 @@
 #include "planner/multigrid/host/network.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
@@ -49,28 +48,16 @@ TEST(Allocation, ACycleAllocatesNothing) {
   for (const SolveSetting& setting : Settings()) {
     SCOPED_TRACE(TextOf(setting));
     HostSolve forward(chain, setting);
-    ASSERT_TRUE(forward.system().Broadcast().ok());
-    ASSERT_TRUE(forward.Solve(Cycles(4)).ok());
-    const auto forward_allocations = [&](int cycles) {
-      return AllocationsOf(forward.system(), forward.hierarchy(), Cycles(cycles));
-    };
-    EXPECT_EQ(forward_allocations(9), forward_allocations(2));
-  }
-}
-
-TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
-  const WeightedChain chain = DrawCase(1, {.steps = 130, .extent = 4}, 1, 0.5).chain;
-  for (const SolveSetting& setting : Settings()) {
-    SCOPED_TRACE(TextOf(setting));
-    HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
     AdjointSolve adjoint(forward, setting, forward.Last());
-    ASSERT_TRUE(adjoint.system().Broadcast().ok());
-    ASSERT_TRUE(adjoint.Solve(Cycles(4)).ok());
-    const auto allocations = [&](int cycles) {
-      return AllocationsOf(adjoint.system(), forward.mirrored(), Cycles(cycles));
+    const auto expect_none = [](LayerSystem& system, const Hierarchy& hierarchy) {
+      ASSERT_TRUE(system.Broadcast().ok());
+      ASSERT_TRUE(Solve(system, hierarchy, Cycles(4)).ok());
+      EXPECT_EQ(AllocationsOf(system, hierarchy, Cycles(9)),
+                AllocationsOf(system, hierarchy, Cycles(2)));
     };
-    EXPECT_EQ(allocations(9), allocations(2));
+    expect_none(adjoint.system(), forward.mirrored());
+    expect_none(forward.system(), forward.hierarchy());
   }
 }
 

@@ -65,13 +65,24 @@ Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
   return matrix;
 }
 
-}  // namespace
-
 Matrix Identity(int size) {
   Matrix made(size, size);
   for (int i = 0; i < size; ++i) made.at(i, i) = 1;
   return made;
 }
+
+// Returns the largest sum of magnitudes in a row.
+double RowNorm(const Matrix& a) {
+  double largest = 0;
+  for (int i = 0; i < a.rows; ++i) {
+    double sum = 0;
+    for (int j = 0; j < a.columns; ++j) sum += std::abs(a.at(i, j));
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+}  // namespace
 
 Matrix Product(const Matrix& a, const Matrix& b) {
   Matrix made(a.rows, b.columns);
@@ -91,22 +102,12 @@ Vector Product(const Matrix& a, const Vector& x) {
   return made;
 }
 
-Vector TransposedProduct(const Matrix& a, const Vector& x) {
-  Vector made(a.columns);
+Matrix Transposed(const Matrix& a) {
+  Matrix made(a.columns, a.rows);
   for (int i = 0; i < a.rows; ++i) {
-    for (int j = 0; j < a.columns; ++j) made[j] += a.at(i, j) * x[i];
+    for (int j = 0; j < a.columns; ++j) made.at(j, i) = a.at(i, j);
   }
   return made;
-}
-
-double RowNorm(const Matrix& a) {
-  double largest = 0;
-  for (int i = 0; i < a.rows; ++i) {
-    double sum = 0;
-    for (int j = 0; j < a.columns; ++j) sum += std::abs(a.at(i, j));
-    largest = std::max(largest, sum);
-  }
-  return largest;
 }
 
 double Dot(const Vector& a, const Vector& b) {
@@ -192,18 +193,18 @@ Matrix DenseChain::Jacobian(int step, const Vector& u) const {
   return chain;
 }
 
-double DenseChain::Growth(int step) const {
-  double of_transformation = h_;
-  for (const Layer& layer : steps_[step]) {
-    if (layer.matrix.rows == 0) continue;  // activations do not enlarge distances
-    Matrix transposed(layer.matrix.columns, layer.matrix.rows);
-    for (int i = 0; i < transposed.rows; ++i) {
-      for (int j = 0; j < transposed.columns; ++j) transposed.at(i, j) = layer.matrix.at(j, i);
+double DenseChain::Growth() const {
+  double growth = 1;
+  for (const std::vector<Layer>& step : steps_) {
+    double of_transformation = h_;
+    for (const Layer& layer : step) {
+      if (layer.matrix.rows == 0) continue;  // activations do not enlarge distances
+      // The square of the 2-norm is at most the product of the row and column norms.
+      of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(Transposed(layer.matrix)));
     }
-    // The square of the 2-norm is at most the product of the row and column norms.
-    of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(transposed));
+    growth *= 1 + of_transformation;
   }
-  return 1 + of_transformation;
+  return growth;
 }
 
 }  // namespace ucudnn::multigrid

@@ -65,12 +65,9 @@ Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const 
 // `otherwise`.
 Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
 
-Matrix Identity(int size);
 Matrix Product(const Matrix& a, const Matrix& b);
 Vector Product(const Matrix& a, const Vector& x);
-Vector TransposedProduct(const Matrix& a, const Vector& x);
-// Returns the largest sum of magnitudes in a row.
-double RowNorm(const Matrix& a);
+Matrix Transposed(const Matrix& a);
 double Dot(const Vector& a, const Vector& b);
 double LargestMagnitude(const Vector& a);
 
@@ -86,8 +83,8 @@ class DenseChain {
   // Returns u + h F(u) for one image.
   Vector Step(int step, const Vector& u) const;
   Matrix Jacobian(int step, const Vector& u) const;
-  // Returns a bound on the factor by which a step enlarges the L2 distance of two states.
-  double Growth(int step) const;
+  // Returns a bound on the factor by which all steps enlarge the L2 distance of two first states.
+  double Growth() const;
 
  private:
   struct Layer {

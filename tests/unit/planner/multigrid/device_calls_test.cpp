@@ -2,12 +2,10 @@
 // allocation. The device does nothing, so all allocations are the solver's own.
 #include <gtest/gtest.h>
 
-#include "planner/multigrid/device/device_solvers.h"
 #include "support/device.h"
 #include "support/null_device.h"
 #include "tests/bench/allocation_count.h"
-#include "tests/support/must.h"
-#include "unit/planner/multigrid/alone_stage.h"
+#include "unit/planner/multigrid/device_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -22,18 +20,14 @@ class DeviceCalls : public test::DeviceTest {
     chain.parameters = ZerosLike(chain.parameters);
     chain.first.assign(chain.first.size(), 0);
   }
-  std::unique_ptr<StageSolver> Solver(Way way, Launch launch,
-                                      CoarseOperator coarse = CoarseOperator::kInject,
-                                      int coarsening = 4) {
+  StageSolver& Solver(const WayAndLaunch& run, CoarseOperator coarse = CoarseOperator::kInject,
+                      int coarsening = 4) {
     stage.emplace(
-        chain,
-        SolveSetting{.coarsening = {coarsening}, .levels = 2, .coarse = coarse, .h = 1.0 / 64});
-    DeviceSolvers solvers(
-        {&device.driver, &device.functions, context},
-        {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = 1 << 20});
-    std::unique_ptr<StageSolver> made = test::Must(solvers.Make(stage->ToSolve()));
-    EXPECT_TRUE(made->LoadWeights().ok());
-    return made;
+        DeviceTarget{&device.driver, &device.functions, context}, chain,
+        SolveSetting{.coarsening = {coarsening}, .levels = 2, .coarse = coarse, .h = 1.0 / 64}, run,
+        kLanes);
+    EXPECT_TRUE(stage->solver->LoadWeights().ok());
+    return *stage->solver;
   }
   // REQUIRES: `cycles` are too few for relaxation alone to be exact, since a solve with so many
   // cycles measures its residual.
@@ -78,26 +72,24 @@ class DeviceCalls : public test::DeviceTest {
   test::NullDevice device = test::MakeNullDevice();
   std::mt19937_64 random{1};
   WeightedChain chain = DrawnChain({.steps = 64, .extent = 4}, random, 0.5);
-  std::optional<AloneStage> stage;
+  std::optional<DeviceStage> stage;
   std::vector<double> last = std::vector<double>(chain.first.size());
 };
 
 TEST_F(DeviceCalls, ACycleAllocatesNothing) {
-  for (const Way way : kWays) {
-    for (const Launch launch : kLaunches) {
-      for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
-        SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch) + ", " + NameOf(coarse));
-        const std::unique_ptr<StageSolver> solver = Solver(way, launch, coarse);
-        Warm(*solver, true);
-        EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-                  AllocationsOf([&] { Solve(*solver, 3, true); }));
-        for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
-        Warm(*solver, true);  // now with the adjoint's memory
-        EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
-                  AllocationsOf([&] { SolveBackward(*solver, 3); }));
-        EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-                  AllocationsOf([&] { Solve(*solver, 3, true); }));
-      }
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
+      SCOPED_TRACE(run.Name() + ", " + NameOf(coarse));
+      StageSolver& solver = Solver(run, coarse);
+      Warm(solver, true);
+      EXPECT_EQ(AllocationsOf([&] { Solve(solver, 7, true); }),
+                AllocationsOf([&] { Solve(solver, 3, true); }));
+      for (int solve = 0; solve < 2; ++solve) SolveBackward(solver, 4);
+      Warm(solver, true);  // now with the adjoint's memory
+      EXPECT_EQ(AllocationsOf([&] { SolveBackward(solver, 7); }),
+                AllocationsOf([&] { SolveBackward(solver, 3); }));
+      EXPECT_EQ(AllocationsOf([&] { Solve(solver, 7, true); }),
+                AllocationsOf([&] { Solve(solver, 3, true); }));
     }
   }
 }
@@ -112,9 +104,7 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   for (const int coarsening : {2, 4}) {
     const int relaxation = (coarsening - 1) * kStep;   // all but one point of each block
     const int coarse = 64 / coarsening * (kStep + 1);  // each step adds its right side
-    const std::unique_ptr<StageSolver> solver =
-        Solver(Way::kGrouped, Launch::kEach, CoarseOperator::kInject, coarsening);
-    EXPECT_EQ(CallsOfACycle(*solver),
+    EXPECT_EQ(CallsOfACycle(Solver({Way::kGrouped}, CoarseOperator::kInject, coarsening)),
               kCRelaxation + relaxation + kRestriction + coarse + kCorrection + relaxation);
   }
 }
@@ -124,21 +114,20 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
 TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   for (const auto& [way, restricted] :
        {std::pair(Way::kStreams, 16), std::pair(Way::kGrouped, 1)}) {
-    const long layers = CallsOfACycle(*Solver(way, Launch::kEach));
-    const long sums = CallsOfACycle(*Solver(way, Launch::kEach, CoarseOperator::kSum));
+    const long layers = CallsOfACycle(Solver({way}));
+    const long sums = CallsOfACycle(Solver({way}, CoarseOperator::kSum));
     EXPECT_EQ(sums - layers, restricted + 16) << NameOf(way);
   }
 }
 
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
-  const std::unique_ptr<StageSolver> grouped = Solver(Way::kGrouped, Launch::kGraph);
-  EXPECT_EQ(CallsOfACycle(*grouped), 1);
+  EXPECT_EQ(CallsOfACycle(Solver({Way::kGrouped, Launch::kGraph})), 1);
   // In addition to the launch, a cycle records an event, and each of the other streams waits for
   // it.
-  const std::unique_ptr<StageSolver> solver = Solver(Way::kStreams, Launch::kGraph);
-  EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
+  StageSolver& solver = Solver({Way::kStreams, Launch::kGraph});
+  EXPECT_EQ(CallsOfACycle(solver), 1 + 1 + (kLanes - 1));
   const long before = test::NullGraphLaunches();
-  Solve(*solver, 5, false);
+  Solve(solver, 5, false);
   EXPECT_EQ(test::NullGraphLaunches() - before, 5);
 }
 

@@ -6,7 +6,6 @@
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/alone_stage.h"
 
 namespace ucudnn::multigrid {

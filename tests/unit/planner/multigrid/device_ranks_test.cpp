@@ -1,5 +1,6 @@
 // Compares a network whose ranks have a device each, or share one, with the same network on one
 // device. With streams both have the same numbers to the bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,13 +11,15 @@
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"
 
 namespace ucudnn::multigrid {
 namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
 
 // Holds the contexts of the stand-in's devices; HOSTGPU_DEVICES says how many there are.
 class Devices {
@@ -47,21 +50,59 @@ class Devices {
 
 class DeviceRanks : public ::testing::Test {
  protected:
-  // Runs the solvers of rank r on device r, or all of them on the first device if `share`.
+  // Returns the solvers of each rank: of rank r on device r, or of all on the first one if `share`.
+  std::vector<DeviceSolvers> Solvers(int ranks, bool share, const DeviceSetting& setting,
+                                     const Precision& precision = kSinglePrecision) const {
+    std::vector<DeviceSolvers> solvers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      solvers.emplace_back(devices.Target(share ? 0 : rank, precision), setting);
+    }
+    return solvers;
+  }
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
                           const NetworkSettings& settings,
                           const Precision& precision = kSinglePrecision,
                           std::optional<Launch> launch = std::nullopt) {
-    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
-    for (int rank = 0; rank < ranks; ++rank) {
-      solvers.push_back(std::make_unique<DeviceSolvers>(
-          devices.Target(share ? 0 : rank, precision),
-          DeviceSetting{.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}));
-    }
+    std::vector<DeviceSolvers> solvers =
+        Solvers(ranks, share,
+                {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20}, precision);
     Result<PassResults> passes =
-        RunOn(ranks, net, settings, nullptr, [&](int rank) { return solvers[rank].get(); });
-    transport = solvers[0]->transport();
+        RunOn(ranks, net, settings, nullptr, [&](int rank) { return &solvers[rank]; });
+    transport = solvers[0].transport();
     return passes;
+  }
+
+  // Calls compare(passes, passes on one rank) for passes on 2 to 5 ranks, with three pairs of a
+  // coarse operator and a start. Streams that share a device and have devices of their own take
+  // turns. Where blocks run side by side, all states are kept.
+  template <typename Compare>
+  void CompareRanks(Way way, const WeightedChain& net, NetworkSettings settings,
+                    const Compare& compare) {
+    const struct {
+      CoarseOperator coarse;
+      Storage storage;
+      Start start;
+    } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
+                  {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
+                  {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
+    for (const auto& solve : solves) {
+      settings.coarse = solve.coarse;
+      settings.storage = way == Way::kGrouped ? Storage::kAll : solve.storage;
+      settings.forward.start = settings.backward.start = solve.start;
+      settings.distributed.reset();
+      const PassResults alone = test::Must(Run(1, way, true, net, settings));
+      EXPECT_EQ(transport, "");
+      for (int ranks = 2; ranks <= 5; ++ranks) {
+        for (const int distributed : {1, 2}) {
+          settings.distributed = distributed;
+          if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
+          const bool share = (ranks + distributed) % 2 == 0;
+          SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) +
+                       ", distributed " + std::to_string(distributed));
+          compare(test::Must(Run(ranks, way, share, net, settings)), alone);
+        }
+      }
+    }
   }
 
   static NetworkSettings SettingsOf(const WeightedChain& net) {
@@ -80,34 +121,13 @@ class DeviceRanks : public ::testing::Test {
 TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   ASSERT_GE(devices.count(), 5);
   const WeightedChain net = DrawCase(40, {.steps = 45, .channels = 2, .extent = 4}, 2).chain;
-  const struct {
-    CoarseOperator coarse;
-    Storage storage;
-    Start start;
-  } solves[] = {{CoarseOperator::kInject, Storage::kAll, Start::kPrevious},
-                {CoarseOperator::kSum, Storage::kCPoints, Start::kNested},
-                {CoarseOperator::kSum, Storage::kAll, Start::kBroadcast}};
   int compared = 0;
-  for (const auto& solve : solves) {
-    NetworkSettings settings = SettingsOf(net);
-    settings.coarse = solve.coarse;
-    settings.storage = solve.storage;
-    settings.forward.start = settings.backward.start = solve.start;
-    const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
-    EXPECT_EQ(transport, "");
-    for (int ranks = 2; ranks <= 5; ++ranks) {
-      for (const int distributed : {1, 2}) {
-        settings.distributed = distributed;
-        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
-        const bool share = (ranks + distributed) % 2 == 0;
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
-                     std::to_string(distributed));
-        EXPECT_TRUE(test::Must(Run(ranks, Way::kStreams, share, net, settings)) == alone);
-        EXPECT_EQ(transport, "peer");
-        ++compared;
-      }
-    }
-  }
+  CompareRanks(Way::kStreams, net, SettingsOf(net),
+               [&](const PassResults& passes, const PassResults& alone) {
+                 EXPECT_TRUE(passes == alone);
+                 EXPECT_EQ(transport, "peer");
+                 ++compared;
+               });
   EXPECT_EQ(compared, 3 * 5);
 }
 
@@ -137,40 +157,19 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
   for (const int batch : {1, 2}) {
     const WeightedChain net =
         DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1, std::nullopt, batch);
-    const struct {
-      CoarseOperator coarse;
-      Start start;
-    } solves[] = {{CoarseOperator::kInject, Start::kPrevious},
-                  {CoarseOperator::kSum, Start::kNested},
-                  {CoarseOperator::kSum, Start::kBroadcast}};
-    for (const auto& solve : solves) {
-      NetworkSettings settings = SettingsOf(net);
-      settings.coarse = solve.coarse;
-      for (SolveOptions* const options : {&settings.forward, &settings.backward}) {
-        options->start = solve.start;
-        options->cycles = 3;
-      }
-      const PassResults alone = test::Must(Run(1, Way::kGrouped, true, net, settings));
-      for (int ranks = 2; ranks <= 5; ++ranks) {
-        for (const int distributed : {1, 2}) {
-          settings.distributed = distributed;
-          if (distributed == 2 && ranks > 2) continue;
-          SCOPED_TRACE(std::to_string(ranks) + " ranks, batch " + std::to_string(batch) + ", " +
-                       NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
-          const PassResults passes =
-              test::Must(Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings));
+    NetworkSettings settings = SettingsOf(net);
+    settings.forward.cycles = settings.backward.cycles = 3;
+    SCOPED_TRACE("batch " + std::to_string(batch));
+    CompareRanks(
+        Way::kGrouped, net, settings, [](const PassResults& passes, const PassResults& alone) {
           // Single precision rounds at each of 45 layers, both forward and backward.
           constexpr double kRounding = 2e-5;
           EXPECT_LT(RelativeError(passes.output, alone.output), kRounding);
           EXPECT_LT(RelativeError(passes.gradient, alone.gradient), kRounding);
-          ASSERT_EQ(passes.residuals.size(), alone.residuals.size());
           const double largest = *std::max_element(alone.residuals.begin(), alone.residuals.end());
-          for (size_t i = 0; i < passes.residuals.size(); ++i) {
-            EXPECT_NEAR(passes.residuals[i], alone.residuals[i], kRounding * largest);
-          }
-        }
-      }
-    }
+          EXPECT_THAT(passes.residuals,
+                      Pointwise(DoubleNear(kRounding * largest), alone.residuals));
+        });
   }
 }
 
@@ -187,16 +186,12 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {
-    std::vector<std::unique_ptr<DeviceSolvers>> solvers;
-    for (int rank = 0; rank < 3; ++rank) {
-      solvers.push_back(std::make_unique<DeviceSolvers>(devices.Target(share ? 0 : rank),
-                                                        DeviceSetting{.way = Way::kStreams}));
-    }
+    std::vector<DeviceSolvers> solvers = Solvers(3, share, {.way = Way::kStreams});
     ThreadRanks job(3);
     const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {
       NetworkSettings own = SettingsOf(net);
       own.peers = &peers;
-      own.stage_solvers = solvers[peers.rank()].get();
+      own.stage_solvers = &solvers[peers.rank()];
       UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, 3));
       const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
       UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));

@@ -7,23 +7,21 @@
 #include <cmath>
 #include <iterator>
 #include <random>
-#include <tuple>
 
 #include "planner/graph/networks/families.h"
 #include "planner/multigrid/device/device_chain.h"
 #include "planner/multigrid/device/device_costs.h"
-#include "planner/multigrid/device/device_solvers.h"
 #include "planner/multigrid/host/host_solvers.h"
 #include "planner/multigrid/host/network.h"
 #include "planner/multigrid/problem.h"
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
-#include "unit/planner/multigrid/alone_stage.h"
 #include "unit/planner/multigrid/dense_chain.h"
+#include "unit/planner/multigrid/device_stage.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/rank_passes.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -34,23 +32,14 @@ class DeviceChains : public test::DeviceTest {
   const DeviceTarget target = {cuda::GetDriver(), &functions, context};
 };
 
-StagePart StageOf(const WeightedChain& chain, const SolveSetting& setting,
-                  const Hierarchy& hierarchy) {
-  return {.chain = chain.chain,
-          .stage = chain.stage(),
-          .parameters = chain.parameters,
-          .hierarchy = hierarchy,
-          .coarse = setting.coarse,
-          .batch = chain.batch,
-          .h = setting.h};
-}
-
 // Holds the results of a forward and a backward solve.
 struct BothWays {
   std::vector<double> last;   // u_N
   std::vector<double> first;  // lambda_0
   std::vector<double> gradient;
   std::vector<double> residuals;  // of the forward solve, then of the backward one
+
+  bool operator==(const BothWays&) const = default;
 };
 
 // Appends the residuals that were measured.
@@ -58,19 +47,6 @@ void AppendResiduals(const Result<Solution>& solved, std::vector<double>& residu
   ASSERT_TRUE(solved.ok()) << solved.message();
   std::copy_if(solved->residuals.begin(), solved->residuals.end(), std::back_inserter(residuals),
                [](double residual) { return !std::isnan(residual); });
-}
-
-BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
-                   const std::vector<double>& last_adjoint, const SolveOptions& options) {
-  HostSolve host(chain, setting);
-  BothWays found;
-  AppendResiduals(host.Solve(options), found.residuals);
-  AdjointSolve adjoint(host, setting, last_adjoint);
-  AppendResiduals(adjoint.Solve(options), found.residuals);
-  found.last = host.Last();
-  found.first = adjoint.Lambda(0);
-  found.gradient = Flat(adjoint.Gradient(chain));
-  return found;
 }
 
 // Solves forward and backward, with the weights that the solver already has.
@@ -89,33 +65,34 @@ BothWays SolveBothWays(StageSolver& solver, const WeightedChain& chain,
   return found;
 }
 
-struct DeviceWay {
-  DeviceWay(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
-            Way way, Launch launch = Launch::kEach, int lanes = 3)
-      : stage(chain, setting) {
-    DeviceSolvers solvers(
-        target, {.way = way, .launch = launch, .lanes = lanes, .workspace_limit = 1 << 20});
-    solver = test::Must(solvers.Make(stage.ToSolve()));
-  }
+BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
+                   const std::vector<double>& last_adjoint, const SolveOptions& options) {
+  AloneStage stage(chain, setting);
+  const auto solvers = test::Must(HostSolvers::Make(1));
+  const std::unique_ptr<StageSolver> solver = test::Must(solvers->Make(stage.ToSolve()));
+  EXPECT_TRUE(solver->LoadWeights().ok());
+  return SolveBothWays(*solver, chain, last_adjoint, options);
+}
+
+struct SolvedDevice : DeviceStage {
+  using DeviceStage::DeviceStage;
   BothWays Solve(const WeightedChain& chain, const std::vector<double>& last_adjoint,
                  const SolveOptions& options) {
     EXPECT_TRUE(solver->LoadWeights().ok());
     return SolveBothWays(*solver, chain, last_adjoint, options);
   }
-  AloneStage stage;
-  std::unique_ptr<StageSolver> solver;
 };
 
-// Calls `ranks`, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
+// Calls kRanks, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
 // implicit GEMM, in the ranking.
-template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
+template <auto kRanks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
-cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
+cudnnStatus_t OneEngine(Handle handle, A a, B b, C c, D d, int, int* found,
                         Performance* performances) {
   constexpr int kMost = 16;
   Performance all[kMost];
   int count = 0;
-  const cudnnStatus_t status = ranks(handle, a, b, c, d, kMost, &count, all);
+  const cudnnStatus_t status = kRanks(handle, a, b, c, d, kMost, &count, all);
   *found = 0;
   for (int i = 0; i < count; ++i) {
     if (static_cast<int>(all[i].algo) == 0) performances[(*found)++] = all[i];
@@ -140,13 +117,6 @@ void ExpectNear(const BothWays& found, const BothWays& expected, double toleranc
   }
 }
 
-void ExpectSame(const BothWays& found, const BothWays& expected) {
-  EXPECT_EQ(found.last, expected.last);
-  EXPECT_EQ(found.first, expected.first);
-  EXPECT_EQ(found.gradient, expected.gradient);
-  EXPECT_EQ(found.residuals, expected.residuals);
-}
-
 // Expects that forward and backward solves on the device, in every way, give the host's results.
 // RecordedCyclesChangeNoBit tests recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
@@ -158,26 +128,8 @@ void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
   for (const Way way : kWays) {
     SCOPED_TRACE(std::string(NameOf(setting.coarse)) + ", " + std::to_string(setting.levels) +
                  " levels, " + NameOf(way));
-    DeviceWay device(target, chain, setting, way);
+    SolvedDevice device(target, chain, setting, {way});
     ExpectNear(device.Solve(chain, last, options), expected, kRounding);
-  }
-}
-
-TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
-  std::mt19937_64 random(21);
-  for (const auto activation : {planner::ActivationKind::kRelu, planner::ActivationKind::kTanh}) {
-    const WeightedChain chain = DrawnChain({.steps = 40, .extent = 5, .activation = activation},
-                                           random, 1, std::nullopt, 2);
-    const std::vector<double> last = DrawnNumbers(chain.first.size(), 1, random);
-    for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
-      for (const int levels : {1, 3, 0}) {
-        for (const int cycles : {2, 3}) {
-          ExpectTheHosts(target, chain,
-                         {.coarsening = {4}, .levels = levels, .coarse = coarse, .h = 1.0 / 40},
-                         last, cycles);
-        }
-      }
-    }
   }
 }
 
@@ -235,21 +187,33 @@ TEST_F(DeviceChains, NormsWithoutScaleAndShiftAreTheHosts) {
   }
 }
 
-TEST_F(DeviceChains, OtherDepthsAreTheHosts) {
-  std::mt19937_64 random(23);
-  for (const auto& [steps, coarsening, batch] :
-       {std::tuple(17, 3, 2), {22, 3, 2}, {16, 4, 1}, {37, 4, 3}, {64, 4, 3}, {100, 4, 1}}) {
+TEST_F(DeviceChains, AllDepthsAreTheHosts) {
+  std::mt19937_64 random(21);
+  const struct {
+    int steps, coarsening, batch;
+    planner::ActivationKind activation = planner::ActivationKind::kTanh;
+    int levels = 2;
+  } rows[] = {{40, 4, 2, planner::ActivationKind::kRelu, 3},
+              {17, 3, 2},
+              {22, 3, 2},
+              {16, 4, 1},
+              {37, 4, 3},
+              {64, 4, 3},
+              {100, 4, 1}};
+  for (const auto& row : rows) {
     const WeightedChain chain =
-        DrawnChain({.steps = steps, .extent = 4, .activation = planner::ActivationKind::kTanh},
-                   random, 1, std::nullopt, batch);
+        DrawnChain({.steps = row.steps, .extent = 5, .activation = row.activation}, random, 1,
+                   std::nullopt, row.batch);
     const std::vector<double> last = DrawnNumbers(chain.first.size(), 1, random);
     for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
-      for (const int levels : {1, 2, 0}) {
-        SCOPED_TRACE(std::to_string(steps) + " steps");
-        ExpectTheHosts(
-            target, chain,
-            {.coarsening = {coarsening}, .levels = levels, .coarse = coarse, .h = 1.0 / steps},
-            last, 3);
+      for (const int levels : {1, row.levels, 0}) {
+        SCOPED_TRACE(std::to_string(row.steps) + " steps");
+        ExpectTheHosts(target, chain,
+                       {.coarsening = {row.coarsening},
+                        .levels = levels,
+                        .coarse = coarse,
+                        .h = 1.0 / row.steps},
+                       last, 3);
       }
     }
   }
@@ -263,13 +227,14 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
         .coarsening = {3}, .levels = 0, .coarse = coarse, .h = 1.0 / 20, .storage = storage};
     for (const Way way : kWays) {
       if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
-      DeviceWay one(target, chain, setting, way, Launch::kEach);
-      DeviceWay other(target, chain, setting, way, Launch::kGraph);
+      SolvedDevice one(target, chain, setting, {way, Launch::kEach});
+      SolvedDevice other(target, chain, setting, {way, Launch::kGraph});
       // The first solve records cycles, and the others replay them. From the second solve on, the
       // solver also has the adjoint's memory.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
-        ExpectSame(other.Solve(chain, last, {.cycles = 4}), one.Solve(chain, last, {.cycles = 4}));
+        EXPECT_TRUE(other.Solve(chain, last, {.cycles = 4}) ==
+                    one.Solve(chain, last, {.cycles = 4}));
       }
     }
   }
@@ -281,12 +246,12 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int lanes : {1, 2, 5}) {
       SCOPED_TRACE(std::to_string(lanes) + " lanes");
-      DeviceWay device(target, chain,
-                       {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage},
-                       Way::kStreams, Launch::kEach, lanes);
+      SolvedDevice device(target, chain,
+                          {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage},
+                          {Way::kStreams}, lanes);
       const BothWays found = device.Solve(chain, last, {.cycles = 2});
       if (!first) first = found;
-      ExpectSame(found, *first);
+      EXPECT_TRUE(found == *first);
     }
   }
 }
@@ -294,25 +259,22 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
 // With only one engine, groups that are computed together have the same bits as each of them alone.
 TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   cudnn::Functions one_engine = functions;
-  one_engine.cudnnGetConvolutionForwardAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionForwardAlgorithm_v7, arguments...);
-  };
-  one_engine.cudnnGetConvolutionBackwardDataAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionBackwardDataAlgorithm_v7, arguments...);
-  };
-  one_engine.cudnnGetConvolutionBackwardFilterAlgorithm_v7 = [](auto... arguments) {
-    return OneEngine(&::cudnnGetConvolutionBackwardFilterAlgorithm_v7, arguments...);
-  };
+  one_engine.cudnnGetConvolutionForwardAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionForwardAlgorithm_v7>;
+  one_engine.cudnnGetConvolutionBackwardDataAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionBackwardDataAlgorithm_v7>;
+  one_engine.cudnnGetConvolutionBackwardFilterAlgorithm_v7 =
+      OneEngine<&::cudnnGetConvolutionBackwardFilterAlgorithm_v7>;
   const DeviceTarget on_one = {cuda::GetDriver(), &one_engine, context};
   const auto [chain, last] = DrawCase(26, {.steps = 32, .extent = 4}, 2);
   for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     SCOPED_TRACE(NameOf(coarse));
     const SolveSetting setting = {
         .coarsening = {4, 2}, .levels = 3, .coarse = coarse, .h = 1.0 / 32};
-    DeviceWay streams(on_one, chain, setting, Way::kStreams);
-    DeviceWay grouped(on_one, chain, setting, Way::kGrouped);
-    ExpectSame(grouped.Solve(chain, last, {.cycles = 2}),
-               streams.Solve(chain, last, {.cycles = 2}));
+    SolvedDevice streams(on_one, chain, setting, {Way::kStreams});
+    SolvedDevice grouped(on_one, chain, setting, {Way::kGrouped});
+    EXPECT_TRUE(grouped.Solve(chain, last, {.cycles = 2}) ==
+                streams.Solve(chain, last, {.cycles = 2}));
   }
 }
 
@@ -328,7 +290,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
     for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
-      DeviceWay device(narrow, chain, setting, way);
+      SolvedDevice device(narrow, chain, setting, {way});
       ExpectNear(device.Solve(chain, last, {.cycles = 2}), expected, rounding);
     }
   }
@@ -340,7 +302,7 @@ TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
   const SolveSetting setting = {.coarsening = {4}, .levels = 0, .h = 1.0 / 16};
   DeviceTarget half = target;
   half.precision = *ParsePrecision("fp16");
-  DeviceWay device(half, chain, setting, Way::kGrouped);
+  SolvedDevice device(half, chain, setting, {Way::kGrouped});
   BothWays expected = device.Solve(chain, last, {.cycles = 2});
   for (double& number : last) number *= 0x1p-40;
   const BothWays found = device.Solve(chain, last, {.cycles = 2});
@@ -357,25 +319,19 @@ TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
 TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   const planner::Graph graph = *planner::Kirby("kirby-3m", {4, 16, 0, true});
   const Problem problem = *DrawnProblem(graph, BatchNorms::kRefused, 3);
+  const WeightedChain net = {problem.chain, problem.parameters, problem.input};
   NetworkSettings settings;
   settings.time = 1;
-  std::vector<double> logits[2];
-  Parameters gradients[2];
   DeviceSolvers solvers(target, {.way = Way::kGrouped, .lanes = 1, .workspace_limit = 1 << 20});
-  for (const int on_device : {0, 1}) {
-    settings.stage_solvers = on_device == 1 ? &solvers : nullptr;
-    const auto network =
-        std::move(*NetworkSolver::Make(problem.chain, problem.parameters, settings));
-    const double* const found = *network->Forward(problem.input.data());
-    logits[on_device].assign(found, found + network->output_size());
-    std::vector<double> by_logits(logits[on_device].size());
-    CrossEntropy(found, {7}, network->output_size(), by_logits.data());
-    gradients[on_device] = ZerosLike(problem.parameters);
-    ASSERT_TRUE(network->Backward(by_logits.data(), gradients[on_device]).ok());
-    EXPECT_EQ(network->backward_solutions().at(0).solution.cycles, settings.backward.cycles);
-  }
-  EXPECT_LT(RelativeError(logits[1], logits[0]), kRounding);
-  EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
+  const PassResults host = test::Must(RunOn(1, net, settings));
+  const PassResults device =
+      test::Must(RunOn(1, net, settings, nullptr, [&](int) { return &solvers; }));
+  EXPECT_LT(RelativeError(device.output, host.output), kRounding);
+  EXPECT_LT(RelativeError(device.gradient, host.gradient), kRounding);
+  // Each of four solves makes all cycles. It has a residual before each cycle and after the last,
+  // and the norm of its largest state.
+  EXPECT_EQ(device.residuals.size(), 4u * (settings.backward.cycles + 2));
+  EXPECT_EQ(device.outcomes, host.outcomes);
 }
 
 // The second solve begins with the states of the first solve, except for its own first state u0.
@@ -390,26 +346,22 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
     changed.first[i] += change[i];
     changed_last[i] += change[i];
   }
-  AloneStage stage(chain, {.coarsening = {4}, .levels = 3, .h = 1.0 / 43});
-  const auto solve = [&](StageSolvers& solvers) {
-    const std::unique_ptr<StageSolver> solver = test::Must(solvers.Make(stage.ToSolve()));
-    EXPECT_TRUE(solver->LoadWeights().ok());
-    const BothWays broadcast = SolveBothWays(*solver, chain, last, {.cycles = 1});
+  const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
+  const auto solve = [&](StageSolver& solver) {
+    EXPECT_TRUE(solver.LoadWeights().ok());
+    const BothWays broadcast = SolveBothWays(solver, chain, last, {.cycles = 1});
     const BothWays previous =
-        SolveBothWays(*solver, changed, changed_last, {.start = Start::kPrevious, .cycles = 1});
+        SolveBothWays(solver, changed, changed_last, {.start = Start::kPrevious, .cycles = 1});
     return std::pair(broadcast, previous);
   };
+  AloneStage stage(chain, setting);
   const auto host_solvers = test::Must(HostSolvers::Make(1));
-  const auto expected = solve(*host_solvers);
-  for (const Way way : kWays) {
-    for (const Launch launch : kLaunches) {
-      SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
-      DeviceSolvers solvers(target,
-                            {.way = way, .launch = launch, .lanes = 3, .workspace_limit = 1 << 20});
-      const auto found = solve(solvers);
-      ExpectNear(found.first, expected.first, kRounding);
-      ExpectNear(found.second, expected.second, kRounding);
-    }
+  const auto expected = solve(*test::Must(host_solvers->Make(stage.ToSolve())));
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    SCOPED_TRACE(run.Name());
+    const auto found = solve(*DeviceStage(target, chain, setting, run).solver);
+    ExpectNear(found.first, expected.first, kRounding);
+    ExpectNear(found.second, expected.second, kRounding);
   }
 }
 
@@ -421,31 +373,29 @@ TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
   const Descent descent = {.rate = 0.125, .momentum = 0.75};
   for (const char* precision : {"fp32", "fp16", "bf16"}) {
-    for (const Way way : kWays) {
-      for (const Launch launch : kLaunches) {
-        SCOPED_TRACE(std::string(precision) + ", " + NameOf(way) + ", " + NameOf(launch));
-        DeviceTarget of_precision = target;
-        of_precision.precision = *ParsePrecision(precision);
-        const DeviceWay device(of_precision, chain, setting, way, launch);
-        StageSolver* const solver = device.solver.get();
-        ASSERT_TRUE(solver->LoadWeights().ok());
-        ASSERT_TRUE(solver->keeps_weights());
-        std::vector<double> weights = Flat(chain.parameters), velocity(weights.size());
-        for (int step = 0; step < 3; ++step) {
-          const std::vector<double> flat =
-              SolveBothWays(*solver, chain, by_last, {.cycles = 2}).gradient;
-          EXPECT_GT(LargestMagnitude(flat), 0);
-          for (size_t i = 0; i < flat.size(); ++i) {
-            velocity[i] = descent.momentum * velocity[i] + flat[i];
-            weights[i] -= descent.rate * velocity[i];
-          }
-          ASSERT_TRUE(solver->Descend(descent).ok());
-          Parameters found = ZerosLike(chain.parameters);
-          ASSERT_TRUE(solver->ReadWeights(found).ok());
-          EXPECT_LT(RelativeError(Flat(found), weights), 1e-6);
+    for (const WayAndLaunch& run : kWaysAndLaunches) {
+      SCOPED_TRACE(std::string(precision) + ", " + run.Name());
+      DeviceTarget of_precision = target;
+      of_precision.precision = *ParsePrecision(precision);
+      const DeviceStage device(of_precision, chain, setting, run);
+      StageSolver* const solver = device.solver.get();
+      ASSERT_TRUE(solver->LoadWeights().ok());
+      ASSERT_TRUE(solver->keeps_weights());
+      std::vector<double> weights = Flat(chain.parameters), velocity(weights.size());
+      for (int step = 0; step < 3; ++step) {
+        const std::vector<double> flat =
+            SolveBothWays(*solver, chain, by_last, {.cycles = 2}).gradient;
+        EXPECT_GT(LargestMagnitude(flat), 0);
+        for (size_t i = 0; i < flat.size(); ++i) {
+          velocity[i] = descent.momentum * velocity[i] + flat[i];
+          weights[i] -= descent.rate * velocity[i];
         }
-        EXPECT_GT(RelativeError(weights, Flat(chain.parameters)), 1e-3);
+        ASSERT_TRUE(solver->Descend(descent).ok());
+        Parameters found = ZerosLike(chain.parameters);
+        ASSERT_TRUE(solver->ReadWeights(found).ok());
+        EXPECT_LT(RelativeError(Flat(found), weights), 1e-6);
       }
+      EXPECT_GT(RelativeError(weights, Flat(chain.parameters)), 1e-3);
     }
   }
 }
@@ -479,23 +429,20 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
   constexpr int kPoints = 16 / 4 + 1;  // the ends of blocks, for which norms of states are reported
   const size_t returned_bytes = (1 + 2 * kPoints) * state_bytes;
   std::vector<double> last(chain.first.size());
-  for (const Way way : kWays) {
-    for (const Launch launch : kLaunches) {
-      SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
-      const DeviceWay device(counted, chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 16}, way,
-                             launch);
-      StageSolver* const solver = device.solver.get();
-      ASSERT_TRUE(solver->LoadWeights().ok());
-      for (int step = 0; step < 3; ++step) {
-        uploaded_bytes = downloaded_bytes = 0;
-        ASSERT_TRUE(solver->SolveForward(chain.first.data(), options, last.data()).ok());
-        EXPECT_EQ(uploaded_bytes, state_bytes);
-        EXPECT_EQ(downloaded_bytes, returned_bytes);
-        ASSERT_TRUE(solver->SolveBackward(chain.first.data(), options, last.data()).ok());
-        ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
-        EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
-        EXPECT_EQ(downloaded_bytes, 2 * returned_bytes);
-      }
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    SCOPED_TRACE(run.Name());
+    const DeviceStage device(counted, chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 16}, run);
+    StageSolver* const solver = device.solver.get();
+    ASSERT_TRUE(solver->LoadWeights().ok());
+    for (int step = 0; step < 3; ++step) {
+      uploaded_bytes = downloaded_bytes = 0;
+      ASSERT_TRUE(solver->SolveForward(chain.first.data(), options, last.data()).ok());
+      EXPECT_EQ(uploaded_bytes, state_bytes);
+      EXPECT_EQ(downloaded_bytes, returned_bytes);
+      ASSERT_TRUE(solver->SolveBackward(chain.first.data(), options, last.data()).ok());
+      ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
+      EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
+      EXPECT_EQ(downloaded_bytes, 2 * returned_bytes);
     }
   }
 }
@@ -519,11 +466,9 @@ TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
   auto [chain, last] = DrawCase(30, {.steps = 16, .extent = 4});
   const SolveSetting setting = {
       .coarsening = {4}, .levels = 2, .coarse = CoarseOperator::kSum, .h = 1.0 / 16};
-  for (const auto& [way, launch] :
-       {std::pair(Way::kStreams, Launch::kEach), std::pair(Way::kGrouped, Launch::kEach),
-        std::pair(Way::kGrouped, Launch::kGraph)}) {
-    SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch));
-    DeviceWay device(target, chain, setting, way, launch);
+  for (const WayAndLaunch& run : kWaysAndLaunches) {
+    SCOPED_TRACE(run.Name());
+    SolvedDevice device(target, chain, setting, run);
     for (int change = 0; change < 4; ++change) {
       for (int step = 0; step < 16; ++step) {
         for (double& weight : chain.step(step).weights) weight *= -0.7;
@@ -539,8 +484,7 @@ TEST_F(DeviceChains, WhatDevicesDoNotRunIsRefusedByName) {
   const WeightedChain pooled =
       DrawnNet({.kinds = std::vector<StepKind>(8, StepKind::kPooled), .channels = 2, .extent = 3},
                random, 1);
-  const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
-  const auto refused = DeviceChain::Make(target, StageOf(pooled, {}, hierarchy), 1 << 20,
+  const auto refused = DeviceChain::Make(target, AloneStage(pooled, {}).ToSolve(), 1 << 20,
                                          std::move(*DeviceLanes::Make(target, 1)));
   EXPECT_NE(refused.message().find("is in a step that devices do not run: "), std::string::npos)
       << refused.message();
@@ -581,7 +525,7 @@ TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
 
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
   auto [chain, last] = DrawCase(10, {.steps = 64});
-  DeviceWay device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64}, Way::kStreams);
+  DeviceStage device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64}, {});
   const Result<Solution> solved = device.solver->SolveForward(
       chain.first.data(), {.tolerance = 1e-9, .cycles = 30}, last.data());
   EXPECT_EQ(solved.message().rfind("tolerance 1e-09 is below what states of this precision can "

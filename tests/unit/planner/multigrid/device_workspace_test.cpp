@@ -12,7 +12,7 @@
 #include "support/device.h"
 #include "support/stand_in.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/plain_chain.h"
+#include "unit/planner/multigrid/alone_stage.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -63,7 +63,7 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
   std::mt19937_64 random(1);
   const ChainShape shape = {.steps = 8, .channels = 4, .extent = 8, .window = 3};
   const WeightedChain chain = DrawnChain(shape, random);
-  const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 1);
+  AloneStage stage(chain, {.levels = 1});
   const planning::DesirableConfigurations choices = RankedChoices(target, shape);
   ASSERT_GT(choices.size(), 1);
   planning::KnapsackSolver solver;
@@ -76,12 +76,8 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
         const planning::NetworkKernel kernels[] = {{.choices = choices, .lanes = all}};
         const planning::DividedNetwork divided = test::Must(
             planning::DivideNetwork(kernels, budget, WorkspaceDivision::kConcurrent, solver));
-        const auto made = DeviceChain::Make(target,
-                                            {.chain = chain.chain,
-                                             .stage = chain.stage(),
-                                             .parameters = chain.parameters,
-                                             .hierarchy = hierarchy},
-                                            budget, std::move(*DeviceLanes::Make(target, lanes)));
+        const auto made = DeviceChain::Make(target, stage.ToSolve(), budget,
+                                            std::move(*DeviceLanes::Make(target, lanes)));
         EXPECT_EQ((*made)->shared().runner->needs().workspace, divided.share_bytes.at(0))
             << budget << " bytes, " << lanes << " lanes";
       }

@@ -2,27 +2,54 @@
 
 #include <random>
 #include <string>
+#include <utility>
 
 #include "planner/graph/networks/chain.h"
+#include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
 
 namespace ucudnn::multigrid {
+namespace {
 
-ResidualChain DigitNet(const DigitNetShape& shape) {
-  planner::Chain net("digits", 1, shape.extent);
-  const planner::Convolution convolution = planner::Square(shape.channels, 3, 1, 1, true);
-  net.Append("open", convolution);
-  net.Relu("open.relu");
-  for (int step = 0; step < shape.steps; ++step) {
-    const std::string name = "step" + std::to_string(step);
-    const planner::NodeId state = net.last();
-    net.Append(name, convolution);
-    net.Relu(name + ".relu");
-    net.Join(name + ".add", planner::Add{}, {net.last(), state});
+struct StageShape {
+  int channels;
+  int steps;
+};
+
+ResidualChain NetOfStages(int extent, const std::vector<StageShape>& stages, bool opens_with_relu,
+                          int classes) {
+  planner::Chain net("stages", 1, extent);
+  int number = 0;
+  const auto convolve = [&](int filters, int stride) {
+    net.Append("conv" + std::to_string(number++), planner::Square(filters, 3, stride, 1, true));
+  };
+  for (const auto& [channels, steps] : stages) {
+    convolve(channels, number == 0 ? 1 : 2);
+    if (opens_with_relu) net.Relu("open" + std::to_string(number));
+    for (int i = 0; i < steps; ++i) {
+      const planner::NodeId before = net.last();
+      convolve(channels, 1);
+      net.Relu("act" + std::to_string(number));
+      net.Join("add" + std::to_string(number), planner::Add{}, {net.last(), before});
+    }
   }
-  net.Append("close", planner::FullyConnected{.outputs = shape.classes});
+  net.Append("fc", planner::FullyConnected{.outputs = classes});
   net.Append("softmax", planner::Softmax{});
   return test::Must(MakeResidualChain(test::Must(net.Build()), BatchNorms::kRefused));
+}
+
+}  // namespace
+
+ResidualChain DigitNet(const DigitNetShape& shape) {
+  return NetOfStages(shape.extent, {{shape.channels, shape.steps}}, true, shape.classes);
+}
+
+WeightedChain DrawnStages() {
+  WeightedChain net = {.chain = NetOfStages(6, {{2, 19}, {3, 6}, {4, 3}}, false, 5), .batch = 2};
+  net.parameters = DrawParameters(net.chain, 5);
+  std::mt19937_64 random(6);
+  net.first = DrawnNumbers(net.chain.shapes[0].Features() * net.batch, 1, random);
+  return net;
 }
 
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed) {

@@ -12,12 +12,11 @@
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/digit_net.h"
 #include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/plain_chain.h"
 #include "unit/planner/multigrid/rank_passes.h"
 #include "unit/planner/multigrid/ring_chain.h"
-#include "unit/planner/multigrid/staged_net.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -51,15 +50,6 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
   return settings;
 }
 
-std::string TextOf(const NetworkSettings& settings, int steps, int ranks, int distributed) {
-  std::string text = std::to_string(steps) + " steps on " + std::to_string(ranks) +
-                     " ranks, distributed " + std::to_string(distributed) + ", " +
-                     NameOf(settings.coarse) + ", coarsening";
-  for (const int factor : settings.coarsening) text += " " + std::to_string(factor);
-  return text + ", levels " + std::to_string(settings.levels) + ", storage " +
-         std::to_string(static_cast<int>(settings.storage));
-}
-
 TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
   std::mt19937 random(20);
   int solved = 0;
@@ -74,7 +64,8 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
     for (int distributed = 1; distributed <= hierarchy.levels(); ++distributed) {
       settings.distributed = distributed;
       const int ranks = 1 + static_cast<int>(random() % 5);
-      SCOPED_TRACE(TextOf(settings, steps, ranks, distributed));
+      SCOPED_TRACE("draw " + std::to_string(draw) + ", " + std::to_string(ranks) +
+                   " ranks, distributed " + std::to_string(distributed));
       if (ranks > MostRanks(hierarchy, distributed)) continue;
       const PassResults together = test::Must(RunOn(ranks, net, settings));
       ASSERT_TRUE(together == alone);

@@ -1,4 +1,5 @@
-// Makes residual chains of many kinds of steps, with random weights.
+// Makes residual chains of many kinds of steps, with random weights, and draws hierarchies and
+// options of a solve, for property tests.
 #pragma once
 
 #include <random>
@@ -37,5 +38,20 @@ WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double ga
 NetShape DrawNetShape(std::mt19937_64& random, int steps);
 
 std::string TextOf(const NetShape& shape);
+
+struct DrawnSolve {
+  Hierarchy hierarchy;
+  SolveSetting setting;  // of this hierarchy; `coarse` and `h` are not drawn
+  SolveOptions options;  // one unmeasured cycle from a broadcast, without tolerance
+
+  std::string Text() const;
+};
+
+// Draws 4 to `most_steps` layers and at least two levels. The factors of coarsening need not divide
+// the number of layers.
+DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps);
+
+// Draws a number from `low` to `high`, both included.
+int DrawNumber(std::mt19937_64& random, int low, int high);
 
 }  // namespace ucudnn::multigrid

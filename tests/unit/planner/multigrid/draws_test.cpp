@@ -11,7 +11,6 @@
 #include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
 #include "unit/planner/multigrid/drawn_net.h"
-#include "unit/planner/multigrid/drawn_options.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -20,11 +19,10 @@ struct Draw {
   DrawnSolve solve;
   NetShape shape;
   double gain = 1;
-  SolveSetting setting;
 
   std::string Text() const {
-    return TextOf(shape) + "; " + solve.Text() + ", " + NameOf(setting.coarse) +
-           ", h = " + std::to_string(setting.h);
+    return TextOf(shape) + "; " + solve.Text() + ", " + NameOf(solve.setting.coarse) +
+           ", h = " + std::to_string(solve.setting.h);
   }
 };
 
@@ -37,12 +35,8 @@ Draw DrawOne(std::mt19937_64& random) {
   // The time T = h * steps is at most 3, or up to 48 in one of eight draws. Some solves of such
   // long times are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
-  draw.setting = {.coarsening = draw.solve.coarsening,
-                  .levels = draw.solve.hierarchy.levels(),
-                  .coarse = kOperators[DrawNumber(random, 0, 1)],
-                  .h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps,
-                  .storage = draw.solve.storage,
-                  .lanes = draw.solve.lanes};
+  draw.solve.setting.coarse = kOperators[DrawNumber(random, 0, 1)];
+  draw.solve.setting.h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps;
   SolveOptions& options = draw.solve.options;
   options.tolerance = DrawNumber(random, 0, 1) == 0 ? 1e-9 : 1e-11;
   options.cycles = 30;
@@ -77,10 +71,9 @@ double RoundingOf(const DenseChain& dense, const Solution& solution) {
 // Bounds how far the last state may be from the exact one: each residual of a C-point and each
 // rounding error grows with the steps that follow it.
 double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& solution) {
-  double growth = 1;
-  for (int step = 0; step < dense.steps(); ++step) growth *= dense.Growth(step);
   const int blocks = draw.solve.hierarchy.level(0).blocks();
-  return growth * (std::sqrt(blocks) * ResidualOf(draw, solution) + RoundingOf(dense, solution));
+  return dense.Growth() *
+         (std::sqrt(blocks) * ResidualOf(draw, solution) + RoundingOf(dense, solution));
 }
 
 // Returns the largest difference between a state and the one that dense matrices compute from the
@@ -103,8 +96,8 @@ double DenseResidual(const DenseChain& dense, const std::vector<Vector>& states,
 void ExpectTheSameWithOtherLanesAndStorage(const WeightedChain& chain, const Draw& draw,
                                            const std::vector<Vector>& states,
                                            const Solution& solution) {
-  SolveSetting other = draw.setting;
-  other.lanes = draw.setting.lanes % 4 + 1;
+  SolveSetting other = draw.solve.setting;
+  other.lanes = draw.solve.setting.lanes % 4 + 1;
   // If the first relaxation is skipped, both the states between C-points and the first residual
   // depend on the storage.
   if (!draw.solve.options.skips_first_down) {
@@ -131,19 +124,19 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     const Draw draw = DrawOne(random);
     SCOPED_TRACE("draw " + std::to_string(number) + ": " + draw.Text());
     const WeightedChain chain = DrawnNet(draw.shape, random, draw.gain);
-    HostSolve solve(chain, draw.setting);
+    HostSolve solve(chain, draw.solve.setting);
     const Solution solved = test::Must(solve.Solve(draw.solve.options));
     const std::vector<Vector> states = StatesOf(solve);
     const std::vector<Vector> serial = solve.Serial();
     if (solved.fallback.empty()) {
       const double error = RelativeError(solve.Last(), serial.back());
       const double norm = std::sqrt(Dot(serial.back(), serial.back()));
-      const DenseChain dense(chain, draw.setting.h);
+      const DenseChain dense(chain, draw.solve.setting.h);
       ASSERT_LE(error * norm, BoundOfError(dense, draw, solved));
       ASSERT_LE(DenseResidual(dense, states, chain.batch),
                 ResidualOf(draw, solved) + RoundingOf(dense, solved));
       // BoundOfError takes the worst case of each step, and is far too large for a short net.
-      const bool is_short = draw.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
+      const bool is_short = draw.solve.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
       if (is_short) {
         ASSERT_LE(error, 1e-7);
       }

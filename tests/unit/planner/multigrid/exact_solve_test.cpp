@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/ring_chain.h"
 
 namespace ucudnn::multigrid {
@@ -19,18 +19,16 @@ struct RingResult {
   Solution solution;
 };
 RingResult SolveRing(const DrawnSolve& drawn, uint64_t seed, int cycles) {
-  RingSolve solve(drawn.hierarchy, seed, drawn.storage, drawn.lanes);
+  RingSolve solve(drawn.hierarchy, seed, drawn.setting.storage, drawn.setting.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
-  Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
-  EXPECT_TRUE(solved.ok()) << solved.message();
-  if (!solved.ok()) return {};
-  return {solve.States(), *solved};
+  const Solution solved = test::Must(solve.Solve(options));
+  return {solve.States(), solved};
 }
 
 DrawnSolve Two(int steps, int coarsening, int sweeps) {
   DrawnSolve made = {.hierarchy = *Hierarchy::Make(steps, {coarsening}, 2),
-                     .coarsening = {coarsening}};
+                     .setting = {.coarsening = {coarsening}}};
   made.options.c_sweeps = {sweeps};
   made.options.measures_cycles = false;
   return made;
@@ -42,14 +40,14 @@ TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
     DrawnSolve drawn = DrawSolve(random, 60);
     drawn.options.start = Start::kPrevious;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    RingSolve solve(drawn.hierarchy, draw, drawn.setting.storage, drawn.setting.lanes);
     ASSERT_TRUE(solve.system.SolveSerially(0, Source::kNone).ok());
-    const auto serial = solve.chain.Serial(drawn.hierarchy.level(0).steps);
+    const auto serial = solve.Serial();
     ASSERT_EQ(solve.States(), serial);
     drawn.options.cycles = DrawNumber(random, 1, 3);
-    const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, drawn.options));
+    ASSERT_TRUE(solve.Solve(drawn.options).ok());
     ASSERT_EQ(solve.States(), serial);
-    ASSERT_EQ(RingChain::Of(solve.system.last()), serial.back());
+    ASSERT_EQ(solve.Last(), serial.back());
   }
 }
 
@@ -64,7 +62,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
           SCOPED_TRACE(drawn.Text());
           const int cycles = (blocks + sweeps) / (sweeps + 1);
           EXPECT_EQ(CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options), cycles);
-          const auto serial = RingChain(7).Serial(steps);
+          const auto serial = RingSolve(drawn.hierarchy, 7, drawn.setting.storage, 1).Serial();
           const RingResult exact = SolveRing(drawn, 7, cycles);
           EXPECT_EQ(exact.states, serial);
           EXPECT_EQ(exact.solution.outcome, Outcome::kDirect);
@@ -85,7 +83,7 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
     DrawnSolve drawn = DrawSolve(random, 40);
     if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
     SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    const auto serial = RingChain(draw).Serial(drawn.hierarchy.level(0).steps);
+    const auto serial = RingSolve(drawn.hierarchy, draw, drawn.setting.storage, 1).Serial();
     const int blocks = drawn.hierarchy.level(0).blocks();
     int exact_before = 0;
     for (int cycles = 1; cycles <= blocks + 1; ++cycles) {
@@ -103,7 +101,7 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
     // is reported as direct. Nevertheless it makes a block exact if F-points are computed from
     // their C-points. So a solve may be exact one cycle before its outcome is kDirect.
     const bool follows =
-        drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
+        drawn.options.start == Start::kNested || drawn.setting.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
   }
 }
@@ -120,13 +118,13 @@ TEST(ExactSolve, OneLevelIsSerialPropagation) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int steps : {2, 3, 17}) {
       RingSolve solve(*Hierarchy::Make(steps, {4}, 1), 5, storage, 3);
-      const Solution solved = test::Must(Solve(solve.system, solve.hierarchy, {}));
+      const Solution solved = test::Must(solve.Solve({}));
       EXPECT_EQ(solved.outcome, Outcome::kSerial);
       EXPECT_EQ(solved.fallback, "");
       EXPECT_EQ(solved.cycles, 0);
       EXPECT_TRUE(solved.residuals.empty());
-      EXPECT_EQ(solve.States(), solve.chain.Serial(steps));
-      EXPECT_EQ(RingChain::Of(solve.system.last()), solve.States().back());
+      EXPECT_EQ(solve.States(), solve.Serial());
+      EXPECT_EQ(solve.Last(), solve.States().back());
       EXPECT_EQ(solve.chain.stepped(0), steps);
     }
   }
@@ -137,52 +135,44 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   for (uint64_t draw = 0; draw < 200; ++draw) {
     const DrawnSolve drawn = DrawSolve(random, 200);
     SCOPED_TRACE(drawn.Text());
-    RingSolve solve(drawn.hierarchy, draw, drawn.storage, drawn.lanes);
+    RingSolve solve(drawn.hierarchy, draw, drawn.setting.storage, drawn.setting.lanes);
     const int64_t made = solve.chain.created();
-    EXPECT_EQ(made, BlockSystem::StatesFor(drawn.hierarchy, drawn.lanes, drawn.storage));
-    ASSERT_TRUE(Solve(solve.system, solve.hierarchy, drawn.options).ok());
+    EXPECT_EQ(made,
+              BlockSystem::StatesFor(drawn.hierarchy, drawn.setting.lanes, drawn.setting.storage));
+    ASSERT_TRUE(solve.Solve(drawn.options).ok());
     EXPECT_EQ(solve.chain.created(), made);
   }
 }
 
-// Predicts how many steps cycles take on each level if no step is repeated needlessly.
-class PredictedSteps {
- public:
-  explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
-
-  std::vector<int64_t> OfCycles(int cycles) {
-    steps_.assign(drawn_.hierarchy.levels(), 0);
-    for (int i = 0; i < cycles; ++i) Cycle(0, i > 0);
-    return steps_;
+// Adds the steps that a cycle takes on level `number` and below, if no step is repeated needlessly.
+void AddCycle(const DrawnSolve& drawn, int number, bool is_relaxed, std::vector<int64_t>& steps) {
+  const Level& level = drawn.hierarchy.level(number);
+  if (number == drawn.hierarchy.coarsest()) {
+    steps[number] += level.steps;
+    return;
   }
+  const auto& each = drawn.options.c_sweeps;
+  const int sweeps = each[std::min<size_t>(number, each.size() - 1)];
+  const int64_t f_points = level.steps - level.blocks();
+  if (!is_relaxed) steps[number] += f_points;
+  steps[number] += sweeps * int64_t{level.steps} + level.blocks();
+  steps[number + 1] += level.blocks();  // the steps that compute right-hand sides
+  AddCycle(drawn, number + 1, false, steps);
+  steps[number] += f_points;
+}
 
- private:
-  void Cycle(int number, bool is_relaxed) {
-    const Level& level = drawn_.hierarchy.level(number);
-    if (number == drawn_.hierarchy.coarsest()) {
-      steps_[number] += level.steps;
-      return;
-    }
-    const auto& each = drawn_.options.c_sweeps;
-    const int sweeps = each[std::min<size_t>(number, each.size() - 1)];
-    const int64_t f_points = level.steps - level.blocks();
-    if (!is_relaxed) steps_[number] += f_points;
-    steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
-    steps_[number + 1] += level.blocks();  // the steps that compute right-hand sides
-    Cycle(number + 1, false);
-    steps_[number] += f_points;
-  }
-
-  const DrawnSolve& drawn_;
-  std::vector<int64_t> steps_;
-};
+std::vector<int64_t> PredictedSteps(const DrawnSolve& drawn, int cycles) {
+  std::vector<int64_t> steps(drawn.hierarchy.levels());
+  for (int i = 0; i < cycles; ++i) AddCycle(drawn, 0, i > 0, steps);
+  return steps;
+}
 
 std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
-  RingSolve solve(drawn.hierarchy, 1, drawn.storage, drawn.lanes);
+  RingSolve solve(drawn.hierarchy, 1, drawn.setting.storage, drawn.setting.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
   // Measuring the outcome takes one more step in each block.
-  EXPECT_TRUE(Solve(solve.system, solve.hierarchy, options).ok());
+  EXPECT_TRUE(solve.Solve(options).ok());
   std::vector<int64_t> counted;
   for (int level = 0; level < drawn.hierarchy.levels(); ++level) {
     counted.push_back(solve.chain.stepped(level));
@@ -195,12 +185,12 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   int counted = 0;
   for (int draw = 0; draw < 100; ++draw) {
     DrawnSolve drawn = DrawSolve(random, 200);
-    drawn.storage = Storage::kAll;
+    drawn.setting.storage = Storage::kAll;
     drawn.options.skips_first_down = false;
     const int cycles = 3;
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), drawn.options) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
-    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+    ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn, cycles));
     ++counted;
   }
   EXPECT_GT(counted, 20);
@@ -210,7 +200,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
 TEST(ExactSolve, ATwoLevelCycleOfFStepsOnceThroughTheNet) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     DrawnSolve drawn = Two(128, 8, 0);
-    drawn.storage = storage;
+    drawn.setting.storage = storage;
     const std::vector<int64_t> three = CountedSteps(drawn, 3);
     const std::vector<int64_t> four = CountedSteps(drawn, 4);
     EXPECT_EQ(four[0] - three[0], 128);

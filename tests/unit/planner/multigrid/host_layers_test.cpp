@@ -10,8 +10,9 @@
 #include <numeric>
 #include <random>
 
+#include "tests/support/must.h"
 #include "unit/planner/multigrid/dense_chain.h"
-#include "unit/planner/multigrid/drawn_options.h"
+#include "unit/planner/multigrid/drawn_net.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -30,16 +31,12 @@ Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor
   return drawn;
 }
 
-Vector Sum(const Vector& a, const Vector& b) {
+Vector Sum(const Vector& a, const Vector& b, double factor = 1) {
   Vector sum = a;
-  for (size_t i = 0; i < a.size(); ++i) sum[i] += b[i];
+  for (size_t i = 0; i < a.size(); ++i) sum[i] += factor * b[i];
   return sum;
 }
-Vector Difference(const Vector& a, const Vector& b) {
-  Vector difference = a;
-  for (size_t i = 0; i < a.size(); ++i) difference[i] -= b[i];
-  return difference;
-}
+Vector Difference(const Vector& a, const Vector& b) { return Sum(a, b, -1); }
 
 // Holds a layer with numbers for a batch of images.
 struct Case {
@@ -69,10 +66,7 @@ struct Case {
 };
 
 Case MakeCase(const planner::Operator& op, const Shape& input, std::mt19937_64& random) {
-  const Result<Shape> output = planner::OutputShape(op, {input}, 1);
-  EXPECT_TRUE(output.ok()) << output.message();
-  if (!output.ok()) std::abort();
-  Case made = {.layer = {op, input, *output}};
+  Case made = {.layer = {op, input, test::Must(planner::OutputShape(op, {input}, 1))}};
   EXPECT_TRUE(CheckHostLayer("layer", made.layer).ok());
   const WeightCounts counts = WeightCountsOf(made.layer);
   made.weights = {Integers(random, counts.weights, 3), Integers(random, counts.bias, 5)};

@@ -9,10 +9,9 @@
 
 #include "planner/multigrid/distributed/process_ranks.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
-#include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
-#include "unit/planner/multigrid/staged_net.h"
+#include "unit/planner/multigrid/digit_net.h"
+#include "unit/planner/multigrid/rank_passes.h"
 #include "unit/transport/job.h"
 
 namespace ucudnn::multigrid {
@@ -23,24 +22,16 @@ using transport::Milliseconds;
 using transport::test::Child;
 using transport::test::Job;
 
-// Returns the numbers of a rank's gradient after a forward and a backward pass, as text that keeps
-// all bits.
+// Returns the numbers of a rank's gradient after two passes, as text that keeps all bits.
 Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   NetworkSettings settings;
   settings.batch = net.batch;
   settings.step = 0.1;
   settings.coarsening = {2};
-  settings.peers = &peers;
   settings.distributed = 1;
-  UCUDNN_ASSIGN_OR_RETURN(const Placement placement,
-                          PlaceNetwork(net.chain, settings, peers.size()));
-  const Parameters own = ParametersOf(peers.rank(), placement, net.parameters);
-  UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, own, settings));
-  UCUDNN_ASSIGN_OR_RETURN(const double* logits, network->Forward(net.first.data()));
-  std::vector<double> output;
-  if (logits != nullptr) output.assign(logits, logits + network->output_size() * net.batch);
-  Parameters gradient = ZerosLike(own);
-  UCUDNN_RETURN_IF_ERROR(network->Backward(output.data(), gradient));
+  PassResults passes;
+  Parameters gradient;
+  UCUDNN_RETURN_IF_ERROR(RunPasses(peers, net, settings, passes, gradient));
   // A rank has the gradient of its own nodes alone, so each number is listed by one rank.
   std::ostringstream text;
   text << std::hexfloat;
@@ -50,8 +41,15 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   return text.str();
 }
 
-// Returns the numbers that `ranks` processes have computed, in any order.
-std::multiset<std::string> NumbersOf(int ranks, const WeightedChain& net) {
+using Numbers = std::multiset<std::string>;  // in any order
+
+void AddWords(const std::string& text, Numbers& numbers) {
+  std::istringstream words(text);
+  numbers.insert(std::istream_iterator<std::string>(words), {});
+}
+
+// Returns the numbers that `ranks` processes have computed.
+Numbers NumbersOf(int ranks, const WeightedChain& net) {
   const Job job(ranks);
   std::vector<std::unique_ptr<Child>> children;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -62,22 +60,18 @@ std::multiset<std::string> NumbersOf(int ranks, const WeightedChain& net) {
       tell(bits.ok() ? *bits : bits.message());
     }));
   }
-  std::multiset<std::string> numbers;
-  for (const auto& child : children) {
-    std::istringstream words(child->Heard());
-    numbers.insert(std::istream_iterator<std::string>(words), {});
-  }
+  Numbers numbers;
+  for (const auto& child : children) AddWords(child->Heard(), numbers);
   return numbers;
 }
 
 TEST(ProcessRanks, ComputeTheBitsOfOneProcess) {
   const WeightedChain net = DrawnStages();
-  std::vector<std::multiset<std::string>> together;
+  std::vector<Numbers> together;
   for (const int ranks : {2, 3, 5}) together.push_back(NumbersOf(ranks, net));
   ThreadRanks alone(1);
-  const std::string bits = test::Must(BitsOf(alone.At(0), net));
-  std::istringstream words(bits);
-  const std::multiset<std::string> expected(std::istream_iterator<std::string>(words), {});
+  Numbers expected;
+  AddWords(test::Must(BitsOf(alone.At(0), net)), expected);
   for (const auto& numbers : together) EXPECT_EQ(numbers, expected);
 }
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "planner/multigrid/distributed/thread_ranks.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 
@@ -16,6 +16,36 @@ bool operator==(const PassResults& a, const PassResults& b) {
                     same);
 }
 
+Status RunPasses(Peers& peers, const WeightedChain& net, const NetworkSettings& settings,
+                 PassResults& passes, Parameters& gradient) {
+  NetworkSettings own = settings;
+  own.peers = &peers;
+  UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, peers.size()));
+  const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
+  UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));
+  gradient = ZerosLike(parameters);
+  for (int pass = 0; pass < 2; ++pass) {
+    UCUDNN_ASSIGN_OR_RETURN(const double* output, network->Forward(net.first.data()));
+    std::vector<double> last;
+    if (peers.rank() == network->logits_rank()) {
+      last.assign(output, output + network->output_size() * net.batch);
+      passes.output = last;
+    }
+    for (double& number : last) number = number / 2 + 1;  // depends on the output
+    UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), gradient));
+    if (peers.rank() != 0) continue;
+    for (const auto* solutions : {&network->forward_solutions(), &network->backward_solutions()}) {
+      for (const StageSolution& stage : *solutions) {
+        const std::vector<double>& residuals = stage.solution.residuals;
+        passes.residuals.insert(passes.residuals.end(), residuals.begin(), residuals.end());
+        passes.residuals.push_back(stage.solution.largest_state);
+        passes.outcomes.push_back(stage.solution.outcome);
+      }
+    }
+  }
+  return Status::Ok();
+}
+
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
                           const PeersOf& peers_of, const SolversOf& solvers_of) {
   ThreadRanks job(ranks);
@@ -24,34 +54,9 @@ Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSett
   std::mutex mutex;
   const Status status = RunOnThreads(job, ranks, [&](Peers& peers) -> Status {
     NetworkSettings own = settings;
-    own.peers = peers_of ? &peers_of(peers) : &peers;
     if (solvers_of) own.stage_solvers = solvers_of(peers.rank());
-    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, ranks));
-    const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
-    UCUDNN_ASSIGN_OR_RETURN(const auto network, NetworkSolver::Make(net.chain, parameters, own));
-    Parameters mine = ZerosLike(parameters);
-    for (int pass = 0; pass < 2; ++pass) {
-      UCUDNN_ASSIGN_OR_RETURN(const double* output, network->Forward(net.first.data()));
-      std::vector<double> last;
-      const bool is_last = peers.rank() == network->logits_rank();
-      if (is_last) {
-        last.assign(output, output + network->output_size() * net.batch);
-        const std::lock_guard lock(mutex);
-        passes.output = last;
-      }
-      for (double& number : last) number = number / 2 + 1;  // depends on the output
-      UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), mine));
-      if (peers.rank() != 0) continue;
-      for (const auto* solutions :
-           {&network->forward_solutions(), &network->backward_solutions()}) {
-        for (const StageSolution& stage : *solutions) {
-          const std::vector<double>& residuals = stage.solution.residuals;
-          passes.residuals.insert(passes.residuals.end(), residuals.begin(), residuals.end());
-          passes.residuals.push_back(stage.solution.largest_state);
-          passes.outcomes.push_back(stage.solution.outcome);
-        }
-      }
-    }
+    Parameters mine;
+    UCUDNN_RETURN_IF_ERROR(RunPasses(peers_of ? peers_of(peers) : peers, net, own, passes, mine));
     const std::lock_guard lock(mutex);
     for (size_t id = 0; id < mine.size(); ++id) {
       if (!mine[id].weights.empty()) gradient[id].weights = mine[id].weights;

@@ -25,6 +25,12 @@ bool operator==(const PassResults& a, const PassResults& b);
 using PeersOf = std::function<Peers&(Peers&)>;
 using SolversOf = std::function<StageSolvers*(int rank)>;
 
+// Runs two passes on the rank of `peers`, which has the `parameters` of its own layers. Adds their
+// gradients to `gradient`. Writes the output on the rank that has it, residuals and outcomes on
+// rank 0. Other ranks do not change `passes`.
+Status RunPasses(Peers& peers, const WeightedChain& net, const NetworkSettings& settings,
+                 PassResults& passes, Parameters& gradient);
+
 // Runs `ranks` threads, one for each rank. A rank has the parameters of its own layers and adds
 // their gradient to the result. Each rank makes two passes; the second begins with the states of
 // the first if the settings say so. `peers_of` and `solvers_of` replace a rank's peers and the

@@ -2,14 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <numeric>
 #include <random>
 
 #include "planner/multigrid/distributed/some_peers.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/training.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
-#include "unit/planner/multigrid/staged_net.h"
+#include "unit/planner/multigrid/digit_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -17,12 +18,8 @@ namespace {
 constexpr int kBatch = 2;
 constexpr int kClasses = 5;
 
-Examples DrawnExamples(const WeightedChain& net, int count) {
-  std::mt19937_64 random(8);
-  Examples examples;
-  examples.images = DrawnNumbers(net.chain.shapes[0].Features() * count, 1, random);
-  for (int i = 0; i < count; ++i) examples.labels.push_back(static_cast<int>(random() % kClasses));
-  return examples;
+Examples DrawnExamples(int count) {
+  return DigitExamples({.extent = 6, .classes = kClasses}, count, 8);
 }
 
 TrainingSettings Settings() {
@@ -90,7 +87,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
 
 TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
   const WeightedChain net = DrawnStages();
-  const Examples examples = DrawnExamples(net, 9);
+  const Examples examples = DrawnExamples(9);
   TrainingSettings settings = Settings();
   for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     SCOPED_TRACE(NameOf(coarse));
@@ -109,7 +106,7 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
 
 TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
   const WeightedChain net = DrawnStages();
-  const Examples examples = DrawnExamples(net, 9);
+  const Examples examples = DrawnExamples(9);
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const bool skips_first_down : {false, true}) {
       TrainingSettings settings = Settings();
@@ -143,7 +140,7 @@ std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettin
   const int64_t features = network->input_size();
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::vector<int> order(examples.count());
-    for (int i = 0; i < examples.count(); ++i) order[i] = i;
+    std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
     for (int next = 0; next + replicas * kBatch <= examples.count();) {
       std::vector<double> sum;
@@ -183,7 +180,7 @@ std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettin
 
 TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   const WeightedChain net = DrawnStages();
-  const Examples examples = DrawnExamples(net, 13);
+  const Examples examples = DrawnExamples(13);
   for (const auto& [ranks, replicas] : {std::pair(1, 2), {1, 3}, {2, 2}, {3, 3}}) {
     const Trained together = test::Must(TrainOn(ranks, replicas, net, Settings(), examples));
     EXPECT_EQ(together.parameters, TrainedInTurn(net, Settings(), examples, replicas))
@@ -196,7 +193,7 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
 // is a product over at most 31 layers, and is rounded at each layer.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
-  const Examples examples = DrawnExamples(net, 12);
+  const Examples examples = DrawnExamples(12);
   TrainingSettings settings = Settings();
   settings.network.levels = 1;
   const Trained apart = test::Must(TrainOn(2, 2, net, settings, examples));

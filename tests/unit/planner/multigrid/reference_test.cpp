@@ -8,7 +8,6 @@
 
 #include "tests/support/cases.h"
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {

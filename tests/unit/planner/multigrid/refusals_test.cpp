@@ -1,4 +1,4 @@
-// Tests what hierarchies and solves refuse, and the messages of refusals.
+// Tests what hierarchies, stages and solves refuse, and the messages of refusals.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -6,6 +6,7 @@
 #include "planner/multigrid/hierarchy.h"
 #include "planner/multigrid/lanes.h"
 #include "planner/multigrid/solver.h"
+#include "unit/planner/multigrid/drawn_net.h"
 #include "unit/planner/multigrid/ring_chain.h"
 
 namespace ucudnn::multigrid {
@@ -73,7 +74,7 @@ TEST(Hierarchy, LayersBehindTheLastCPointAreOfTheirLevelAlone) {
 std::string RefusalOf(const SolveOptions& options) {
   const Status checked = CheckOptions(options);
   RingSolve solve(*Hierarchy::Make(16, {4}, 2), 1, Storage::kAll, 1);
-  const Result<Solution> solved = Solve(solve.system, solve.hierarchy, options);
+  const Result<Solution> solved = solve.Solve(options);
   EXPECT_EQ(checked.ok(), solved.ok());
   if (checked.ok()) return "";
   EXPECT_EQ(checked.message(), solved.message());
@@ -96,7 +97,19 @@ TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
 
 TEST(SolveOptions, OfOneLevelAreCheckedToo) {
   RingSolve solve(*Hierarchy::Make(16, {4}, 1), 1, Storage::kAll, 1);
-  EXPECT_FALSE(Solve(solve.system, solve.hierarchy, {.cycles = 0}).ok());
+  EXPECT_FALSE(solve.Solve({.cycles = 0}).ok());
+}
+
+TEST(HostStage, NamesTheNodeWhoseWeightsDoNotFit) {
+  std::mt19937_64 random(1);
+  const planner::Convolution square = {.filters = 2, .window = {1, 3, 3}, .pad = {0, 1, 1}};
+  WeightedChain chain = ChainOf({{square}, {square}}, {}, random, 1);
+  chain.step(1).weights.pop_back();
+  const Result<HostStage> stage =
+      HostStage::Make(chain.chain, chain.stage(), chain.parameters, 1, 1);
+  EXPECT_NE(stage.message().find("step1.0"), std::string::npos) << stage.message();
+  EXPECT_NE(stage.message().find("35 and 2 of bias; 36 and 2 are expected"), std::string::npos)
+      << stage.message();
 }
 
 TEST(Lanes, AreOneOrMore) {
@@ -121,7 +134,7 @@ TEST(Solve, EndsWithTheErrorOfAStep) {
         chain.fails_at = level;
         const Hierarchy hierarchy = *Hierarchy::Make(40, {4}, 2);
         Lanes lanes = std::move(*Lanes::Start(lane_count));
-        RingChain::Numbers first = {1, 2, 3};
+        RingChain::Numbers first = {{1}, {2}, {3}};
         BlockSystem system =
             std::move(*BlockSystem::Make(chain, hierarchy, lanes, storage, &first));
         EXPECT_EQ(Solve(system, hierarchy, {}).message(), "step 9 fails");

@@ -109,6 +109,9 @@ TEST(ResidualChain, KirbysNetworksAreOneStage) {
                                         "step1.add, step2.conv step2.relu + step2.add, "));
     EXPECT_EQ(sections[2], "serial fc prob");
     ExpectOrdered(chain);
+    ASSERT_EQ(chain.shapes.size(), chain.graph.nodes.size());
+    EXPECT_EQ(Describe(chain.shapes[0]), "1x1x28x28");
+    EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
   }
   const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-2b"), BatchNorms::kRefused));
   EXPECT_EQ(chain.Steps(), 4'097 + 15);
@@ -245,13 +248,6 @@ TEST(ResidualChain, LongerStagesMayBeJoinedByAnActivation) {
                           "serial relu", "1x4x6x6 from relu: c.conv + c.add"));
 }
 
-TEST(ResidualChain, ShapesAreOfOneImage) {
-  const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-3m"), BatchNorms::kRefused));
-  ASSERT_EQ(chain.shapes.size(), chain.graph.nodes.size());
-  EXPECT_EQ(Describe(chain.shapes[0]), "1x1x28x28");
-  EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
-}
-
 // Reads `text` from a temporary file.
 Result<Graph> LoadText(const std::string& text) {
   const std::string path = ::testing::TempDir() + "/residual_chain_test.json";
@@ -361,30 +357,11 @@ TEST(ResidualChainRefusal, StepsThatStandAlone) {
   EXPECT_THAT(Net().Step("a").Conv("conv").Step("b").Refusal(), HasSubstr("node 'a.add'"));
 }
 
-// Draws chains with all kinds of operators, and the sections into which MakeResidualChain must
-// divide them.
-class RandomChains {
+// Draws a chain with all kinds of operators, and the sections into which MakeResidualChain must
+// divide it.
+class RandomChain {
  public:
-  explicit RandomChains(unsigned seed) : random_(seed) {}
-
-  int Draw(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
-  bool Chance() { return Draw(0, 3) == 0; }
-
-  struct Drawn {
-    Graph graph;
-    std::vector<std::string> sections;
-    int steps = 0;
-  };
-
-  Drawn Next() {
-    channels_ = Draw(1, 3);
-    extent_ = Draw(4, 9);
-    names_ = steps_ = 0;
-    sections_.clear();
-    later_.clear();
-    Chain net("random", channels_, extent_);
-    net_ = &net;
-    data_ = net.last();
+  explicit RandomChain(std::mt19937& random) : random_(random) {
     Serial("data");
     const int stages = Draw(1, 4);
     const int longest = Draw(1, stages);
@@ -397,18 +374,23 @@ class RandomChains {
       Serial(Append("fc", FullyConnected{3, true}));
       Serial(Append("prob", Softmax{}));
     }
-    return {test::Must(net.Build()), sections_, steps_};
   }
 
+  Graph graph() const { return test::Must(net_.Build()); }
+  const std::vector<std::string>& sections() const { return sections_; }
+  int steps() const { return steps_; }
+
  private:
+  int Draw(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+  bool Chance() { return Draw(0, 3) == 0; }
   std::string Append(const std::string& kind, const Operator& op) {
     const std::string name = kind + std::to_string(++names_);
-    net_->Append(name, op);
+    net_.Append(name, op);
     return name;
   }
   std::string Join(const std::vector<NodeId>& inputs) {
     const std::string name = "add" + std::to_string(++names_);
-    net_->Join(name, Add{}, inputs);
+    net_.Join(name, Add{}, inputs);
     return name;
   }
   void Serial(const std::string& node) {
@@ -425,10 +407,10 @@ class RandomChains {
   // between them would be one stage of post-activated steps.
   void AddSerial() {
     for (const NodeId node : later_) {
-      const NodeId last = net_->last();
-      net_->ContinueFrom(node);
+      const NodeId last = net_.last();
+      net_.ContinueFrom(node);
       Serial(Append("reader", Function()));
-      net_->ContinueFrom(last);
+      net_.ContinueFrom(last);
     }
     later_.clear();
     if (Chance()) Serial(Append("bn", BatchNormalization{}));
@@ -455,15 +437,15 @@ class RandomChains {
   // Adds a sum that is no step, because neither of its inputs is computed from the other.
   void AddProjection() {
     Serial(Append("act", Function()));
-    const NodeId input = net_->last();
+    const NodeId input = net_.last();
     channels_ = Draw(1, 4);
     Serial(Append("projection", Square(channels_, 1)));
-    std::vector<NodeId> inputs = {net_->last()};
+    std::vector<NodeId> inputs = {net_.last()};
     for (int branch = Draw(1, 2); branch > 0; --branch) {
-      net_->ContinueFrom(input);
+      net_.ContinueFrom(input);
       Serial(Append("conv", Same(3)));
       if (Chance()) Serial(Append("act", Function()));
-      inputs.push_back(net_->last());
+      inputs.push_back(net_.last());
     }
     Serial(Join(inputs));
   }
@@ -495,10 +477,10 @@ class RandomChains {
   }
   // Adds an unrelated node between the nodes of a step.
   std::string AppendBeside() {
-    const NodeId last = net_->last();
-    net_->ContinueFrom(data_);
+    const NodeId last = net_.last();
+    net_.ContinueFrom(data_);
     const std::string name = Append("beside", Square(2, 1));
-    net_->ContinueFrom(last);
+    net_.ContinueFrom(last);
     return name;
   }
 
@@ -517,35 +499,35 @@ class RandomChains {
       input = Last();
     };
     for (int step = 1; step <= steps; ++step) {
-      const NodeId state = net_->last();
+      const NodeId state = net_.last();
       const std::string nodes = ucudnn::Join(AddTransformation(), " ");
-      const NodeId last = net_->last();
+      const NodeId last = net_.last();
       const std::string sum = Draw(0, 1) == 0 ? Join({state, last}) : Join({last, state});
       texts.push_back(nodes + " + " + sum);
       ++steps_;
       if (step == steps || (whole && step == 1) || !Chance()) continue;
       end();  // a stage ends where other nodes read its state
       if (Draw(0, 1) == 0) {
-        later_.push_back(net_->last());
+        later_.push_back(net_.last());
       } else {
-        const NodeId read = net_->last();
+        const NodeId read = net_.last();
         Serial(Append("reader", Function()));
-        net_->ContinueFrom(read);
+        net_.ContinueFrom(read);
       }
     }
     end();
   }
   // Returns the name of the node that the next appended node will read.
   std::string Last() {
-    const Graph graph = *net_->Build();
-    return graph.nodes[static_cast<size_t>(net_->last())].name;
+    const Graph graph = *net_.Build();
+    return graph.nodes[static_cast<size_t>(net_.last())].name;
   }
 
-  std::mt19937 random_;
-  Chain* net_ = nullptr;  // the chain being drawn
-  NodeId data_ = 0;
-  int32_t channels_ = 1;
-  int32_t extent_ = 1;
+  std::mt19937& random_;
+  int32_t channels_ = Draw(1, 3);
+  int32_t extent_ = Draw(4, 9);
+  Chain net_{"random", channels_, extent_};
+  const NodeId data_ = net_.last();
   int names_ = 0;
   int steps_ = 0;
   std::vector<std::string> sections_;
@@ -555,14 +537,14 @@ class RandomChains {
 
 TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {
   const unsigned seed = 20261126;
-  RandomChains random(seed);
+  std::mt19937 random(seed);
   size_t stages = 0;
   for (int trial = 0; trial < 10'000; ++trial) {
-    const RandomChains::Drawn drawn = random.Next();
-    const auto chain = MakeResidualChain(drawn.graph, BatchNorms::kFrozen);
+    const RandomChain drawn(random);
+    const auto chain = MakeResidualChain(drawn.graph(), BatchNorms::kFrozen);
     ASSERT_TRUE(chain.ok()) << "seed " << seed << ", trial " << trial << ": " << chain.message();
-    ASSERT_EQ(Sections(*chain), drawn.sections) << "seed " << seed << ", trial " << trial;
-    ASSERT_EQ(chain->Steps(), drawn.steps);
+    ASSERT_EQ(Sections(*chain), drawn.sections()) << "seed " << seed << ", trial " << trial;
+    ASSERT_EQ(chain->Steps(), drawn.steps());
     if (trial % 10 == 0) ExpectOrdered(*chain);
     for (const auto& section : chain->sections) stages += std::holds_alternative<Stage>(section);
   }

@@ -6,7 +6,6 @@
 
 #include "planner/multigrid/timed_propagator.h"
 #include "unit/planner/multigrid/ring_chain.h"
-#include "unit/planner/multigrid/vector_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -18,7 +17,7 @@ struct TimedSolve {
         lanes(std::move(*Lanes::Start(lane_count))),
         timed(chain, hierarchy, lane_count) {
     const State first = *chain.Create();
-    for (uint64_t& number : RingChain::Of(first)) number = 1;
+    for (RingNumber& number : RingChain::Of(first)) number = {1};
     system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
   }
 

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "tests/support/must.h"
-#include "unit/planner/multigrid/adjoint_solve.h"
 #include "unit/planner/multigrid/digit_net.h"
+#include "unit/planner/multigrid/plain_chain.h"
 
 namespace ucudnn::multigrid {
 namespace {
