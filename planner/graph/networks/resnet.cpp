@@ -25,8 +25,8 @@ void Normalised(Chain& net, const std::string& block, const std::string& number,
   net.Append(block + ".bn" + number, BatchNormalization{});
 }
 
-void AppendBlock(Chain& net, const std::string& name, ResidualBlock kind, int32_t filters,
-                 Place place) {
+void AppendBlockV1(Chain& net, const std::string& name, ResidualBlock kind, int32_t filters,
+                   Place place) {
   const int32_t outputs = Outputs(kind, filters);
   const int32_t stride = place == Place::kReducing ? 2 : 1;
   const NodeId input = net.last();
@@ -94,7 +94,7 @@ Result<Graph> Residual(const std::string& name, ResidualBlock kind,
   for (size_t stage = 0; stage < blocks.size(); ++stage, filters *= 2) {
     for (int i = 0; i < blocks[stage]; ++i) {
       const Place place = i > 0 ? Place::kInside : stage > 0 ? Place::kReducing : Place::kFirst;
-      (is_v2 ? AppendBlockV2 : AppendBlock)(
+      (is_v2 ? AppendBlockV2 : AppendBlockV1)(
           net, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), kind, filters, place);
     }
   }
