@@ -104,11 +104,14 @@ class FolderTest(unittest.TestCase):
     def load(self, name):
         return json.loads(self.read(name))
 
+    def own(self):
+        """Returns variables that give a test its own locks and its own default store. So it does not wait for other
+        processes that measure, and does not read what they measured."""
+        return {"XDG_RUNTIME_DIR": self.folder, "XDG_CACHE_HOME": self.folder}
+
     def run_command(self, *words, process=None, **variables):
         """Runs the command and returns the completed process. `process`: more arguments of subprocess.run."""
-        # Processes that measure take turns through locks in XDG_RUNTIME_DIR. With its own folder, a test does not wait
-        # for other processes.
-        environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
+        environment = clean_environment(**self.own()) | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True,
                               **({"text": True, "timeout": 240} | (process or {})))  # long enough for sanitizers on a busy machine
 
@@ -134,7 +137,7 @@ class FolderTest(unittest.TestCase):
         what the command writes to the terminal."""
         controller, terminal = pty.openpty()
         self.addCleanup(os.close, controller)
-        environment = clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
+        environment = clean_environment(**self.own(), TERM="xterm") | variables
         program = subprocess.Popen([self.command, *words], stdout=stdout or terminal, stderr=terminal, env=environment,
                                    cwd=self.folder)
         os.close(terminal)
