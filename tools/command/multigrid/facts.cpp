@@ -1,7 +1,5 @@
 #include "command/multigrid/facts.h"
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "command/numbers.h"
 #include "planner/graph/shapes.h"
