@@ -91,7 +91,7 @@ class Search {
 
   // The possible meanings of a word.
   struct Meaning {
-    std::string program;  // empty if it names no program
+    std::string program;  // empty if the word names no program
     bool is_file = false;
   };
 
