@@ -33,8 +33,8 @@ ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   return problem;
 }
 
-// Sets `found` to the division of this name; for an empty name leaves it as it is. Returns false if
-// there is no division of this name.
+// Sets `found` to the division called `name`; leaves `found` unchanged if `name` is empty. Returns
+// false if no division has this name.
 bool FindDivision(const std::string& name, WorkspaceDivision& found) {
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
