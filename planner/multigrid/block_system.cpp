@@ -110,7 +110,7 @@ Status BlockSystem::Step(int level, int step, State from, State to, Source sourc
   return propagator_->Combine(to, 1, 1, grids_[level].source[step + 1], lane);
 }
 
-Status BlockSystem::Steps(int level, int begin, int end, Source source, int lane) {
+Status BlockSystem::RunSteps(int level, int begin, int end, Source source, int lane) {
   std::vector<State>& states = grids_[level].states;
   for (int step = begin; step < end; ++step) {
     UCUDNN_RETURN_IF_ERROR(Step(level, step, states[step], states[step + 1], source, lane));
@@ -140,7 +140,7 @@ Status BlockSystem::StepLead(int level, Source source) {
   const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
   if (lead == 0 && !copies) return Status::Ok();
   return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
-    UCUDNN_RETURN_IF_ERROR(KeepsF(level) ? Steps(level, 0, lead, source, lane)
+    UCUDNN_RETURN_IF_ERROR(KeepsF(level) ? RunSteps(level, 0, lead, source, lane)
                                          : StepThrough(-1, lead, CPoint(0, 0), lane));
     if (!copies) return Status::Ok();
     return propagator_->Combine(grids_[level + 1].states[0], 0, 1, CPoint(level, 0), lane);
@@ -163,7 +163,7 @@ Status BlockSystem::RelaxF(int level, Source source) {
                    [&](int block, int lane) {
                      const int begin = shape.c_point(block);
                      const int end = std::min(begin + shape.coarsening - 1, shape.steps);
-                     return Steps(level, begin, end, source, lane);
+                     return RunSteps(level, begin, end, source, lane);
                    });
 }
 
@@ -209,7 +209,7 @@ Status BlockSystem::SolveSerially(int level, Source source) {
   const Level& shape = hierarchy_->level(level);
   if (KeepsF(level)) {
     return Run({kSerial, level, Adds(level, source)}, 1,
-               [&](int, int lane) { return Steps(level, 0, shape.steps, source, lane); });
+               [&](int, int lane) { return RunSteps(level, 0, shape.steps, source, lane); });
   }
   UCUDNN_RETURN_IF_ERROR(StepLead(0, source));
   for (int block = 0; block < shape.blocks(); ++block) {

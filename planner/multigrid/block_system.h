@@ -178,7 +178,7 @@ class BlockSystem : public LayerSystem {
     return inlet_ != nullptr ? inlet_->AwaitFirst(level, lane) : Status::Ok();
   }
   // Runs steps begin to end - 1 of a level whose states are all kept.
-  Status Steps(int level, int begin, int end, Source source, int lane);
+  Status RunSteps(int level, int begin, int end, Source source, int lane);
   // Computes to = Phi(from) + g[step + 1].
   Status Step(int level, int step, State from, State to, Source source, int lane);
   // Runs the steps of the finest level from the first state of `block` to step end - 1. The last

@@ -236,7 +236,7 @@ const Stage* ResidualChain::LongestStage() const {
   return longest;
 }
 
-int ResidualChain::Steps() const {
+int ResidualChain::StepCount() const {
   size_t steps = 0;
   for (const Stage* stage : Stages()) steps += stage->steps.size();
   return static_cast<int>(steps);

@@ -46,7 +46,7 @@ struct ResidualChain {
 
   std::vector<const Stage*> Stages() const;  // in the order of their sections
   const Stage* LongestStage() const;  // the first stage with most steps; null if there is none
-  int Steps() const;                  // number of steps of all stages
+  int StepCount() const;              // number of steps of all stages
 };
 
 // Says whether batch normalisations inside steps are frozen, so that their statistics are

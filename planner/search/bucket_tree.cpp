@@ -56,7 +56,7 @@ class Slices {
     }
     const size_t others = bucket.scope.size() - (bucket.has_row ? 2 : 1);
     for (size_t at = 0; at < others; ++at) {
-      counts_.push_back(static_cast<size_t>(counts[static_cast<size_t>(bucket.scope[at])]));
+      radices_.push_back(static_cast<size_t>(counts[static_cast<size_t>(bucket.scope[at])]));
     }
     digits_.assign(others, 0);
     Load();
@@ -70,7 +70,7 @@ class Slices {
 
   bool Next() {
     for (size_t at = digits_.size(); at-- > 0;) {
-      if (++digits_[at] < counts_[at]) {
+      if (++digits_[at] < radices_[at]) {
         Load();
         return true;
       }
@@ -134,7 +134,7 @@ class Slices {
   std::vector<std::vector<double>> sums_;
   std::vector<Source> sources_;
   std::vector<Strides> strides_;
-  std::vector<size_t> counts_;
+  std::vector<size_t> radices_;
   std::vector<size_t> digits_;
 };
 
@@ -194,7 +194,9 @@ size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
 
 BucketTree::BucketTree(const SearchProblem& problem, const std::vector<int>& order)
     : buckets_(order.size()), bucket_of_layer_(order.size()) {
-  for (const auto& layer : problem.layers) counts_.push_back(static_cast<int>(layer.ms.size()));
+  for (const auto& layer : problem.layers) {
+    configuration_counts_.push_back(static_cast<int>(layer.ms.size()));
+  }
   Plan(problem, order);
   OrderScopes();
   PlaceProblem(problem);
@@ -278,7 +280,7 @@ void BucketTree::PlaceProblem(const SearchProblem& problem) {
 
 void BucketTree::Minimize(size_t at) {
   Bucket& bucket = buckets_[at];
-  Slices slices(bucket, counts_);
+  Slices slices(bucket, configuration_counts_);
   if (!bucket.has_row) {
     bucket.least = *std::min_element(slices.base().begin(), slices.base().end());
     return;
@@ -289,7 +291,7 @@ void BucketTree::Minimize(size_t at) {
   for (const int layer : bucket.scope) {
     if (layer == bucket.layer) continue;
     message.scope.push_back(layer);
-    entries *= static_cast<size_t>(counts_[static_cast<size_t>(layer)]);
+    entries *= static_cast<size_t>(configuration_counts_[static_cast<size_t>(layer)]);
   }
   message.costs.resize(entries);
   double* out = message.costs.data();
@@ -307,15 +309,15 @@ double BucketTree::LeastMs() const {
 }
 
 Assignment BucketTree::Decode() const {
-  Assignment assignment(counts_.size(), 0);
+  Assignment assignment(configuration_counts_.size(), 0);
   std::vector<double> costs;
   for (size_t at = buckets_.size(); at-- > 0;) {
     const auto layer = static_cast<size_t>(buckets_[at].layer);
-    costs.assign(static_cast<size_t>(counts_[layer]), 0);
+    costs.assign(static_cast<size_t>(configuration_counts_[layer]), 0);
     for (const CostTable& table : buckets_[at].tables) {
       for (size_t choice = 0; choice < costs.size(); ++choice) {
         assignment[layer] = static_cast<int>(choice);
-        costs[choice] += table.costs[PositionOf(table.scope, counts_, assignment)];
+        costs[choice] += table.costs[PositionOf(table.scope, configuration_counts_, assignment)];
       }
     }
     assignment[layer] =
@@ -325,7 +327,7 @@ Assignment BucketTree::Decode() const {
 }
 
 std::vector<std::vector<double>> BucketTree::MinMarginals() const {
-  std::vector<std::vector<double>> best(counts_.size());
+  std::vector<std::vector<double>> best(configuration_counts_.size());
   // By bucket: the least cost of all buckets outside its subtree, for each combination of
   // configurations in its message.
   std::vector<std::vector<double>> above(buckets_.size());
@@ -340,10 +342,10 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
     for (const CostTable& table : bucket.tables) {
       if (table.bucket < 0) continue;
       messages.push_back(&table);
-      strides.push_back(StridesOf(bucket, table, counts_));
+      strides.push_back(StridesOf(bucket, table, configuration_counts_));
       above[static_cast<size_t>(table.bucket)].assign(table.costs.size(), kInfinity);
     }
-    Slices slices(bucket, counts_);
+    Slices slices(bucket, configuration_counts_);
     const size_t rows = std::max<size_t>(1, slices.rows());
     const double* outside = above[at].data();
     std::vector<double> costs(slices.layers() * rows);

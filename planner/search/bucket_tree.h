@@ -51,7 +51,7 @@ class BucketTree {
 
   // Returns the buckets in order of elimination: children before parents.
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  int Configurations(int layer) const { return counts_[static_cast<size_t>(layer)]; }
+  int Configurations(int layer) const { return configuration_counts_[static_cast<size_t>(layer)]; }
 
  private:
   void Plan(const SearchProblem& problem, const std::vector<int>& order);
@@ -60,7 +60,7 @@ class BucketTree {
   void PlaceProblem(const SearchProblem& problem);
   void Minimize(size_t bucket);
 
-  std::vector<int> counts_;  // configurations, by layer
+  std::vector<int> configuration_counts_;  // by layer
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_layer_;
 };

@@ -22,7 +22,7 @@ class KBest::Lists {
       if (bucket.parent < 0) roots_.push_back(static_cast<int>(at));
     }
     for (size_t layer = 0; layer < layers; ++layer) {
-      counts_.push_back(tree.Configurations(static_cast<int>(layer)));
+      configuration_counts_.push_back(tree.Configurations(static_cast<int>(layer)));
     }
     // `whole_` is a root above all components. It makes no choice of its own. Its children are the
     // roots of the components, and its first derivation takes the best of each.
@@ -33,7 +33,7 @@ class KBest::Lists {
 
   // Returns the `rank`-th best assignment.
   std::optional<Assignment> Get(int rank) {
-    Assignment assignment(counts_.size(), 0);
+    Assignment assignment(configuration_counts_.size(), 0);
     if (!Reach(whole_, rank, roots_, assignment)) return std::nullopt;
     Write(whole_, rank, roots_, assignment);
     return assignment;
@@ -69,7 +69,7 @@ class KBest::Lists {
     const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
     std::vector<int> scope = of.scope;
     std::erase(scope, of.layer);
-    const size_t key = PositionOf(scope, counts_, assignment);
+    const size_t key = PositionOf(scope, configuration_counts_, assignment);
     const auto [found, added] = nodes_[static_cast<size_t>(bucket)].try_emplace(key);
     Node& node = found->second;
     if (!added) return node;
@@ -80,7 +80,7 @@ class KBest::Lists {
       derivation.choice = choice;
       derivation.ranks.assign(children.size(), 0);
       for (const CostTable& table : of.tables) {
-        derivation.cost += table.costs[PositionOf(table.scope, counts_, assignment)];
+        derivation.cost += table.costs[PositionOf(table.scope, configuration_counts_, assignment)];
       }
       node.candidates.push(std::move(derivation));
     }
@@ -143,7 +143,7 @@ class KBest::Lists {
   }
 
   const BucketTree& tree_;
-  std::vector<int> counts_;
+  std::vector<int> configuration_counts_;
   std::vector<int> roots_;
   // By bucket, and by position in the table of the bucket's message.
   std::vector<std::unordered_map<size_t, Node>> nodes_;

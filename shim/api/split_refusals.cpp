@@ -71,7 +71,7 @@ cudnnStatus_t RefuseByName(const interposer::Splitter& splitter, const char* nam
                                ? std::string(name) + " is not split over ranks yet"
                                : splitter.refusal());
   } catch (...) {
-    return CUDNN_STATUS_NOT_SUPPORTED;  // memory ran out for the message
+    return CUDNN_STATUS_NOT_SUPPORTED;  // there was no memory for the message
   }
 }
 

@@ -16,7 +16,7 @@ class FileSizeLimitScope {
 
  private:
   sigset_t before_;       // the thread's signal mask before the constructor
-  bool changed_ = false;  // SIGXFSZ was not pending, so it is blocked until the destructor
+  bool changed_ = false;  // whether the constructor has blocked SIGXFSZ
 };
 
 }  // namespace ucudnn

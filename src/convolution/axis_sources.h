@@ -61,8 +61,8 @@ struct AxisSource {
 // which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
-// Returns the positions of `owner` that `part` reads, as the ranges of SourcesOf()'s runs; `owner`
-// may be `part` itself.
+// Returns the positions of `owner` that `part` reads: the `range` of each run that SourcesOf() has
+// for these parts. `owner` may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
 // Returns, as maximal runs in ascending order, the positions of `part`'s result (windows or

@@ -94,9 +94,9 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns the number of parts of an axis of `extent` elements in a grid of `tiles` tiles. The
-// lengths of the tiles along the axis add up to `sum`. Each part occurs in tiles / parts of the
-// tiles, so sum = extent * tiles / parts. Returns 0 if that gives no whole number of parts.
+// Returns the number of parts into which a grid of `tiles` tiles cuts an axis of `extent` elements.
+// `sum` is the sum of all tiles' lengths along the axis. Since tiles / parts tiles have the same
+// part of the axis, sum = extent * tiles / parts. Returns 0 if this number is not whole.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

@@ -75,7 +75,8 @@ class EngineId {
   EngineId(std::string_view text);                                  // NOLINT: implicit by design
   EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
   EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
-  // The engine is foreign if `legacy` is beyond kMostAlgorithm, or has an unknown math type.
+  // Makes a foreign engine if the algorithm of `legacy` is above kMostAlgorithm or its math type is
+  // unknown.
   EngineId(const Legacy& legacy);            // NOLINT: implicit by design
   EngineId(const Graph& graph);              // NOLINT: implicit by design
   EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design

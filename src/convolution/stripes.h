@@ -33,13 +33,17 @@ int64_t Elements(const SpatialBox& box);  // per image and channel; 0 if any int
 SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 
 // A box of the exchanged tensor that lies in a message as a separate tensor, and the terms that it
-// contributes. In a term, positions of the exchanged tensor are counted from the beginning of the
-// box, and positions of the other two tensors from the beginning of this rank's own tensors. The
-// term's windows, taps and elements are positions of y, w and the box in forward, of the box, w and
-// dx in backward_data, and of the box, dw and x in backward_filter. Taps are counted in the order
-// of the filter in memory, so that a slice of the filter is the filter of the term in the caller's
-// mode. Terms are disjoint. Along an axis on which the peer holds another part than this rank, the
-// pad of a term is 0; along all other axes it is the caller's.
+// contributes. Terms are disjoint. A term has positions in three tensors:
+//
+//                    windows     taps   elements
+//   forward          of y        of w   of the box
+//   backward_data    of the box  of w   of dx
+//   backward_filter  of the box  of dw  of x
+//
+// Positions of the box are counted from its beginning, windows and elements of other tensors from
+// the beginning of this rank's part. Taps are counted in the order of the filter in memory, so that
+// a slice of the filter is the filter of the term in the caller's mode. The pad of a term is the
+// caller's along axes on which the peer and this rank hold the same part, and 0 along other axes.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;

@@ -10,8 +10,8 @@ namespace {
 // The largest distance in bytes between rows that drivers accept (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
-constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // indices of axes, innermost
-                                                                   // first
+// Indices of axes, innermost first.
+constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
 // Returns the axes of a box that have more than one element. Two axes that form one axis in both

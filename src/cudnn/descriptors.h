@@ -35,10 +35,10 @@ const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t 
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x, and a y that holds x between further rows; on each axis the same number of rows
-// comes before and after x. `problem` becomes a forward problem of x in which each channel has a
-// filter whose window covers exactly these rows. Returns null on success, otherwise the reason
-// (static text) why x and y are not such tensors.
+// Reads a stripe x, and a tensor y that surrounds x with further rows: on each axis as many before
+// x as after x. Sets `problem` to a forward convolution of x with one filter for each channel,
+// whose windows reach exactly these rows. Returns null on success, otherwise the reason (static
+// text) why x and y are not such tensors.
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 

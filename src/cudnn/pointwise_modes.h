@@ -37,7 +37,8 @@ struct PointwiseNumber {
 };
 std::span<const PointwiseNumber> PointwiseNumbers();
 
-// The attribute of an operation that sets `number`.
+// The attribute by which a program sets a number of operations of the modes `forward` and
+// `backward`. `number` is the number's name in plan JSON (PointwiseNumber).
 struct PointwiseAttribute {
   cudnnPointwiseMode_t forward, backward;
   const char* number;

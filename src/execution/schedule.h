@@ -24,10 +24,11 @@ enum class Outcome {
   // A piece failed after other pieces had changed the output, and a rerun would read the changed
   // output. The status is the error of the piece.
   kFailed,
-  // Nothing was enqueued, because the workspace is missing or too small, or because the pieces
-  // cannot run and there is no undivided engine; the status is success. Or a piece failed, there is
-  // no undivided engine, and another attempt may write the whole output again; the status is the
-  // piece's error.
+  // There are two cases:
+  // - Nothing was enqueued, because the workspace is missing or too small, or because the pieces
+  //   cannot run and there is no undivided engine. The status is success.
+  // - A piece failed, and there is no undivided engine. Another attempt may write the whole output
+  //   again. The status is the piece's error.
   kNotAttempted,
 };
 

@@ -49,14 +49,13 @@ struct Tiling {
   bool operator==(const Tiling&) const = default;
 };
 
-// Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided` is
-// an engine of the caller's API that computes the kernel in one piece; it replaces the plan after a
-// fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
-// has the engine of the plan's largest piece or, if the caller's API lacks that engine, of
-// `undivided`. Only promises that pieces keep alone (PiecesOf, Alone) have an `undivided` with an
-// empty engine.
+// Two ways to compute a kernel within `workspace_bytes`: the plan `configuration`, and `undivided`,
+// an engine of the caller's API that computes the kernel in one piece and replaces the plan after a
+// fault or inside a capture. Both are at least as exact and as deterministic as `reported`. The
+// engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf, Alone).
 struct Promise {
-  // The engine and determinism that the caller is told, with n images and the plan's time.
+  // The engine and determinism that the caller is told, with n images and the plan's time. The
+  // engine is that of the plan's largest piece or, if the caller's API lacks it, of `undivided`.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // what the caller is told; no call ever uses more
   Configuration configuration;
@@ -89,7 +88,7 @@ size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
   int n = 0;                   // the mini-batch
-  int step = 1;                // legal distance of batch boundaries, in images
+  int step = 1;                // pieces begin at multiples of this many images (LegalStep)
   size_t limit_bytes = 0;      // limit of every promise
   bool deterministic = false;  // only deterministic engines may serve
   // If set, the caller chose an engine of this class; then only engines of this class and of

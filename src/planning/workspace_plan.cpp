@@ -33,8 +33,8 @@ ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   return problem;
 }
 
-// Sets `found` to the division of this name; for an empty name leaves it as it is. Returns false if
-// there is no division of this name.
+// Sets `found` to the division called `name`; leaves `found` unchanged if `name` is empty. Returns
+// false if no division has this name.
 bool FindDivision(const std::string& name, WorkspaceDivision& found) {
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
@@ -61,9 +61,9 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem and removes the others. The order_after of a kept entry
-// lists a problem only if, according to the file, all entries of the kept entry's problem come
-// after all entries of the listed problem.
+// Keeps the first entry of each problem and removes the others. A kept entry then comes after
+// another one (order_after) only if, in the file, every entry of the first problem comes after
+// every entry of the other problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();

@@ -163,7 +163,8 @@ void Board::Leave(int rank, Deadline deadline) {
   member.left = true;
   changed_.NotifyAll();
   while (OwesEvents(rank)) {
-    // At the deadline the events are kept until the board is destroyed.
+    // At the deadline other ranks still need the events, so the board keeps them until it is
+    // destroyed.
     if (!changed_.WaitUntil(mutex_, deadline)) return;
   }
   member.ready.reset();

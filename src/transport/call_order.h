@@ -26,10 +26,10 @@ class CallOrder {
 
   Status Create();
 
-  // To be called before a call enqueues its first work on `stream`.
+  // Must precede the first work that a call enqueues on `stream`.
   Status Begin(CUstream stream);
 
-  // To be called behind the last work of a call, even if the call has failed.
+  // Must follow the last work that a call enqueues on `stream`, even if the call fails.
   Status End(CUstream stream);
 
   // Returns whether the call that began last is captured.

@@ -121,8 +121,8 @@ struct ChannelSetup {
   int rank = 0, size = 1;
   Gatherer* gatherer = nullptr;               // must outlive the channel
   std::chrono::milliseconds timeout{600000};  // limit of each wait for other ranks
-  // Returns whether the job has failed. Waits call it repeatedly as long as there is no channel yet
-  // that could be aborted. May be empty.
+  // Returns whether the job has failed. While the channel is being made, and so cannot be aborted,
+  // its waits call this function repeatedly. May be empty.
   std::function<bool()> given_up;
   AddInto add;
 };

@@ -79,9 +79,9 @@ class Connection {
   Descriptor socket_;
   size_t largest_body_;
   std::vector<char> out_, in_;
-  size_t sent_ = 0;                 // bytes of out_ that were sent
-  size_t taken_ = 0, arrived_ = 0;  // bytes of in_ that were taken as frames, and bytes that have
-                                    // arrived
+  size_t sent_ = 0;  // bytes of out_ that were sent
+  // Bytes of in_ that were taken as frames, and all bytes of in_ that have arrived.
+  size_t taken_ = 0, arrived_ = 0;
   bool broken_ = false;
   std::string why_broken_;
 };

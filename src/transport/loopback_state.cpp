@@ -257,9 +257,9 @@ void LoopbackState::Release(const std::function<bool()>& is_over) const {
   }
 }
 
-// This function cannot see launches of graphs: they may come until the channel is closed, and a
-// graph that was launched before may be between two of its calls. So streams are let pass for
-// kLeavingTime after the closing, too.
+// Graphs may be launched, unseen by this class, until the channel is closed. A graph that is
+// running when the channel is closed may be between two of its calls. So this function lets streams
+// pass for kLeavingTime after the closing, too.
 void LoopbackState::ReleaseUntilClosed() {
   {
     MutexLock lock(mutex_);

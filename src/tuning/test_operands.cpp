@@ -107,7 +107,8 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns the number of consecutive elements of a set of which only one may be nonzero.
+// Returns the number of consecutive elements of a set from which Sparse makes one nonzero element,
+// so that the set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;

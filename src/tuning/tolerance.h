@@ -39,8 +39,9 @@
 
 namespace ucudnn::tuning {
 
-// Elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). NaN and infinity agree
-// with nothing, or only with each other if `specials_agree` is true, as for a caller's data.
+// Finite elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). A NaN or an
+// infinity agrees with no finite element. With another NaN or infinity it agrees if
+// `specials_agree` is true, which serves to compare results of a caller's data.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;

@@ -35,9 +35,10 @@ struct Verification {
 // and beta = 0, in the steps of a Schedule, each in exactly the workspace that it was promised.
 // Both use engines of `scope`; legacy engines have the problem's own math type.
 //
-// If pieces add up a gradient of the filter, the plan is computed once for each of its runs; each
-// time, a piece of another run comes first and replaces the output. If the plan is one undivided
-// engine, each gradient is added to itself. So adding is compared as well as replacing.
+// The pieces of a gradient of the filter may add up: the first piece replaces the output, and the
+// others add to it. Such a plan is computed once for each of its runs, each time with a piece of
+// another run first, so that the engine of each run is compared in both roles. If such a plan is
+// one undivided engine, both sides compute the gradient twice, first replacing and then adding.
 //
 // Takes device memory for the image, the filter, the output, a second output and the workspace, and
 // frees all of it. May be called from any thread, even while other threads capture. The deadline is

@@ -35,13 +35,16 @@ struct ComparedTile {
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 
-// Runs the tile's engine on integer operands, in exactly its workspace; for a packed tile, also the
-// copies before and after the engine. A gradient that adds up is added to itself; a gradient that
-// is summed is computed through the sum. The result is compared with that of a reference, which
-// computes the tile as a separate convolution, on packed tensors with zeros in place of the
-// padding. The reference is an undivided algorithm of the legacy API. If none serves, or if an
-// operation is fused, the reference is another engine of `scope` or, if there is no other, the
-// tile's own engine. For bounds, memory and threads see VerifyPlan.
+// Runs the tile's engine on integer operands, in exactly its workspace. For a packed tile, also
+// runs the copies before and after the engine. With Effect::kAdds the engine runs twice, and adds
+// its second result to the first; with kIsSummed its result passes through the sum of partials.
+//
+// Compares the result with a reference, which computes the tile as a separate convolution, on
+// packed tensors with zeros in place of the padding. The reference is an undivided algorithm of the
+// legacy API. If none serves, or if an operation is fused, the reference is another engine of
+// `scope` or, if there is no other, the tile's own engine.
+//
+// For bounds, memory and threads see VerifyPlan.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,
                         const EngineScope& scope);
 

@@ -85,7 +85,7 @@ void Trial::Ask() {
   algorithm_ = call_.algorithm;
   math_ = call_.what.problem.math;
   deterministic_ =
-      IsDeterministic(operation_, algorithm_) && !told_.random_algorithms.contains(algorithm_);
+      IsDeterministic(operation_, algorithm_) && !earlier_.random_algorithms.contains(algorithm_);
   switch (call_.protocol) {
     case Protocol::kNone:
       break;
@@ -174,7 +174,7 @@ void Trial::AskForAlgorithms(Question question) {
   for (const AlgorithmPerformance& told : answer.algorithms) {
     if (told.status != CUDNN_STATUS_SUCCESS) continue;
     usable.push_back(told);
-    if (told.determinism != CUDNN_DETERMINISTIC) told_.random_algorithms.insert(told.algorithm);
+    if (told.determinism != CUDNN_DETERMINISTIC) earlier_.random_algorithms.insert(told.algorithm);
   }
   if (!usable.empty()) Pick(usable[call_.pick % usable.size()]);
 }

@@ -58,7 +58,7 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
   const Setting setting = DrawSetting(arguments.seed, number);
   const std::string setting_text = Describe(setting);
   Subject subject(setting);
-  Told told;
+  EarlierAnswers earlier;
   for (long i = first; i <= last; ++i) {
     const bool chosen = !arguments.only || i == *arguments.only;
     const Call call =
@@ -66,7 +66,7 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
     std::snprintf(outcome.problem, sizeof outcome.problem, "  call: %s\n  setting: %s\n",
                   Describe(call).c_str(), setting_text.c_str());
     outcome.failed = i;
-    const std::string wrong = Trial(setting, call, subject, told, outcome.coverage).Run();
+    const std::string wrong = Trial(setting, call, subject, earlier, outcome.coverage).Run();
     if (wrong.empty()) continue;
     std::snprintf(outcome.what, sizeof outcome.what, "%s", wrong.c_str());
     return false;

@@ -34,7 +34,7 @@ struct Coverage {
 };
 
 // The answers that the caller got in earlier calls of one setting.
-struct Told {
+struct EarlierAnswers {
   std::set<int> random_algorithms;  // algorithms said to be non-deterministic
 };
 
@@ -49,14 +49,15 @@ inline std::string Text(cudnnStatus_t status) { return std::to_string(static_cas
 
 class Trial {
  public:
-  Trial(const Setting& setting, const Call& call, Subject& subject, Told& told, Coverage& coverage)
+  Trial(const Setting& setting, const Call& call, Subject& subject, EarlierAnswers& earlier,
+        Coverage& coverage)
       : setting_(setting),
         call_(call),
         ours_(subject.functions()),
         on_(setting.options.mode == Mode::kOn),
         strict_(on_ && setting.options.strict_limit),
         limit_(setting.options.workspace_limit.value_or(SIZE_MAX)),
-        told_(told),
+        earlier_(earlier),
         coverage_(coverage),
         operation_(call.what.problem.operation),
         convolution_(call.what.problem, call.what.extra, call.what.z_is_y, call.placements) {
@@ -116,7 +117,7 @@ class Trial {
   const bool on_;
   const bool strict_;  // calls that cannot be brought under the limit are refused
   const size_t limit_;
-  Told& told_;
+  EarlierAnswers& earlier_;
   Coverage& coverage_;
   const Operation operation_;
   test::Convolution convolution_;

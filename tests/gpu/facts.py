@@ -45,7 +45,7 @@ NO_ROOM = ("cudaMalloc of", "its workspace is too large")
 GEMM_SIZE, GEMM_SECONDS = (64, 0.05) if machine.HOST else (8192, 0.5)
 
 
-class Told:
+class PrintedFacts:
     """What facts.cpp printed: `cases` by name, `others` (lines), the cases that were `not_run`, and `crashes` in words."""
 
     def __init__(self):
@@ -104,7 +104,7 @@ def start(words, path, seconds):
 def ask(command, seconds, *words, on_device=True):
     """Returns what facts.cpp prints within `seconds`. A crash is recorded, and another process runs the cases that follow
     the crashed one."""
-    told, deadline, first = Told(), time.monotonic() + seconds, 0
+    told, deadline, first = PrintedFacts(), time.monotonic() + seconds, 0
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST and on_device else []
     tiny = ["--tiny"] if machine.HOST and on_device else []
     with tempfile.TemporaryDirectory() as folder:

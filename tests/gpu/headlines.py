@@ -289,7 +289,7 @@ def a_case(store, network, batch, dtype, seconds):
     return case, calls.failures, findings(title, case, UNDIVIDED, DIVIDED), case_sentences(title, case)
 
 
-class Told:
+class CaseFigures:
     """Collects the figures of a stage's cases."""
 
     def __init__(self):
@@ -312,15 +312,15 @@ def layers(sitting, seconds):
     """Compares the convolutions of networks, forward and backward: without a limit, within 64 MiB undivided and divided, and
     with one budget. A shape that a network repeats is executed once, and its time counts as often as the network has it."""
     need_processes()
-    deadline, told = time.monotonic() + seconds, Told()
+    deadline, collected = time.monotonic() + seconds, CaseFigures()
     for index, (network, batch, dtype) in enumerate(CASES):
         left = deadline - time.monotonic() - ENDING_SECONDS
         if left < LEAST_CASE_SECONDS:
-            told.figures["not run"].append(f"{network} {dtype}")
+            collected.figures["not run"].append(f"{network} {dtype}")
             continue
         share = max(1.5 * left / (len(CASES) - index), LEAST_CASE_SECONDS)
-        told.add(f"{network} {dtype}", *a_case(sitting.store, network, batch, dtype, min(left, share)))
-    return told.end()
+        collected.add(f"{network} {dtype}", *a_case(sitting.store, network, batch, dtype, min(left, share)))
+    return collected.end()
 
 
 def drift(sitting, seconds):
@@ -334,19 +334,19 @@ def drift(sitting, seconds):
 
 def drift_from(result, store, seconds):
     network, batch, dtype = CASES[0]
-    name, told = f"{network} {dtype}", Told()
+    name, collected = f"{network} {dtype}", CaseFigures()
     earlier = next((stage for stage in result["stages"] if stage["name"] == "headline layers"), {})
     old = earlier.get("figures", {}).get("cases", {}).get(name, {}).get("configurations", {})
     if not old:
         raise figures.Skipped(f"the committed result has no headline of {name}")
-    told.add(name, *a_case(store, network, batch, dtype, seconds - ENDING_SECONDS))
-    now = told.figures["cases"][name]["configurations"]
-    told.figures["new_to_old"] = {row: round(now[row]["median_ms"] / old[row]["median_ms"], 4)
-                                  for row in (PLAIN, UNDIVIDED, DIVIDED) if row in now and row in old}
-    told.figures["sentences"] = [
+    collected.add(name, *a_case(store, network, batch, dtype, seconds - ENDING_SECONDS))
+    now = collected.figures["cases"][name]["configurations"]
+    collected.figures["new_to_old"] = {row: round(now[row]["median_ms"] / old[row]["median_ms"], 4)
+                                       for row in (PLAIN, UNDIVIDED, DIVIDED) if row in now and row in old}
+    collected.figures["sentences"] = [
         f"{TITLES[network]} n = {batch}, {dtype}, {row}: {ratio:.3f}x the time of {earlier.get('date')}"
-        for row, ratio in told.figures["new_to_old"].items()]
-    return told.end()
+        for row, ratio in collected.figures["new_to_old"].items()]
+    return collected.end()
 
 
 def l2_rows(sitting, seconds):
@@ -360,7 +360,7 @@ def l2_rows(sitting, seconds):
     of_store = ["--db", sitting.store]
     configurations = {name: [*of_store, "--policy", name] for name in ("auto", "powerOfTwo", "undivided")} | {PLAIN: None}
     calls = Calls(configurations, kernels, seconds - ENDING_SECONDS).run()
-    case, told = compared(calls, {"plain": PLAIN, "undivided": "undivided"}), Told()
+    case, collected = compared(calls, {"plain": PLAIN, "undivided": "undivided"}), CaseFigures()
     found, sentences = [], []
     for policy in ("auto", "powerOfTwo") if {"auto", "powerOfTwo", "undivided"} <= set(case["configurations"]) else ():
         found += findings("without a limit", case, "undivided", policy)
@@ -372,8 +372,8 @@ def l2_rows(sitting, seconds):
         text = f"no limit, policy {policy}: {len(divided)} of {case['kernels_executed']} kernels of ten layers divided"
         sentences.append(text + (f", {statistics.median(divided.values()):.2f}x as fast as undivided (from "
                                  f"{min(divided.values()):.2f} to {max(divided.values()):.2f})" if divided else ""))
-    told.add("L2 rows", case, calls.failures, found, sentences)
-    return told.end()
+    collected.add("L2 rows", case, calls.failures, found, sentences)
+    return collected.end()
 
 
 def resnet50_iteration(sitting, seconds):

@@ -145,7 +145,7 @@ Status IsOver(Communicators& communicators, Device& device) {
 }
 
 // Prints the result of a step. Returns false if it failed.
-bool Told(const char* step, const Status& status) {
+bool PrintStep(const char* step, const Status& status) {
   if (status.ok()) {
     std::printf("%s: ok\n", step);
   } else {
@@ -163,14 +163,14 @@ double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
 bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
   const auto begin = std::chrono::steady_clock::now();
   auto opened = ucudnn::transport::OpenChannel(setup, ucudnn::Transport::kNccl, cudnn_file);
-  if (!Told("channel", opened.status())) return false;
+  if (!PrintStep("channel", opened.status())) return false;
   std::printf("opened in %.1f ms\n", MillisecondsSince(begin));
   Channel& channel = *opened->channel;
   const bool good =
-      Told("sum of fp32", AllReduceOverChannel<float>(channel, device, Element::kFloat32)) &&
-      Told("sum of fp64", AllReduceOverChannel<double>(channel, device, Element::kFloat64));
+      PrintStep("sum of fp32", AllReduceOverChannel<float>(channel, device, Element::kFloat32)) &&
+      PrintStep("sum of fp64", AllReduceOverChannel<double>(channel, device, Element::kFloat64));
   opened->channel.reset();
-  return good && Told("channel closed", Status::Ok());
+  return good && PrintStep("channel closed", Status::Ok());
 }
 
 // Tests the communicators, which a channel uses for messages to other ranks. They are destroyed in
@@ -180,14 +180,14 @@ bool TryCommunicators(const ChannelSetup& setup, const Functions& functions, Dev
     ucudnn::transport::nccl::UniqueIds ids = {};
     for (auto* const id : {&ids.exchanges, &ids.reductions}) {
       const Status made = functions.StatusOf(functions.GetUniqueId(id), "identity", nullptr);
-      if (!made.ok()) return Told("communicators", made);
+      if (!made.ok()) return PrintStep("communicators", made);
     }
     const auto made = Communicators::Make(setup, functions, ids);
-    if (!Told("communicators", made.status())) return false;
-    if (!Told("messages", SendToItself(**made, device))) return false;
-    if (!Told("sum", AllReduceOverCommunicator(**made, device))) return false;
+    if (!PrintStep("communicators", made.status())) return false;
+    if (!PrintStep("messages", SendToItself(**made, device))) return false;
+    if (!PrintStep("sum", AllReduceOverCommunicator(**made, device))) return false;
     aborted ? Communicators::Abort(*made) : Communicators::Destroy(*made);
-    if (!Told(aborted ? "aborted" : "destroyed", IsOver(**made, device))) return false;
+    if (!PrintStep(aborted ? "aborted" : "destroyed", IsOver(**made, device))) return false;
   }
   return true;
 }
@@ -220,7 +220,7 @@ int Run(const std::string& cudnn_file) {
   {
     const ucudnn::cuda::ContextScope scope(*driver, setup.context);
     Device device(*driver);
-    good = Told("device", device.Create(size_t{1} << 20)) &&
+    good = PrintStep("device", device.Create(size_t{1} << 20)) &&
            TryChannel(setup, cudnn_file, device) && TryCommunicators(setup, *functions, device);
   }
   driver->cuDevicePrimaryCtxRelease(number);

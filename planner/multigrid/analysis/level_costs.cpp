@@ -15,11 +15,11 @@ LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int>
       coarse_(coarse),
       linearised_at_(linearised_at) {
   const int last_kind = *std::max_element(kinds_.begin(), kinds_.end());
-  counts_.assign(static_cast<size_t>(last_kind) + 1, std::vector<int>(kinds_.size() + 1, 0));
+  layers_before_.assign(static_cast<size_t>(last_kind) + 1, std::vector<int>(kinds_.size() + 1, 0));
   for (size_t layer = 0; layer < kinds_.size(); ++layer) {
-    for (size_t kind = 0; kind < counts_.size(); ++kind) {
-      counts_[kind][layer + 1] =
-          counts_[kind][layer] + (kinds_[layer] == static_cast<int>(kind) ? 1 : 0);
+    for (size_t kind = 0; kind < layers_before_.size(); ++kind) {
+      layers_before_[kind][layer + 1] =
+          layers_before_[kind][layer] + (kinds_[layer] == static_cast<int>(kind) ? 1 : 0);
     }
   }
   for (int level = 0; level < hierarchy.levels(); ++level) {
@@ -40,15 +40,15 @@ RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
     double groups = 0;
     double layers = 0;
   };
-  std::vector<Counted> counted(counts_.size());
+  std::vector<Counted> counted(layers_before_.size());
   for (const int step : steps) {
     const Level& shape = hierarchy_.level(level);
     const LayerRange range = pass_ == LayerPass::kAdjoint ? AdjointLayersOf(coarse_, shape, step, 1)
                                                           : LayersOf(coarse_, shape, step, 1);
     const auto begin = static_cast<size_t>(range.begin);
     const auto end = static_cast<size_t>(range.end);
-    for (size_t kind = 0; kind < counts_.size(); ++kind) {
-      const int count = counts_[kind][end] - counts_[kind][begin];
+    for (size_t kind = 0; kind < layers_before_.size(); ++kind) {
+      const int count = layers_before_[kind][end] - layers_before_[kind][begin];
       if (count == 0) continue;
       counted[kind].groups += 1;
       counted[kind].layers += count;

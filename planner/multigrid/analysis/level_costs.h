@@ -45,8 +45,8 @@ class LevelCosts {
   const Hierarchy& hierarchy_;
   const CoarseOperator coarse_;
   const LevelCosts* const linearised_at_;
-  std::vector<std::vector<int>> counts_;    // [kind][n]: layers of that kind before layer n
-  std::vector<std::vector<RunCost>> sums_;  // [level][n]: cost of the steps before step n
+  std::vector<std::vector<int>> layers_before_;  // [kind][n]: layers of the kind before layer n
+  std::vector<std::vector<RunCost>> sums_;       // [level][n]: cost of the steps before step n
 };
 
 }  // namespace ucudnn::multigrid

@@ -8,15 +8,15 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns parameters for the nodes of `stand_in`, copied from the nodes of `chain` that have the
+// Returns parameters for the nodes of `reduced`, copied from the nodes of `chain` that have the
 // same names.
 Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parameters,
-                            const ResidualChain& stand_in) {
+                            const ResidualChain& reduced) {
   std::unordered_map<std::string, size_t> ids;
   for (size_t id = 0; id < chain.graph.nodes.size(); ++id) ids[chain.graph.nodes[id].name] = id;
-  Parameters copied(stand_in.graph.nodes.size());
+  Parameters copied(reduced.graph.nodes.size());
   for (size_t id = 0; id < copied.size(); ++id) {
-    const auto found = ids.find(stand_in.graph.nodes[id].name);
+    const auto found = ids.find(reduced.graph.nodes[id].name);
     if (found != ids.end()) copied[id] = parameters[found->second];
   }
   return copied;
@@ -27,20 +27,21 @@ Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parame
 Result<std::unique_ptr<RateProbe>> RateProbe::Make(const ResidualChain& chain, const Stage& stage,
                                                    const Parameters* parameters,
                                                    const ProbeSettings& settings) {
-  UCUDNN_ASSIGN_OR_RETURN(StandIn stand_in,
-                          MakeStandIn(chain, stage, parameters == nullptr, settings.operations));
-  std::unique_ptr<RateProbe> probe(new RateProbe(std::move(stand_in), settings));
-  const ResidualChain& smaller = probe->stand_in_.chain;
-  probe->parameters_ = parameters == nullptr ? DrawParameters(smaller, settings.seed)
-                                             : CopiedParameters(chain, *parameters, smaller);
-  probe->state_ = DrawImage(smaller, settings.seed);
+  UCUDNN_ASSIGN_OR_RETURN(
+      ReducedNetwork reduced,
+      MakeReducedNetwork(chain, stage, parameters == nullptr, settings.operations));
+  std::unique_ptr<RateProbe> probe(new RateProbe(std::move(reduced), settings));
+  const ResidualChain& reduced_chain = probe->reduced_.chain;
+  probe->parameters_ = parameters == nullptr ? DrawParameters(reduced_chain, settings.seed)
+                                             : CopiedParameters(chain, *parameters, reduced_chain);
+  probe->state_ = DrawImage(reduced_chain, settings.seed);
   return probe;
 }
 
 Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting) {
   NetworkSettings network_settings;
   network_settings.lanes = settings_.lanes;
-  network_settings.step = settings_.h * stand_in_.h_factor;
+  network_settings.step = settings_.h * reduced_.h_factor;
   network_settings.coarsening = setting.coarsening;
   network_settings.levels = setting.levels;
   network_settings.coarse = setting.coarse;
@@ -50,21 +51,21 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.forward.start = setting.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
-  // A stand-in may have too few layers for the requested number of levels.
-  const int steps = stand_in_.chain.Steps();
+  // A reduced network may have too few layers for the requested number of levels.
+  const int steps = reduced_.chain.StepCount();
   if (!Hierarchy::Make(steps, setting.coarsening, setting.levels).ok()) network_settings.levels = 0;
   UCUDNN_ASSIGN_OR_RETURN(const auto network,
-                          NetworkSolver::Make(stand_in_.chain, parameters_, network_settings));
+                          NetworkSolver::Make(reduced_.chain, parameters_, network_settings));
   UCUDNN_RETURN_IF_ERROR(network->Forward(state_.data()).status());
   UCUDNN_ASSIGN_OR_RETURN(
       const Hierarchy hierarchy,
-      Hierarchy::Make(stand_in_.stage_steps, setting.coarsening, setting.levels));
+      Hierarchy::Make(reduced_.stage_steps, setting.coarsening, setting.levels));
   ConvergenceEstimate estimate =
       EstimateOf(network->forward_solutions().front().solution,
                  CyclesOfDirectSolve(hierarchy.level(0), network_settings.forward));
   if (settings_.scale == ResidualScale::kAbsolute) {
-    estimate.first *= std::sqrt(stand_in_.state_factor);
-    estimate.second *= std::sqrt(stand_in_.state_factor);
+    estimate.first *= std::sqrt(reduced_.state_factor);
+    estimate.second *= std::sqrt(reduced_.state_factor);
   }
   return estimate;
 }

@@ -1,5 +1,6 @@
-// Estimates the convergence of solves of a stage by two cycles of a stand-in (stand_in.h) on the
-// host, with the network's weights or with drawn ones. Thread-compatible.
+// Estimates the convergence of solves of a stage by two cycles of a reduced network
+// (reduced_network.h) on the host, with the network's weights or with drawn ones.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@
 #include "base/status.h"
 #include "planner/multigrid/analysis/convergence.h"
 #include "planner/multigrid/analysis/network_model.h"
-#include "planner/multigrid/analysis/stand_in.h"
+#include "planner/multigrid/analysis/reduced_network.h"
 #include "planner/multigrid/host/network.h"
 
 namespace ucudnn::multigrid {
 
 struct ProbeSettings {
   double h = 1;               // the step h of the stage
-  double operations = 1.7e8;  // maximum number of operations of a stand-in's forward pass
+  double operations = 1.7e8;  // maximum number of operations of the reduced network's forward pass
   uint64_t seed = 0;          // seed of the first state and of drawn weights
   int lanes = 1;
   ResidualScale scale = ResidualScale::kAbsolute;
@@ -34,14 +35,15 @@ class RateProbe {
   // are multiplied by the square root of the ratio of the state sizes.
   Result<ConvergenceEstimate> Estimate(const MultigridSetting& setting);
 
-  // Returns a text that names the differences between stand-in and stage; empty if there are none.
-  const std::string& differences() const { return stand_in_.differences; }
+  // Returns a text that names the differences between the reduced network and the stage; empty if
+  // there are none.
+  const std::string& differences() const { return reduced_.differences; }
 
  private:
-  RateProbe(StandIn stand_in, const ProbeSettings& settings)
-      : stand_in_(std::move(stand_in)), settings_(settings) {}
+  RateProbe(ReducedNetwork reduced, const ProbeSettings& settings)
+      : reduced_(std::move(reduced)), settings_(settings) {}
 
-  StandIn stand_in_;
+  ReducedNetwork reduced_;
   ProbeSettings settings_;
   Parameters parameters_;
   std::vector<double> state_;

@@ -735,7 +735,7 @@ class Tracer:
             self.refuse(f"resizing of {extents} to {wanted}: whole factors are expected")
         factor = [new // old for new, old in zip(wanted, extents)]
         given = a.get("scale_factors") or [a.get(f"scales_{axis}") for axis in "dhw"[-len(factor):]]
-        a.items()  # marks all arguments as read: the output's extents follow from the others
+        a.items()  # marks all arguments as read: the others only repeat `wanted`
         if any(one not in (None, each) for one, each in zip(given, factor)):
             self.refuse(f"resizing of {extents} to {wanted} by the factors {given}: {factor} are expected")
         return self.add("upsampling", [x], (channels, *wanted), {"factor": factor}, "upsample")

@@ -50,7 +50,7 @@ class Stripe(torch.Tensor):
         if way := recorded():
             raise NotSupported(f"{name_of(function)}{place()} {way}")
         if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
-            with torch._C.DisableTorchFunction():  # called by a dispatch mode
+            with torch._C.DisableTorchFunction():  # the engine reached this through a dispatch mode
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):

@@ -34,7 +34,7 @@ class DeviceMemory {
   // These functions serve memory pools. They turn allocations into held ranges, and held ranges
   // into allocations. Held memory counts as used, and Find does not find it.
   static size_t Rounded(size_t bytes);  // returns the size that an allocation of `bytes` occupies
-  size_t Hold(uintptr_t address);       // holds an allocation; returns its rounded size
+  size_t Hold(uintptr_t address);       // makes an allocation a held range; returns its size
   void Use(uintptr_t address, size_t bytes);  // allocates `bytes` at the start of a held range
   void Release(uintptr_t address, size_t rounded);  // frees a held range or a part of one
 

@@ -54,7 +54,8 @@ class StreamOrderedMemory {
   // live allocation of a pool.
   bool Free(uintptr_t address, const Ticket& after);
 
-  // Returns unused memory to the device if its frees are done, as a synchronisation does on a GPU.
+  // Gives each unused range back to the device if the work after which it was freed is done. A GPU
+  // does this at a synchronisation.
   void ReleaseUnused();
   bool HoldsUnused();
   // Forgets all allocations and all unused memory. Called when all memory of the device was freed

@@ -69,7 +69,8 @@ bool Beats(A value, A best, cudnnNanPropagation_t nan) {
   return value > best;
 }
 
-// Calls body(window, offset) for each output of one channel of one image; `offset` is the output's.
+// Calls body(window, offset) for each output of one channel of one image. `offset` is the distance
+// from the channel's first output, in elements of y.
 template <class Body>
 void ForEachOutput(const Pooling& call, const Body& body) {
   // ForEachElement passes offsets, not indices. A tensor with stride 1 on one axis and 0 on all

@@ -92,7 +92,7 @@ class Communicator {
   int held_ = 0;
 };
 
-// Manage the communicators of this process that have a handle.
+// These functions keep and find the communicators of this process by their handles.
 void Register(const std::shared_ptr<Communicator>& communicator);
 std::shared_ptr<Communicator> Find(ncclComm_t handle);
 // Returns null if the handle is unknown or was already removed, so only one caller gets the

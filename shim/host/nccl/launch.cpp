@@ -26,7 +26,7 @@ struct Launched {
   // The operation's place in turns(). None for captured work, and once the operation has run.
   std::optional<uint64_t> place;
 
-  bool is_held = false;  // true if it was captured, so that a graph holds it
+  bool is_held = false;  // true for captured work, which a graph holds
 
   ~Launched() {
     if (place) communicator->turns().Withdraw(*place);

@@ -146,8 +146,8 @@ class Answers {
 
 // A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
 // `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
-// library states. The times of engines that the workspace plan does not name only rank these
-// engines.
+// library states. The library states no times: an engine that the workspace plan does not name has
+// its place in the library's list as its time.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;

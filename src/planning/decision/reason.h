@@ -100,7 +100,7 @@ const char* Sentence(FallbackCause cause);
 
 // Texts that become the `detail` of a cause or a reason.
 enum class Detail {
-  kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
+  kServesIdentity,  // why no algorithm below the limit may replace the named one
   kNoRoomInTotal,   // the total workspace has nothing left to set aside
   kNothingUndivided,
   kPromisedBefore,  // this process gave another promise before, which must not grow

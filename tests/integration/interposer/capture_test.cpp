@@ -20,7 +20,7 @@ namespace ucudnn::test {
 namespace {
 
 // An algorithm that the drop-in gave the program before a capture.
-struct Told {
+struct GivenAlgorithm {
   int algorithm = 0;
   size_t bytes = 0;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
@@ -33,7 +33,7 @@ class Captured : public testing::Test {
   }
 
   // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on integers.
-  static Told FindEx(Convolution& convolution, size_t lent) {
+  static GivenAlgorithm FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
         Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), lent);
@@ -69,7 +69,7 @@ class Captured : public testing::Test {
     return exec;
   }
 
-  static cudnnStatus_t Run(Convolution& convolution, const Told& told,
+  static cudnnStatus_t Run(Convolution& convolution, const GivenAlgorithm& told,
                            const GuardedMemory& workspace, const Scales& scales = {}) {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
@@ -100,7 +100,7 @@ class Captured : public testing::Test {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     convolution.FillIntegers(30);
-    const Told told = FindEx(convolution, kTightBytes);
+    const GivenAlgorithm told = FindEx(convolution, kTightBytes);
     EXPECT_LE(told.bytes, kTightBytes);
     UseMath(convolution, told.math);
     const GuardedMemory workspace(told.bytes);
@@ -147,7 +147,8 @@ TEST_F(Planned, CallsOnSeveralStreamsOfOneCaptureReplayTogether) {
   std::mt19937 random(32);
   forward.FillIntegers(random);
   gradient.FillIntegers(random);
-  const Told told_forward = FindEx(forward, kTightBytes), told = FindEx(gradient, kTightBytes);
+  const GivenAlgorithm told_forward = FindEx(forward, kTightBytes),
+                       told = FindEx(gradient, kTightBytes);
   const GuardedMemory first(told_forward.bytes), second(told.bytes);
   const Bytes expected_forward = forward.Expected(), expected = gradient.Expected();
   cudaEvent_t fork = nullptr, join = nullptr;
@@ -187,7 +188,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
     for (Layer* layer : {&one, &two}) {
       Convolution& convolution = layer->convolution;
       convolution.FillIntegers(random);
-      const Told told = FindEx(convolution, kTightBytes);
+      const GivenAlgorithm told = FindEx(convolution, kTightBytes);
       layer->workspace = std::make_unique<GuardedMemory>(told.bytes);
       layer->expected = convolution.Expected();
       EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -214,7 +215,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
 TEST_F(Planned, AReplayOutlivesTheHandle) {
   Convolution convolution(LayerProblem(Operation::kForward));
   convolution.FillIntegers(34);
-  const Told told = FindEx(convolution, kTightBytes);
+  const GivenAlgorithm told = FindEx(convolution, kTightBytes);
   const GuardedMemory workspace(told.bytes);
   const Bytes expected = convolution.Expected();
   cudnnHandle_t handle = nullptr;
@@ -259,7 +260,7 @@ class WithoutPlan : public Captured {
                      std::to_string(algorithm));
         Convolution convolution(LayerProblem(operation));
         convolution.FillIntegers(35);
-        const Told told{algorithm, RealNeed(convolution, algorithm).value()};
+        const GivenAlgorithm told{algorithm, RealNeed(convolution, algorithm).value()};
         const GuardedMemory workspace(told.bytes);
         EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
         EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -286,7 +287,7 @@ TEST_F(WithoutPlan, TheCallersOwnCallIsCapturedAndNothingMeasured) {
 TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
   Convolution convolution(LayerProblem(Operation::kForward, 8));
   convolution.FillIntegers(36);
-  const Told told{1, RealNeed(convolution, 1).value()};
+  const GivenAlgorithm told{1, RealNeed(convolution, 1).value()};
   const GuardedMemory workspace(told.bytes);
   EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
   Record([&] { EXPECT_EQ(Run(convolution, told, workspace), CUDNN_STATUS_SUCCESS); });
@@ -308,7 +309,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const Bytes expected = convolution.FillAndExpect(39);
-    const Told told{1, RealNeed(convolution, 1).value()};
+    const GivenAlgorithm told{1, RealNeed(convolution, 1).value()};
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
     const long before = MeasuredSoFar();
@@ -357,7 +358,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
       for (const auto& result : answer.algorithms) {
         if (result.status != CUDNN_STATUS_SUCCESS || result.algorithm > 1) continue;
         EXPECT_LE(result.workspace_bytes, kTightBytes);
-        const Told told{result.algorithm, result.workspace_bytes};
+        const GivenAlgorithm told{result.algorithm, result.workspace_bytes};
         const GuardedMemory workspace(told.bytes);
         EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
         EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -387,7 +388,7 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     std::mt19937 random(38);
     captured.FillIntegers(random);
     measured.FillIntegers(random);
-    const Told told{0, RealNeed(captured, 0).value()};
+    const GivenAlgorithm told{0, RealNeed(captured, 0).value()};
     const GuardedMemory workspace(told.bytes), lent(kTightBytes);
     const Bytes expected = captured.Expected(), expected_gradient = measured.Expected();
     const OwnStream stream;

@@ -52,7 +52,7 @@ def failures(wanted):
             yield name, traceback.format_exc()
 
 
-class Told:
+class CountingGeometry:
     """A geometry that counts the calls of sum_nothing. If there is a reason `why`, it refuses these calls."""
 
     def __init__(self, geometry, why=None):
@@ -73,7 +73,7 @@ def moved_later():
     compared."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
-    before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
+    before, ranks._geometry = ranks._geometry, CountingGeometry(ranks._geometry)
     torch.manual_seed(3)
     try:
         model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.Conv2d(4, 4, 3, 1, 1)))
@@ -447,7 +447,7 @@ def refused_where_gradients_were_summed():
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
-    ranks._geometry, ranks._sums_alone = Told(before[0], "a gradient of a split convolution has run before"), False
+    ranks._geometry, ranks._sums_alone = CountingGeometry(before[0], "a gradient of a split convolution has run before"), False
     try:
         moved = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1)))
         model = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1))

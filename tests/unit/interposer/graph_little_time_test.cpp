@@ -48,7 +48,7 @@ class HurriedPlan : public OnePlan {
 
 TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   HurriedPlan subject;
-  EXPECT_LE(subject.Told(), HurriedLimit());
+  EXPECT_LE(subject.ToldBytes(), HurriedLimit());
   Program& program = subject.program();
   const auto plan = cudnn::ReadTemplate(program.real, subject.plan());
   ASSERT_TRUE(plan.ok()) << plan.message();

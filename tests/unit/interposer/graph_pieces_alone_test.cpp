@@ -150,7 +150,7 @@ class StoreOnDisk {
 
 TEST(GraphPiecesAlone, KeepThePromise) {
   Alone subject;
-  EXPECT_EQ(subject.Told(), PartBytes());
+  EXPECT_EQ(subject.ToldBytes(), PartBytes());
   subject.ExpectRight();
   EXPECT_EQ(subject.Fallbacks(), "[]");
   const auto kernel = subject.Kernel();
@@ -167,7 +167,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
   {
     db::SqliteStore store = disk.Opened();
     Alone first(test::Within(limit), FailPieces, &store);
-    EXPECT_EQ(first.Told(), PartBytes());
+    EXPECT_EQ(first.ToldBytes(), PartBytes());
     // From now on the store has larger pieces, which are faster and fit the limit.
     first.Measured(kLarger, 0.1);
   }
@@ -178,7 +178,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
   EXPECT_TRUE(kept->front().undivided.empty());
   EXPECT_EQ(kept->front().workspace_bytes, PartBytes());
   Alone next(test::Within(limit), FailPieces, &store);
-  EXPECT_EQ(next.Told(), PartBytes());
+  EXPECT_EQ(next.ToldBytes(), PartBytes());
   next.ExpectRight(1);
   EXPECT_EQ(next.Fallbacks(), "[]");
 }
@@ -196,7 +196,7 @@ TEST(GraphPiecesAlone, PromiseNothingOfAPlanThatIsFinalizedInACapture) {
     test::HandleStream stream(subject.program().interposer, subject.program().handle);
     const CUgraph graph = stream.Capture([&] {
       subject.Finalize();
-      EXPECT_EQ(subject.Told(), NeedBytes());
+      EXPECT_EQ(subject.ToldBytes(), NeedBytes());
     });
     EXPECT_EQ(test::NodesOf(graph), 0u);
     EXPECT_EQ(PlansSeen().pieces + PlansSeen().wholes, 0);
@@ -241,7 +241,7 @@ TEST(GraphPiecesAlone, DoNotClaimToBecomeNativeGraphs) {
   subject.PartsKnown();
   EXPECT_FALSE(subject.ClaimsNativeGraphs());
   subject.Finalize();
-  EXPECT_EQ(subject.Told(), PartBytes());
+  EXPECT_EQ(subject.ToldBytes(), PartBytes());
   EXPECT_FALSE(subject.ClaimsNativeGraphs());
 }
 
@@ -249,7 +249,7 @@ TEST(GraphPiecesAlone, OfWhichNothingIsKnownLeaveThePlanWholeWhichClaimsIt) {
   OwnEngineOnly subject;
   EXPECT_TRUE(subject.ClaimsNativeGraphs());
   subject.Finalize();
-  EXPECT_EQ(subject.Told(), NeedBytes());
+  EXPECT_EQ(subject.ToldBytes(), NeedBytes());
   EXPECT_TRUE(subject.ClaimsNativeGraphs());
 }
 
@@ -257,7 +257,7 @@ TEST(GraphPiecesAlone, ThatAreMeasuredOnlyLaterDoNotClaimItEither) {
   OwnEngineOnly subject(MeasuringParts());
   EXPECT_FALSE(subject.ClaimsNativeGraphs());
   subject.Finalize();
-  EXPECT_LE(subject.Told(), PartBytes());
+  EXPECT_LE(subject.ToldBytes(), PartBytes());
   EXPECT_FALSE(subject.ClaimsNativeGraphs());
 }
 
@@ -275,7 +275,7 @@ TEST(GraphPiecesAlone, ThatFailReturnTheirErrorAndThePlanItselfNeverRuns) {
 
 TEST(GraphPiecesAlone, ThatAreWrongPromiseNothing) {
   Alone subject(SkipPieces);
-  EXPECT_EQ(subject.Told(), NeedBytes());
+  EXPECT_EQ(subject.ToldBytes(), NeedBytes());
   EXPECT_THAT(subject.Fallbacks(), AllOf(HasSubstr("a divided plan is wrong and never used"),
                                          HasSubstr("cannot be brought under the workspace limit")));
   subject.ExpectRight(1);

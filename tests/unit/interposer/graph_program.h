@@ -354,14 +354,14 @@ class OnePlan {
   const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
   // Returns the workspace that the program is told.
-  size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
+  size_t ToldBytes() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
   WorkspaceBudget& TheBudget() { return test::BudgetOf(program_.interposer); }
   // Returns the report on the first kernel.
   nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
   // Returns memory with exactly the workspace that the program is told.
   std::unique_ptr<Operands> Memory() {
-    return std::make_unique<Operands>(problem_, graph_options_, Told());
+    return std::make_unique<Operands>(problem_, graph_options_, ToldBytes());
   }
   cudnnStatus_t Execute(const Operands& operands) const {
     return operands.Execute(program_.hooked, program_.handle, plan_->get());

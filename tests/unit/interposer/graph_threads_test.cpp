@@ -105,7 +105,7 @@ TEST_P(GraphThreads, WhatUcudnnBuiltRunsOnOneAtATime) {
   const bool pieces_fail = GetParam();
   const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), kPart));
   Replaced subject(limit);
-  EXPECT_LE(subject.Told(), limit);
+  EXPECT_LE(subject.ToldBytes(), limit);
   TheWatch().pieces_fail = pieces_fail;
   ExpectThreadsApart(subject, Problem(Operation::kForward));
   const int pieces = pieces_fail ? 1 : 8 / kPart;

@@ -26,7 +26,7 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
       SCOPED_TRACE(Describe(problem) + (fused ? " fused" : ""));
       const size_t limit = NeedOf(problem, Fused(fused)) / 3;
       TiledPlan plan(problem, Fused(fused), Measuring(limit));
-      EXPECT_LE(plan.Told(), limit);
+      EXPECT_LE(plan.ToldBytes(), limit);
       plan.ExpectRight();
       plan.ExpectTiles();
     }
@@ -66,7 +66,7 @@ TEST(GraphTiles, RunWithinOneBudget) {
     Options options = WithoutLimit();
     options.total_workspace = NeedOf(problem) / 3;
     TiledPlan plan(problem, {}, options);
-    EXPECT_EQ(plan.Told(), 0u);
+    EXPECT_EQ(plan.ToldBytes(), 0u);
     const auto memory = plan.Memory();
     for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.Run(*memory);
     ASSERT_FALSE(plan.TheBudget().learning());
@@ -194,7 +194,7 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
   const size_t need = NeedOf(problem);
   {
     TiledPlan plan(problem, {}, options);
-    EXPECT_EQ(plan.Told(), need);
+    EXPECT_EQ(plan.ToldBytes(), need);
     plan.ExpectRight();
     EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
   }
@@ -261,7 +261,7 @@ TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
       EXPECT_EQ(plan.Kernel()["plan"].dump(), reported["plan"].dump());
       EXPECT_EQ(plan.program().Report()["measured"], 0);
       EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
-      EXPECT_LE(plan.Told(), in_budget ? 0 : need);
+      EXPECT_LE(plan.ToldBytes(), in_budget ? 0 : need);
     }
   }
 }
@@ -273,12 +273,12 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   size_t told = 0;
   {
     TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
-    told = plan.Told();
+    told = plan.ToldBytes();
     ASSERT_GT(plan.Pieces(), 1);
   }
   options.tiles = false;
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
-  EXPECT_EQ(plan.Told(), told);
+  EXPECT_EQ(plan.ToldBytes(), told);
   plan.ExpectRight();
   EXPECT_EQ(plan.Pieces(), 1);
 }
@@ -317,7 +317,7 @@ TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
     if (status != CUDNN_STATUS_SUCCESS) return status;
     return IsLowerEdge(descriptor) ? CUDNN_STATUS_NOT_SUPPORTED : status;
   });
-  EXPECT_EQ(plan.Told(), need);
+  EXPECT_EQ(plan.ToldBytes(), need);
   plan.ExpectRight();
   EXPECT_THAT(plan.Reason(), HasSubstr("does not serve its tiles forward"));
 }
@@ -333,7 +333,7 @@ TEST(GraphTiles, AreNotMeasuredWhereTheyCannotReadTheResidual) {
   Options options = Measuring(need / 3);
   options.tuning.memory_bytes = size_t{64} << 20;  // too little for the whole image
   TiledPlan plan(problem, Fused(true), options);
-  EXPECT_EQ(plan.Told(), need);
+  EXPECT_EQ(plan.ToldBytes(), need);
   EXPECT_THAT(plan.Reason(), HasSubstr("what is fused reads tensor 122, which is not packed with "
                                        "the output of forward 1x16x"));
   EXPECT_EQ(plan.program().Report()["measured"], 0);
@@ -440,7 +440,7 @@ TEST(VastPlans, NeedNoMoreInTilesWithoutALimit) {
     SCOPED_TRACE(gemm);
     TheVastLibrary().gemm_serves_tiles = gemm;
     VastPlan plan(problem, options);
-    EXPECT_EQ(plan.Told(), 0u);
+    EXPECT_EQ(plan.ToldBytes(), 0u);
     plan.ExpectRight();
     // Only engine 0 (graph:0) of the stand-in needs no workspace.
     gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
@@ -455,13 +455,13 @@ TEST(VastPlans, RunEnginesOfTheirTilesWithinALimit) {
       SCOPED_TRACE(Describe(problem) + (fused ? " fused" : ""));
       const size_t limit = NeedOf(problem, Fused(fused)) / 3;
       VastPlan plan(problem, Measuring(limit), fused);
-      EXPECT_GT(plan.Told(), 0u);
-      EXPECT_LE(plan.Told(), limit);
+      EXPECT_GT(plan.ToldBytes(), 0u);
+      EXPECT_LE(plan.ToldBytes(), limit);
       plan.ExpectRight();
       plan.ExpectTilesOf("graph:1");
       const auto promise = plan.Promise(limit);
       ASSERT_TRUE(promise);
-      EXPECT_EQ(promise->workspace_bytes, plan.Told());
+      EXPECT_EQ(promise->workspace_bytes, plan.ToldBytes());
       EXPECT_EQ(promise->undivided, promise->engine);
     }
   }
@@ -474,12 +474,12 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   size_t told = 0;
   {
     VastPlan plan(problem, Measuring(limit), false, &store);
-    told = plan.Told();
+    told = plan.ToldBytes();
     ASSERT_GT(told, 0u);
   }
   {
     VastPlan plan(problem, Measuring(limit), false, &store);
-    EXPECT_EQ(plan.Told(), told);
+    EXPECT_EQ(plan.ToldBytes(), told);
     plan.ExpectRight();
     plan.ExpectTilesOf("graph:1");
   }
@@ -488,7 +488,7 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
     options.tiles = policy;
     if (policy) options.policy = BatchSizePolicy::kUndivided;
     VastPlan plan(problem, options, false, &store);
-    EXPECT_EQ(plan.Told(), told);
+    EXPECT_EQ(plan.ToldBytes(), told);
     plan.ExpectRight();
     plan.ExpectWhole();
   }
@@ -508,7 +508,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
       options.total_workspace = 2 * limit;
       TheVastLibrary().gemm_serves_tiles = gemm;
       VastPlan plan(problem, options);
-      EXPECT_EQ(plan.Told(), 0u);
+      EXPECT_EQ(plan.ToldBytes(), 0u);
       const auto memory = plan.Memory();
       for (int call = 0; call < kCalls; ++call) {
         call % between_checks == 0 ? plan.ExpectRight() : plan.Run(*memory);
@@ -517,7 +517,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
       gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
       EXPECT_EQ(plan.Kernel()["owned_workspace_bytes"], 0);
       EXPECT_EQ(plan.Promise(limited ? limit : planning::kNoLimit), std::nullopt);
-      EXPECT_EQ(plan.Told(), 0u);
+      EXPECT_EQ(plan.ToldBytes(), 0u);
     }
   }
 }
@@ -526,7 +526,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   VastPlan plan(problem, Measuring(NeedOf(problem) / 3));
-  ASSERT_GT(plan.Told(), 0u);
+  ASSERT_GT(plan.ToldBytes(), 0u);
   const auto memory = plan.Memory();
   memory->Fill(3);
   EXPECT_EQ(
@@ -542,7 +542,7 @@ TEST(VastPlans, WhoseTilesAreWrongStayWholeAndAreToldTheirNeed) {
                   return IsLowerEdge(plan) ? CUDNN_STATUS_SUCCESS
                                            : ::cudnnBackendExecute(handle, plan, pack);
                 });
-  EXPECT_EQ(plan.Told(), 0u);
+  EXPECT_EQ(plan.ToldBytes(), 0u);
   plan.ExpectRight();
   plan.ExpectWhole();
 }

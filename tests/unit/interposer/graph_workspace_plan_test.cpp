@@ -98,14 +98,14 @@ TEST_P(GraphWorkspacePlan, IsFollowedInItsWorkspaceAndNothingIsMeasured) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   ASSERT_LE(pieces.bytes, pieces.whole_bytes);
   Follower follower(GetParam(), WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes));
-  EXPECT_GE(follower.Told(), pieces.bytes);
+  EXPECT_GE(follower.ToldBytes(), pieces.bytes);
   // Some engines need the same workspace for any mini-batch.
   if (pieces.bytes < pieces.whole_bytes) {
-    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+    EXPECT_LT(follower.ToldBytes(), pieces.whole_bytes);
   }
   follower.ExpectRight();
   follower.ExpectDivided(pieces.engine);
-  EXPECT_EQ(follower.Kernel()["workspace_bytes"], follower.Told());
+  EXPECT_EQ(follower.Kernel()["workspace_bytes"], follower.ToldBytes());
 }
 
 TEST_P(GraphWorkspacePlan, OfTheLegacyApiGivesItsMicroBatches) {
@@ -119,7 +119,7 @@ TEST_P(GraphWorkspacePlan, OfTheLegacyApiGivesItsMicroBatches) {
       EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("need no less workspace"));
       continue;
     }
-    EXPECT_LT(follower.Told(), pieces.whole_bytes);
+    EXPECT_LT(follower.ToldBytes(), pieces.whole_bytes);
     follower.ExpectDivided(pieces.engine);
     EXPECT_THAT(follower.Kernel()["reason"], HasSubstr("with its own engine"));
   }
@@ -129,7 +129,7 @@ TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(), Totalled(WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes),
                                          pieces.bytes));
-  EXPECT_EQ(follower.Told(), 0u);
+  EXPECT_EQ(follower.ToldBytes(), 0u);
   follower.ExpectRight();
   follower.ExpectDivided(pieces.engine);
   EXPECT_EQ(follower.Kernel()["owned_workspace_bytes"], pieces.bytes);
@@ -158,7 +158,7 @@ TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
 TEST_P(GraphWorkspacePlan, ThatTheLibraryContradictsIsNotFollowed) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(), WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes - 1));
-  EXPECT_EQ(follower.Told(), pieces.whole_bytes);
+  EXPECT_EQ(follower.ToldBytes(), pieces.whole_bytes);
   follower.ExpectRight();
   EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("the workspace plan does not hold for it"));

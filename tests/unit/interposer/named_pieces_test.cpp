@@ -48,7 +48,7 @@ struct Named : Program {
     TheCalls().clear();
   }
 
-  size_t Told() { return WorkspaceOf(kOnlyEngine); }
+  size_t ToldBytes() { return WorkspaceOf(kOnlyEngine); }
   // Returns the reason of the kernel that was reported first.
   std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
@@ -93,7 +93,7 @@ struct Named : Program {
 
 TEST(NamedPieces, AreToldAndRunInsideTheLimit) {
   Named program;
-  EXPECT_EQ(program.Told(), NeedOfPairs());
+  EXPECT_EQ(program.ToldBytes(), NeedOfPairs());
   program.ExpectRight(kOnlyEngine, NeedOfPairs());
   program.ExpectPairs();
   EXPECT_EQ(program.Fallbacks(), "[]");
@@ -102,18 +102,18 @@ TEST(NamedPieces, AreToldAndRunInsideTheLimit) {
 
 TEST(NamedPieces, OfAWarmStoreRunOnceBeforeTheSizeIsTold) {
   Named program(true);
-  EXPECT_EQ(program.Told(), NeedOfPairs());
+  EXPECT_EQ(program.ToldBytes(), NeedOfPairs());
   EXPECT_THAT(TheCalls(), testing::Contains(Field(&Seen::images, 2)));
   EXPECT_THAT(TheCalls(), testing::Contains(Field(&Seen::images, kImages)));
   const size_t runs = TheCalls().size();
-  EXPECT_EQ(program.Told(), NeedOfPairs());
+  EXPECT_EQ(program.ToldBytes(), NeedOfPairs());
   EXPECT_THAT(TheCalls(), SizeIs(runs)) << "once";
 }
 
 TEST(NamedPieces, ThatAreWrongAreNeverTold) {
   Named program;
   TheWrong() = {kOnlyEngine, Wrong::How::kOffByOneImage};
-  EXPECT_EQ(program.Told(), program.need);
+  EXPECT_EQ(program.ToldBytes(), program.need);
   EXPECT_THAT(program.Fallbacks(), AllOf(HasSubstr("a divided plan is wrong and never used"),
                                          HasSubstr("cannot be brought under the workspace limit")));
   program.ExpectRight(kOnlyEngine, program.need);
@@ -121,7 +121,7 @@ TEST(NamedPieces, ThatAreWrongAreNeverTold) {
 
 TEST(NamedPieces, ServeScaledCalls) {
   Named program;
-  ASSERT_EQ(program.Told(), NeedOfPairs());
+  ASSERT_EQ(program.ToldBytes(), NeedOfPairs());
   static const float kTwo = 2;
   TheCalls().clear();
   const Values twice = program.Output([&](cudnn::ConvolutionCall& call) {
@@ -163,7 +163,7 @@ TEST(NamedPieces, ServeMisalignedCalls) {
   cudnn::Functions functions = WrongStandIn();
   functions.cudnnConvolutionForward = ConvolveMisalignedPairs;
   Named program(Within(NeedOfPairs(), EngineSet::kLegacy), false, functions);
-  ASSERT_EQ(program.Told(), NeedOfPairs());
+  ASSERT_EQ(program.ToldBytes(), NeedOfPairs());
   CUdeviceptr memory;
   ASSERT_EQ(cuMemAlloc(&memory, sizeof(float) + kImages * kImageBytes), CUDA_SUCCESS);
   const CUdeviceptr misaligned = memory + sizeof(float);
@@ -186,7 +186,7 @@ TEST(NamedPieces, ThatFailReturnTheirErrorAndNothingTakesTheirPlace) {
   for (const int failing : {0, 1}) {
     SCOPED_TRACE(failing);
     Named program;
-    ASSERT_EQ(program.Told(), NeedOfPairs());
+    ASSERT_EQ(program.ToldBytes(), NeedOfPairs());
     TheCalls().clear();
     TheWrong().failing_forward = failing;
     EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, NeedOfPairs())),
@@ -222,7 +222,7 @@ TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
 TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
   Named program;
   test::HandleStream stream(program.interposer, program.handle());
-  ASSERT_EQ(program.Told(), NeedOfPairs());
+  ASSERT_EQ(program.ToldBytes(), NeedOfPairs());
   TheCalls().clear();
   stream.Capture([&] {
     EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(kOnlyEngine, NeedOfPairs())),
@@ -234,7 +234,7 @@ TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
 TEST(NamedPieces, AreNotToldInsideACapture) {
   Named program;
   test::HandleStream stream(program.interposer, program.handle());
-  stream.Capture([&] { EXPECT_EQ(program.Told(), program.need); });
+  stream.Capture([&] { EXPECT_EQ(program.ToldBytes(), program.need); });
   EXPECT_THAT(TheCalls(), SizeIs(0));
 }
 
@@ -253,7 +253,7 @@ TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
 TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   Named program(false, 0);
   program.StoreRow({{"legacy:0", kImages, 20, 0, true}, 5, true});
-  const size_t told = program.Told();
+  const size_t told = program.ToldBytes();
   EXPECT_EQ(told, NeedOfPairs());
   EXPECT_LT(told, program.need);
   program.ExpectRight(kOnlyEngine, told);
@@ -266,7 +266,7 @@ TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
 TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   Named program;
   program.StoreRow({{"legacy:0", kImages, 0.5, 0, true}, 5, true});
-  EXPECT_EQ(program.Told(), NeedOfPairs());
+  EXPECT_EQ(program.ToldBytes(), NeedOfPairs());
   program.ExpectRight(kOnlyEngine, NeedOfPairs());
   EXPECT_THAT(program.Reason(), HasSubstr("the least that serves an identity activation, too"));
   program.ExpectIdentity(NeedOfPairs());
@@ -285,7 +285,7 @@ std::set<const void*> Workspaces() {
 
 TEST(NamedPieces, OfABudgetAskNothingOfTheProgram) {
   Named program(OfTotal(Total()));
-  EXPECT_EQ(program.Told(), 0u);
+  EXPECT_EQ(program.ToldBytes(), 0u);
   program.ExpectRight(kOnlyEngine, 0);
   program.ExpectPairs();
   EXPECT_EQ(program.Fallbacks(), "[]");
@@ -308,7 +308,7 @@ TEST(NamedPieces, OfABudgetAreToldAsTheAnswerOfFind) {
 TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
   Named program(OfTotal(Total()));
   program.StoreRow({{"legacy:0", kImages, 20, 0, true}, 5, true});
-  EXPECT_EQ(program.Told(), 0u);
+  EXPECT_EQ(program.ToldBytes(), 0u);
   program.ExpectIdentity(0);
   EXPECT_EQ(program.Fallbacks(), "[]");
   program.ExpectRight(kOnlyEngine, 0);
@@ -317,7 +317,7 @@ TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
 TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
   Named program(OfTotal(Total()));
   test::HandleStream stream(program.interposer, program.handle());
-  ASSERT_EQ(program.Told(), 0u);
+  ASSERT_EQ(program.ToldBytes(), 0u);
   TheCalls().clear();
   constexpr int kCaptures = 6;
   const auto capture = [&] {
@@ -348,7 +348,7 @@ TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
 
 TEST(NamedPieces, ThatFindNoRoomInTheBudgetAreNotTold) {
   Named program(OfTotal(NeedOfPairs() - 1));
-  EXPECT_EQ(program.Told(), program.need);
+  EXPECT_EQ(program.ToldBytes(), program.need);
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
   program.ExpectRight(kOnlyEngine, program.need);
 }

@@ -89,7 +89,7 @@ TEST_F(OlderFiles, AStoreIsFollowedAndItsPromiseKept) {
   db::SqliteStore store({OldStore()});
   Older(test::Planned(), &store).ExpectPieces("divided into 4 micro-batches");
   Promised plan(&store);
-  EXPECT_EQ(plan.Told(), 1024u);
+  EXPECT_EQ(plan.ToldBytes(), 1024u);
   plan.ExpectRight();
   EXPECT_EQ(plan.Fallbacks(), "[]");
 }

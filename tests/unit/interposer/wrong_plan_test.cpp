@@ -58,14 +58,14 @@ TEST(WrongPlan, WithoutAnotherTheUndividedRuns) {
 }
 
 // An algorithm, and the workspace (bytes) that the caller was told for it.
-struct Told {
+struct GivenAlgorithm {
   int algorithm;
   size_t bytes;
 };
-using Asking = Told (*)(Program& program, size_t lent);
+using Asking = GivenAlgorithm (*)(Program& program, size_t lent);
 
 template <typename Answer>
-Told First(const Answer& answer) {
+GivenAlgorithm First(const Answer& answer) {
   EXPECT_TRUE(answer && !answer->empty());
   if (!answer || answer->empty()) return {0, 0};
   return {answer->front().algorithm, answer->front().workspace_bytes};
@@ -75,7 +75,7 @@ const std::pair<const char*, Asking> kAskings[] = {
     {"FindEx", [](Program& program, size_t lent) { return First(program.Found(lent)); }},
     {"Get", [](Program& program, size_t) { return First(program.Gotten()); }},
     {"GetWorkspaceSize", [](Program& program, size_t) {
-       return Told{1, program.WorkspaceOf(1)};
+       return GivenAlgorithm{1, program.WorkspaceOf(1)};
      }}};
 
 TEST(WrongPlan, IsNeverUsedThroughAPromise) {
@@ -86,7 +86,7 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       options.workspace_limit = Program(operation, options).Need(1, 2);
       Program program(operation, options);
       StoreWrongPlan(program, how);
-      const Told told = ask(program, *options.workspace_limit);
+      const GivenAlgorithm told = ask(program, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
       // Algorithm 1 of the filter gradient needs no more for all images than for pairs. So a
       // program that asks only for the workspace size may run algorithm 1 undivided.

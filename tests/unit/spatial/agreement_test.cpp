@@ -192,7 +192,7 @@ TEST(Agreement, KernelTextLeavesOutWhatTheGridCuts) {
   EXPECT_NE(changed([](auto& q) { q.operation = Operation::kBackwardData; }), text);
 }
 
-TEST(Ones, AreCopiesOnlyWhereAllRanksHaveOneAndTheGridCuts) {
+TEST(CopiedAxes, AreTheCutAxesOnWhichEveryRankHasExtentOne) {
   const SpatialGrid grid = *SpatialGrid::Parse("h2w2");
   ConvolutionProblem p;
   p.operation = Operation::kBackwardFilter;

@@ -25,7 +25,7 @@ using std::chrono::seconds;
 constexpr char kDevice[] = "0123";
 constexpr auto kLong = seconds(60);  // nothing here takes so long
 
-// Runs `body` in a forked child. `tell` sends the byte for which Told waits in the parent.
+// Runs `body` in a forked child. `tell` sends the byte for which AwaitTell waits in the parent.
 class Child {
  public:
   explicit Child(const std::function<void(const std::function<void()>& tell)>& body) {
@@ -39,7 +39,7 @@ class Child {
     _exit(0);
   }
   ~Child() { close(pipe_[0]); }
-  bool Told() {
+  bool AwaitTell() {
     char byte;
     return read(pipe_[0], &byte, 1) == 1;
   }
@@ -126,7 +126,7 @@ TEST_F(DeviceLockTest, ProcessesTakeTurns) {
     if (lock) tell();
     std::this_thread::sleep_for(kLong);
   });
-  ASSERT_TRUE(holder.Told());
+  ASSERT_TRUE(holder.AwaitTell());
   EXPECT_FALSE(Acquire(milliseconds(20)));
   // A holder that dies releases the lock.
   holder.Kill();

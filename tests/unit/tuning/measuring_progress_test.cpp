@@ -15,7 +15,7 @@ namespace {
 
 class Recorder : public MeasuringProgress {
  public:
-  struct Told {
+  struct Step {
     Activity activity;
     std::optional<ConvolutionProblem> problem;
     int micro_batch;
@@ -30,10 +30,10 @@ class Recorder : public MeasuringProgress {
     if (step.problem != nullptr) problem = *step.problem;
     told_.push_back({step.activity, problem, step.micro_batch, step.engine, step.engines});
   }
-  std::vector<Told> told(Activity activity) {
+  std::vector<Step> told(Activity activity) {
     std::lock_guard lock(mutex_);
-    std::vector<Told> steps;
-    for (const Told& one : told_) {
+    std::vector<Step> steps;
+    for (const Step& one : told_) {
       if (one.activity == activity) steps.push_back(one);
     }
     return steps;
@@ -43,7 +43,7 @@ class Recorder : public MeasuringProgress {
 
  private:
   std::mutex mutex_;
-  std::vector<Told> told_;
+  std::vector<Step> told_;
 };
 
 class MeasuringProgressTest : public MeasuredKernelsTest {
@@ -55,7 +55,7 @@ TEST_F(MeasuringProgressTest, EveryEngineOfEveryMicroBatchIsTold) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder, {}, recorder_);
   const Rows rows = Must(Get(kernels));
   std::set<std::pair<int, size_t>> told;
-  for (const Recorder::Told& one : recorder_.told(Activity::kMeasuring)) {
+  for (const Recorder::Step& one : recorder_.told(Activity::kMeasuring)) {
     EXPECT_EQ(one.problem, Problem());
     EXPECT_GE(one.engine, 1u);
     EXPECT_LE(one.engine, one.engines);
@@ -89,7 +89,7 @@ TEST_F(MeasuringProgressTest, WhatFitsTheUsersLimitIsTold) {
   const auto steps = recorder_.told(Activity::kMeasuring);
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(steps.front().micro_batch, 8) << "the undivided kernel comes first";
-  for (const Recorder::Told& one : steps) {
+  for (const Recorder::Step& one : steps) {
     EXPECT_GE(one.engine, 1u);
     EXPECT_LE(one.engine, one.engines);
   }

@@ -33,7 +33,8 @@ struct SecondCudnn {
 // Conclusions from the files that a process mapped. Paths are as the process sees them.
 struct CudnnUse {
   std::string drop_in;  // the drop-in of any installation of ucudnn; empty if there is none
-  // The hook that redirects look-ups, of any installation; empty if there is none.
+  // The libucudnn_dlsym.so of any installation of ucudnn, which redirects calls of dlsym; empty if
+  // there is none.
   std::string dlsym_hook;
   std::vector<std::string> real;   // files libcudnn.so.9 that are no drop-in
   std::vector<std::string> other;  // files libcudnn.so of other versions

@@ -302,7 +302,7 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
       probe_, multigrid::RateProbe::Make(
                   problem_.chain, LongestStage(),
                   problem_.parameters.empty() ? nullptr : &problem_.parameters, settings));
-  analysis_.stand_in = probe_->differences();
+  analysis_.reduction = probe_->differences();
   if (network.forward.tolerance) {
     analysis_.tolerance = *network.forward.tolerance;
     return Status::Ok();
@@ -318,7 +318,7 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
 }
 
 bool Analyst::IsVerifiable(const TriedSetting& tried) const {
-  if (analysis_.stand_in.empty() || analysis_.parameters > kVerifiedParameters) return false;
+  if (analysis_.reduction.empty() || analysis_.parameters > kVerifiedParameters) return false;
   const auto operations_of = [&](const multigrid::LayerSection& section) {
     double operations = 0;
     for (const int kind : section.kinds) {

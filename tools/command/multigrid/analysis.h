@@ -46,9 +46,9 @@ struct NetworkAnalysis {
   // The setting whose residual after its cycles is the tolerance; none if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // Differences between the longest stage and the network on which residuals were estimated; empty
-  // if there are none.
-  std::string stand_in;
+  // Differences between the longest stage and the reduced network on which residuals were
+  // estimated; empty if there are none.
+  std::string reduction;
   std::vector<TriedSetting> tried;
   // The fastest setting with residuals of the network itself, if these take at most a few seconds.
   std::optional<TriedSetting> verified;

@@ -138,7 +138,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
   }
   std::printf(
       "two cycles on the host of the longest stage%s%s; adjoints are taken to converge alike\n",
-      analysis.stand_in.empty() ? "" : ", on a stand-in with ", analysis.stand_in.c_str());
+      analysis.reduction.empty() ? "" : ", on a reduced network with ", analysis.reduction.c_str());
   PrintHead(kTriedColumns);
   for (const TriedSetting& tried : analysis.tried) PrintTried(tried);
   if (!analysis.verified) return;
@@ -359,7 +359,7 @@ std::string FormatAnalysis(const NetworkAnalysis& analysis) {
   json["norm"] = NormText(analysis.settings.network.forward);
   json["tolerance"] = analysis.tolerance;
   json["reference"] = analysis.reference ? TriedJson(*analysis.reference) : Json();
-  json["stand_in"] = analysis.stand_in;
+  json["stand_in"] = analysis.reduction;
   json["tried"] = ListOf(analysis.tried, TriedJson);
   json["verified"] = analysis.verified ? TriedJson(*analysis.verified) : Json();
   json["workloads"] = ListOf(analysis.workloads, [&](const WorkloadAnalysis& workload) {

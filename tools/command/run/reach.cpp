@@ -91,7 +91,7 @@ class Search {
 
   // The possible meanings of a word.
   struct Meaning {
-    std::string program;  // empty if it names no program
+    std::string program;  // empty if the word names no program
     bool is_file = false;
   };
 
@@ -138,7 +138,7 @@ class Search {
     }
   }
 
-  // Looks at a word that is itself a text, as behind `bash -c` and `python3 -c`.
+  // Looks at a word that is a program's text, such as the word after `bash -c` or `python3 -c`.
   void LookAtText(const std::string& word, const std::string& runner, Reader reader) {
     const std::string text = Statements(word);
     const std::string_view opens = OpensCudnn(text);

@@ -90,7 +90,7 @@ struct DistinctKernels {
   std::vector<planning::DesirableConfigurations> sets;
   std::vector<const Layer*> firsts;  // by kernel: its first layer
   std::vector<size_t> layers;        // by kernel: its number of layers
-  std::vector<uint64_t> lanes;       // by kernel: the lanes of any of its layers, one bit each
+  std::vector<uint64_t> lanes;       // by kernel: bit l is set if one of its layers is on lane l
 };
 
 DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size_t>& numbers) {

@@ -1,5 +1,5 @@
 // Tests the parts of solve models: blocks balanced over devices, kernels of layers, their times,
-// convergence and stand-ins for large stages.
+// convergence and reduced networks of large stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 #include "planner/multigrid/analysis/layer_kernels.h"
 #include "planner/multigrid/analysis/layer_times.h"
 #include "planner/multigrid/analysis/level_costs.h"
+#include "planner/multigrid/analysis/reduced_network.h"
 #include "planner/multigrid/analysis/solve_tasks.h"
-#include "planner/multigrid/analysis/stand_in.h"
 #include "tests/support/must.h"
 #include "tests/unit/planner/multigrid/plain_chain.h"
 #include "tests/unit/planner/multigrid/unit_times.h"
@@ -292,43 +292,43 @@ TEST(Convergence, ASolveThatEndedEarlierHasNoSecondResidual) {
   EXPECT_TRUE(std::isnan(EstimateOf(solution, 9).first));
 }
 
-TEST(StandIn, IsTheStageItselfWhereThatIsSmallEnough) {
+TEST(ReducedNetwork, IsTheStageItselfWhereThatIsSmallEnough) {
   const ResidualChain chain = PlainChain({.steps = 16});
-  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), true, 1e12));
-  EXPECT_EQ(stand_in.differences, "");
-  EXPECT_EQ(stand_in.chain.Steps(), 16);
-  EXPECT_EQ(stand_in.h_factor, 1);
-  EXPECT_EQ(stand_in.state_factor, 1);
+  const auto reduced = test::Must(MakeReducedNetwork(chain, *chain.LongestStage(), true, 1e12));
+  EXPECT_EQ(reduced.differences, "");
+  EXPECT_EQ(reduced.chain.StepCount(), 16);
+  EXPECT_EQ(reduced.h_factor, 1);
+  EXPECT_EQ(reduced.state_factor, 1);
 }
 
-TEST(StandIn, Kirbys2bNeedsNoLargeWeights) {
+TEST(ReducedNetwork, Kirbys2bNeedsNoLargeWeights) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), true, 1.7e8));
-  EXPECT_EQ(stand_in.differences, "maps of 4x4, 5 of 20 channels");
-  EXPECT_EQ(stand_in.chain.Steps(), 4112);
-  EXPECT_EQ(stand_in.state_factor, 20 * 24 * 24 / (5.0 * 4 * 4));
-  EXPECT_EQ(test::Must(planner::ParameterCount(stand_in.chain.graph)),
+  const auto reduced = test::Must(MakeReducedNetwork(chain, *chain.LongestStage(), true, 1.7e8));
+  EXPECT_EQ(reduced.differences, "maps of 4x4, 5 of 20 channels");
+  EXPECT_EQ(reduced.chain.StepCount(), 4112);
+  EXPECT_EQ(reduced.state_factor, 20 * 24 * 24 / (5.0 * 4 * 4));
+  EXPECT_EQ(test::Must(planner::ParameterCount(reduced.chain.graph)),
             4097 * (5 * 5 * 49 + 5) + 15 * (80 * 80 + 80));
 }
 
-TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
+TEST(ReducedNetwork, WeightsThatAreGivenStayAsTheyAre) {
   const ResidualChain chain = PlainChain({.steps = 1024, .channels = 8, .extent = 16});
-  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), false, 1));
-  EXPECT_EQ(stand_in.differences, "maps of 4x4, one of 8 layers");
-  EXPECT_EQ(stand_in.chain.Steps(), 128);
-  EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
+  const auto reduced = test::Must(MakeReducedNetwork(chain, *chain.LongestStage(), false, 1));
+  EXPECT_EQ(reduced.differences, "maps of 4x4, one of 8 layers");
+  EXPECT_EQ(reduced.chain.StepCount(), 128);
+  EXPECT_THAT(std::vector<int>(reduced.layers.begin(), reduced.layers.begin() + 3),
               ElementsAre(0, 8, 16));
   // Along one axis of the map, a window of 3 taps reads the map with 46 of 48 taps at 16 positions,
   // and with 10 of 12 at 4 positions. h_factor contains the square root of the ratio of these
   // shares for each of two axes, so it contains the ratio itself.
-  EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
+  EXPECT_NEAR(reduced.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 
-TEST(StandIn, FullyConnectedStepsWithGivenWeightsKeepTheirMaps) {
+TEST(ReducedNetwork, FullyConnectedStepsWithGivenWeightsKeepTheirMaps) {
   const ResidualChain chain = ChainOf("kirby-2b");
-  const auto stand_in = test::Must(MakeStandIn(chain, *chain.LongestStage(), false, 1));
-  EXPECT_EQ(stand_in.state_factor, 1);
-  EXPECT_EQ(stand_in.differences, "one of 32 layers");
+  const auto reduced = test::Must(MakeReducedNetwork(chain, *chain.LongestStage(), false, 1));
+  EXPECT_EQ(reduced.state_factor, 1);
+  EXPECT_EQ(reduced.differences, "one of 32 layers");
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
   EXPECT_NEAR(*cycles, solution.cycles, 2);
 }
 
-TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
+TEST(RateProbe, ADrawnReducedNetworkTellsTheCyclesOfTheWholeStage) {
   const WeightedChain chain =
       DrawCase(2, {.steps = 256, .channels = 8, .extent = 16, .window = 5}).chain;
   MultigridSetting setting = {.coarsening = {4}};

@@ -101,7 +101,7 @@ void ExpectOrdered(const ResidualChain& chain) {
 TEST(ResidualChain, KirbysNetworksAreOneStage) {
   for (const char* network : {"kirby-3m", "kirby-3m-nobias"}) {
     const auto chain = test::Must(MakeResidualChain(*BuildNetwork(network), BatchNorms::kRefused));
-    EXPECT_EQ(chain.Steps(), 4'093);
+    EXPECT_EQ(chain.StepCount(), 4'093);
     const std::vector<std::string> sections = Sections(chain);
     ASSERT_EQ(sections.size(), 3u);
     EXPECT_EQ(sections[0], "serial data opening opening.relu");
@@ -114,7 +114,7 @@ TEST(ResidualChain, KirbysNetworksAreOneStage) {
     EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
   }
   const auto chain = test::Must(MakeResidualChain(*BuildNetwork("kirby-2b"), BatchNorms::kRefused));
-  EXPECT_EQ(chain.Steps(), 4'097 + 15);
+  EXPECT_EQ(chain.StepCount(), 4'097 + 15);
   const std::vector<std::string> sections = Sections(chain);
   ASSERT_EQ(sections.size(), 3u);
   EXPECT_THAT(sections[1], StartsWith("1x20x24x24 from opening.relu: step1.conv"));
@@ -138,7 +138,7 @@ TEST(ResidualChain, ResNetsHaveAStageForEveryShape) {
 TEST(ResidualChain, BlocksThatChangeTheShapeRunSerially) {
   const auto chain =
       test::Must(MakeResidualChain(*BuildNetwork("resnet18-v2"), BatchNorms::kFrozen));
-  EXPECT_EQ(chain.Steps(), 5);
+  EXPECT_EQ(chain.StepCount(), 5);
   ExpectOrdered(chain);
   const std::vector<std::string> sections = Sections(chain);
   ASSERT_EQ(sections.size(), 9u);
@@ -285,7 +285,7 @@ TEST(ResidualChainFile, Onnx) {
                   "serial /Gemm_1 /Softmax_0"));
   const auto chain = test::Must(MakeResidualChain(
       *LoadNetwork(PLANNER_TEST_DATA "/torch_resnet18_v2.onnx"), BatchNorms::kFrozen));
-  EXPECT_EQ(chain.Steps(), 5);
+  EXPECT_EQ(chain.StepCount(), 5);
   EXPECT_THAT(
       SectionsOf(LoadNetwork(PLANNER_TEST_DATA "/torch_resnet50.onnx")),
       ElementsAre(
@@ -544,7 +544,7 @@ TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {
     const auto chain = MakeResidualChain(drawn.graph(), BatchNorms::kFrozen);
     ASSERT_TRUE(chain.ok()) << "seed " << seed << ", trial " << trial << ": " << chain.message();
     ASSERT_EQ(Sections(*chain), drawn.sections()) << "seed " << seed << ", trial " << trial;
-    ASSERT_EQ(chain->Steps(), drawn.steps());
+    ASSERT_EQ(chain->StepCount(), drawn.steps());
     if (trial % 10 == 0) ExpectOrdered(*chain);
     for (const auto& section : chain->sections) stages += std::holds_alternative<Stage>(section);
   }

@@ -1,4 +1,4 @@
-#include "planner/multigrid/analysis/stand_in.h"
+#include "planner/multigrid/analysis/reduced_network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,9 @@ using planner::NodeId;
 using planner::Reshape;
 using planner::Shape;
 
-// The ways in which the stand-in is smaller than the stage.
+// The ways in which the reduced network is smaller than the stage.
 struct Reduction {
-  Spatial extents = {1, 1, 1};  // extents of the stand-in's states
+  Spatial extents = {1, 1, 1};  // extents of the reduced network's states
   int channel_divisor = 1;
   int stride = 1;
 };
@@ -27,8 +27,8 @@ class Reducer {
  public:
   Reducer(const ResidualChain& chain, const Stage& stage) : chain_(chain), stage_(stage) {}
 
-  Result<StandIn> Make(const Reduction& reduction) const;
-  // Returns the operations of one forward pass of the stand-in.
+  Result<ReducedNetwork> Make(const Reduction& reduction) const;
+  // Returns the operations of one forward pass of the reduced network.
   double Operations(const Reduction& reduction) const;
 
   bool HasFullyConnected() const {
@@ -104,8 +104,8 @@ Shape Reducer::StateOf(const Reduction& reduction) const {
   return state;
 }
 
-// Returns the operator that the stand-in has in place of `node`. `output` is the shape of the
-// node's output in the network.
+// Returns the operator that the reduced network has in place of `node`. `output` is the shape of
+// the node's output in the network.
 planner::Operator Reducer::Reduced(const Node& node, const Shape& output,
                                    const Reduction& reduction) const {
   const Shape state = StateOf(reduction);
@@ -164,9 +164,9 @@ double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   return static_cast<double>(seen) / (static_cast<double>(extent) * window);
 }
 
-// Returns the factor by which a step of the stage is larger than a step of the stand-in because
-// more taps of its windows read the map. The size of a step is estimated as the square root of the
-// number of terms in its sums; the first step of the stage represents all steps.
+// Returns the factor by which a step of the stage is larger than a step of the reduced network
+// because more taps of its windows read the map. The size of a step is estimated as the square root
+// of the number of terms in its sums; the first step of the stage represents all steps.
 double Reducer::BorderFactor(const Reduction& reduction) const {
   double factor = 1;
   for (const NodeId id : stage_.steps.front().transformation) {
@@ -200,8 +200,8 @@ std::string Reducer::Differences(const Reduction& reduction) const {
   return Join(words, ", ");
 }
 
-Result<StandIn> Reducer::Make(const Reduction& reduction) const {
-  StandIn made;
+Result<ReducedNetwork> Reducer::Make(const Reduction& reduction) const {
+  ReducedNetwork made;
   const Shape state = StateOf(reduction);
   planner::GraphBuilder builder(chain_.graph.name);
   NodeId last =
@@ -229,8 +229,8 @@ Result<StandIn> Reducer::Make(const Reduction& reduction) const {
 
 }  // namespace
 
-Result<StandIn> MakeStandIn(const ResidualChain& chain, const Stage& stage, bool draws,
-                            double operations) {
+Result<ReducedNetwork> MakeReducedNetwork(const ResidualChain& chain, const Stage& stage,
+                                          bool draws, double operations) {
   const Reducer reducer(chain, stage);
   Reduction reduction;
   reduction.extents = stage.shape.extents;

@@ -1,5 +1,5 @@
-// A smaller network that converges about as fast as the longest stage of a network, so that the
-// convergence of the stage can be estimated in little time. Pure functions.
+// A reduced network: a smaller network that converges about as fast as the longest stage of a
+// network, so that the convergence of the stage can be estimated in little time. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace ucudnn::multigrid {
 
-struct StandIn {
+struct ReducedNetwork {
   ResidualChain chain;      // an Input and one smaller stage
-  std::vector<int> layers;  // the layers of the stage that the stand-in has, in ascending order
+  std::vector<int> layers;  // the layers of the stage that remain, in ascending order
   int stage_steps = 0;      // number of steps of the original stage
-  double h_factor = 1;      // the stand-in's step h divided by the stage's
-  double state_factor = 1;  // numbers of a state of the stage divided by those of the stand-in
+  double h_factor = 1;      // its step h divided by the stage's
+  double state_factor = 1;  // size of a state of the stage divided by the size of its own state
   std::string differences;  // such as "maps of 8x8, 5 of 20 channels"; empty if there are none
 };
 
-// Makes the stand-in of `stage`. Makes it smaller in the following ways, in this order, until a
-// forward pass takes at most `operations` operations:
+// Makes the reduced network of `stage`. Makes the stage smaller in the following ways, in this
+// order, until a forward pass takes at most `operations` operations:
 // - Maps become smaller, down to half of the largest window but at least 4, if the weights do not
 // depend on the maps' size or `draws` says that weights are drawn. In a smaller map more terms of
 // each sum are the zeros around the map, which makes the sums smaller. The step h grows by the
@@ -30,8 +30,8 @@ struct StandIn {
 // effect of a layer on the size of a state does not depend on the number of channels.
 // - Only every second, fourth, ... layer remains, with a step 2, 4, ... times as large, as on a
 // coarse level.
-// Fails if the graph of the stand-in cannot be built.
-Result<StandIn> MakeStandIn(const ResidualChain& chain, const Stage& stage, bool draws,
-                            double operations);
+// Fails if the graph of the reduced network cannot be built.
+Result<ReducedNetwork> MakeReducedNetwork(const ResidualChain& chain, const Stage& stage,
+                                          bool draws, double operations);
 
 }  // namespace ucudnn::multigrid
