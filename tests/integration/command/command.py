@@ -42,6 +42,14 @@ layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" convolution_p
 """
 
 
+# A network for training, whose file does not say how large its images are.
+TRAINING_NET = """
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+        data_param { source: "train_lmdb" batch_size: 64 backend: LMDB } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 20 kernel_size: 5 } }
+"""
+
+
 def ordinary_user():
     """Returns arguments of subprocess.run that start a process to which file permissions apply: as user 65534 if the
     tests run as root, otherwise as the current user."""

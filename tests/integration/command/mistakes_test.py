@@ -9,10 +9,18 @@ import signal
 import subprocess
 import unittest
 
-from command import CommandTest
+from command import TRAINING_NET, CommandTest
+from digits_net import digits_net
+from multigrid_command import NAMES, chain_arrays, few_digits, safetensors
 
 REPORT = """{"format": "ucudnn-report", "version": 2, "device": "Some GPU", "cudnn": 91900, "mode": "on", "measured": 0,
  "limit_bytes": null, "kernels": [], "fallbacks": []}"""
+MISH_NET = """input: "x" input_dim: [1, 3, 8, 8] layer { name: "a" type: "Mish" bottom: "x" top: "y" }
+layer { name: "c" type: "Convolution" bottom: "y" top: "c" convolution_param { num_output: 0 } }"""
+HUGE_NET = {"format": "ucudnn-net", "version": 1, "name": "huge", "nodes": [
+    {"name": "data", "op": "input", "channels": 2, "extents": [1, 1]},
+    *({"name": f"fc{number}", "op": "fully_connected", "inputs": [before], "outputs": 2_000_000}
+      for number, before in ((1, "data"), (2, "fc1")))]}
 LAYER = {"name": "conv1", "n": "8", "c": "3", "h": "16", "w": "16", "k": "8", "r": "3", "s": "3"}
 ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_ms": "1.5", "workspace_bytes": "0",
                "deterministic": "1", "cudnn": "91900", "driver": "13000", "device": "Some GPU"}
@@ -28,6 +36,14 @@ PLAN = "plan alexnet --machine k80x16 --batch 32"
 OWT = "plan alexnet --machine k80x16 --batch 512 --strategy owt --schedule"
 SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
+TRAINED, DEVICE = f"{MULTIGRID} --train few", f"{MULTIGRID} --backend cudnn"
+RANKS = "multigrid kirby-3m --layers 21 --coarsening 3 --devices"
+ANALYSED = "multigrid kirby-3m --layers 64 --analyse --machine h100x8"
+CHAIN = "multigrid chain --weights chain.safetensors"
+WHOLE, ABOVE_0 = "expected a whole number from", "expected a number above 0"
+LISTED = "expected whole numbers from 2 to 1048576, with commas between"
+SWEEPS = "expected F, FCF or FCFCF, or one for each level with commas between"
+TWO_STEPS = "no residual step follows it at once, nor any other; expected two or more of one shape in a row"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
 # Each row has the words after `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ". In the
@@ -133,7 +149,7 @@ MISTAKES = [
     ("run --spatial '' -- true", 2, "--spatial '' is empty; it needs a value: split images over ranks: …"),
     *[(typed, 2, f"{named} is no network; {NETWORKS}") for typed, named in (
         ("bench --net alexnot --batch 4", "--net 'alexnot'"), ("bench --net folder --batch 4", "--net 'folder'"),
-        ("plan alexnot --machine k80x16 --batch 4", "'alexnot'"), ("plan text --machine k80x16 --batch 4", "'text'"),
+        ("plan alexnot --machine k80x16 --batch 4", "'alexnot'"), ("net lenet", "'lenet'"), ("plan text --machine k80x16 --batch 4", "'text'"),
         ("multigrid kirby-4m", "'kirby-4m'"), ("spatial h2 --net alexnot --batch 4", "--net 'alexnot'"),
         ("spatial h2 --net text --batch 4", "--net 'text'"))],
     *[(f"{typed}{net}{batch}", 2, f"{option}{net}: {why}")
@@ -149,9 +165,11 @@ MISTAKES = [
       for of in ("0,x", "-1", "0,", "99999999999")],
     (f"{BENCH} --batch 99999999999", 2, "--batch '99999999999': not a mini-batch (accepted: 1 or more)"),
     (f"{BENCH} --ops forward,sideways", 2, "--ops 'forward,sideways': 'sideways' is not an operation; expected one of …"),
-    (f"{WORKSPACE} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from a device's free memory, and there is none offline …"),
+    *[(f"{words} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from a device's free memory, and there is none offline …")
+      for words in (WORKSPACE, f"{PLAN} --cost measured --db s.db")],
     (f"{BENCH} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from the memory that a running program leaves, …"),
-    (f"{WORKSPACE} --device 'Other GPU'", 2, "--device 'Other GPU': no measurements (there are those of 'Some GPU')"),
+    *[(f"{words} --device 'Other GPU'", 2, "--device 'Other GPU': no measurements (there are those of 'Some GPU')")
+      for words in (WORKSPACE, f"{PLAN} --cost measured --db s.db")],
     *[(f"cache {what} --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'")
       for what in ("show", "prune")],
     ("plan alexnet --machine k80x17 --batch 4", 2, "--machine k80x17: cannot be opened: No such file or directory; it is none of k80x16, …"),
@@ -164,6 +182,15 @@ MISTAKES = [
       for more, how in (("", "rin"), ("--schedule ", "gossip"))],
     *[(f"{PLAN} --memory-limit {size}", 2, f"--memory-limit '{size}': expected device or a size from 1 B: …")
       for size in ("lots", "0")],
+    (f"{PLAN} --memory-limit 1MiB", 2, "--memory-limit '1MiB': no plan fits 1 MiB on a device; the smallest found needs … MiB"),
+    ("plan alexnet --machine k80x16 --batch 24 --strategy image", 2,
+     "strategy image: layer 'conv1' with output … has no configuration that divides images by 16"),
+    (f"{PLAN} --pin pool5=r2", 2, "pin 'pool5' …: its input 32x256x13x13 or output … cannot be divided so on 16 devices"),
+    *[(f"plan train_val.prototxt --machine k80x16 --batch 64 --input {wrong}", 2,
+       f"--input '{wrong}': expected channels, height and width of an image, as in 3x224x224")
+      for wrong in ("28x28", "1x28x0", "1x28x28x", "axbxc", "1x2x3x4x5")],
+    *[(f"plan {net} --machine k80x16 --batch 64 --input 1x28x28", 2,
+       f"'{net}': images can be given for a .prototxt or a .onnx, and this is none") for net in ("alexnet", "resnet50")],
     (f"{PLAN} --pin fc6", 2, "--pin 'fc6'; expected a layer and its degrees, as fc6=c4 or conv1=n4h2w2"),
     (f"{PLAN} --pin fc66=c4", 2, "--pin 'fc66': alexnet has no such layer; did you mean fc6?"),
     (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
@@ -178,9 +205,74 @@ MISTAKES = [
      "layer 'classes' with {n=1, c=1, h=2, w=1}: the loss of output 'prob' needs all positions of an image; expected h and w of 1"),
     (f"{OWT} --scheme b --passes none", 2, "--passes 'none': expected 1 to 4096"),
     (f"{OWT} --scheme b --update-every step", 2, "--update-every 'step': expected pass or batch"),
-    ("multigrid chain --weights text", 2, "text: …"),
-    ("multigrid chain --weights folder", 2, "folder: …"),
-    (f"{MULTIGRID} --train text", 2, "--train text: a file; expected a folder with the four files of MNIST, …"),
+    *[(f"multigrid kirby-3m {option}={value}", 2, f"{option} '{value}': {line}") for option, values, line in (
+        ("--layers", "1 1e3", f"{WHOLE} 2 to 1048576"), ("--seed", "-1", f"{WHOLE} 0 to 2147483646"),
+        ("--threads", "0", f"{WHOLE} 1 to 1024"), ("--batch", "0", f"{WHOLE} 1 to 1048576"), ("--levels", "0", f"{WHOLE} 1 to 64"),
+        ("--cycles", "0 two", f"{WHOLE} 1 to 1000"), ("--tolerance", "0 -1 nan 1e-9x", ABOVE_0), ("--time", "0", ABOVE_0),
+        ("--step", "inf", ABOVE_0), ("--coarsening", "1 8, 8;4", LISTED), ("--depths", "64,1", LISTED),
+        ("--relaxation", "CF FCF,f", SWEEPS), ("--norm", "max", "expected one of absolute, relative"),
+        ("--start", "last", "expected one of broadcast, nested, previous"), ("--storage", "none", "expected one of all, c-points"),
+        ("--backend", "cuda", "expected one of cpu64, cudnn"), ("--check", "every:3 often", "expected once; every:K is of training"),
+        ("--method", "serial", "expected one of multigrid, partitioned")) for value in values.split()],
+    ("multigrid kirby-3m --coarse max", 2, "--coarse 'max' is no coarse operator; expected one of inject, sum"),
+    (f"{CHAIN} --activation gelu", 2, "--activation 'gelu': expected one of relu, tanh"),
+    *[(f"{words} {option} {value}", 2, f"{option} '{value}': {line}") for words, option, value, line in (
+        (DEVICE, "--way", "blocks", "expected one of auto, streams, grouped"),
+        (DEVICE, "--launch", "graphs", "expected one of auto, each, graph"),
+        (DEVICE, "--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),
+        (DEVICE, "--streams", "0", f"{WHOLE} 1 to 1024"), (DEVICE, "--workspace-limit", "64mb", "expected bytes, as in 64MiB"),
+        (TRAINED, "--rate", "0", ABOVE_0), (TRAINED, "--epochs", "0", f"{WHOLE} 1 to 1048576"),
+        (TRAINED, "--examples", "0", f"{WHOLE} 1 to 1073741824"), (TRAINED, "--backward-cycles", "0", f"{WHOLE} 1 to 1000"),
+        *((TRAINED, "--momentum", value, "expected a number from 0 to below 1") for value in ("1", "-0.1")),
+        (TRAINED, "--check", "once", "expected every:K, as in every:10: once is of a single solve"),
+        *((TRAINED, "--check", often, "expected every:K with a whole number of steps, as in every:10")
+          for often in ("every:0", "every:x", "every:")))],
+    (f"{RANKS} 0", 2, f"--devices '0': {WHOLE} 1 to 1024"),
+    *[(f"{ANALYSED} --devices {devices}", 2, f"--devices '{wrong}': {WHOLE} 1 to 8, as 'h100x8' has devices")
+      for devices, wrong in (("9", "9"), ("0", "0"), ("1,,2", ""))],
+    ("multigrid kirby-3m --layers 2 --coarsening 2 --analyse --machine h100x8 --devices 5", 2,
+     f"--devices '5': {WHOLE} 1 to 4, as 'kirby-3m' has layers"),
+    ("multigrid kirby-3m --layers 64 --analyse --machine h101x8", 2, "--machine h101x8: …; it is none of k80x16, …v100x2-25g"),
+    (f"{ANALYSED} --tolerance 0", 2, f"--tolerance '0': {ABOVE_0}"),
+    (f"{ANALYSED} --levels 1", 2, "--levels 1: is serial propagation, with which --analyse compares multigrid; expected 2 or more levels"),
+    (f"{ANALYSED} --levels 6", 2, "'kirby-3m': level 4 would have 1 layer (4 coarsened by 4); at least 2 are expected: …"),
+    (f"{ANALYSED} --coarsening 64", 2, "'kirby-3m': coarsening by 64 of 64 layers leaves fewer than 2; at most 32 is expected"),
+    ("multigrid kirby-3m --layers 64 --coarsening 65", 2, "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected"),
+    ("multigrid resnet18-v2 --frozen-norms", 2, "no stage of 'resnet18-v2' has layers enough for two levels; a smaller coarsening or "
+                                                "--levels 1 is expected"),
+    *[(f"{words} --tolerance 1e-17", 2, "tolerance 1e-17 is below what states of this precision can reach, about …e-15: a larger one, "
+                                        "or a wider type") for words in (MULTIGRID, f"{TRAINED} --json")],
+    (f"{RANKS} 8", 2, "8 devices for 7 blocks of layers; at most as many devices, or a smaller coarsening, are expected"),
+    *[(f"multigrid {net} {option} {value}", 2, f"{option}: '{net}' has the layers that it has; expected kirby-3m, which can have others")
+      for net, option, value in (("resnet18-v2", "--layers", "64"), ("alexnet", "--depths", "64,128"))],
+    ("multigrid digits1.json", 2, f"digits1: node 'step1.add': {TWO_STEPS}"),
+    ("multigrid none.json", 2, "none.json: …No such file or directory"),
+    ("multigrid resnet18 --analyse", 2, "resnet18: node …"),
+    (f"{MULTIGRID} --batch 1048576", 2, "the states of a mini-batch of 1048576 images take … GiB, and … of memory are free; expected "
+                                        "a smaller --batch, or --storage c-points"),
+    (f"{RANKS} 3 --batch 1048576", 2, "layers and states of 3 devices on this machine take … and … of memory are free; expected devices "
+                                      "on more machines, a smaller --batch, or --storage c-points"),
+    *[(f"multigrid huge.json{words}", 2, f"huge: 4000008000000 parameters take … GiB in double precision{more}, and … of memory are "
+                                         "free; expected a machine with more, or a smaller network")
+      for words, more in (("", ""), (" --train few", " with their gradients and velocities"))],
+    *[(f"multigrid chain{words}", 2, line) for words, line in (
+        ("", "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0"),
+        (" --weights text", "text: …"), (" --weights folder", "folder: …"),
+        (" --weights none.safetensors", "none.safetensors: cannot be opened: No such file or directory"),
+        (" --weights one.safetensors", f"chain: …'step1.add'…{TWO_STEPS}"),
+        (" --weights no-k.safetensors", "no-k.safetensors: no array 'K' among 'b', 'u0'; expected 'K' [N, C, C, k, k], 'b' [N, C] "
+                                         "and 'u0' [C, H, W]"))],
+    *[(f"{MULTIGRID} --train {words}", 2, line) for words, line in (
+        ("text", "--train text: a file; expected a folder with the four files of MNIST, …"),
+        ("none", "--train none: there is no such folder; expected a folder with the four files of MNIST, or with others so called"),
+        ("folder", f"--train folder/{NAMES[0]}: cannot be opened: No such file or directory; expected it or {NAMES[0]}.gz, two of the "
+                   "names of MNIST's files"),
+        ("few --batch 2 --batch 5", "--batch is given twice…"),
+        ("few --batch 33", "--batch 33: there are 32 images to train on; expected at most as many in a mini-batch"),
+        ("few --devices 2 --data-parallel 3 --batch 16",
+         "--batch 16: there are 32 images to train on; expected at most as many in 3 mini-batches at once"))],
+    ("multigrid resnet18-v2 --frozen-norms --levels 1 --train few", 2,
+     "--train: 'resnet18-v2' takes images of 3 channels and gives 1000 numbers; expected a network for digits, of one channel and 10 classes"),
     *[(f"spatial {grid} --net alexnet --batch 4", 2, f"'{grid}' is not a spatial grid: {why}; {GRID_FORM}")
       for grid, why in (("4", "'4' is no axis"), ("h1", UNCUT), ("n2", UNCUT))],
     ("spatial d2h2 --net alexnet --batch 4", 2, "the grid d2h2 cuts d, which 'alexnet', of two axes, does not have"),
@@ -226,8 +318,47 @@ MISTAKES = [
     (f"{OWT} --passes 4", 2, "--passes: belongs to --scheme b or c; a takes all images in one pass"),
     (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
     (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot, --html or --schedule print; one of them is missing"),
-    (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
+    *[(f"{PLAN} {words}", 2, f"{words.split()[0]}: belongs to --cost measured, which --db and --device together mean")
+      for words in ("--db s.db", "--db s.db --cost roofline", "--device Toy")],
     ("doctor --host", 2, "--host is for a program; it is written behind --"),
+    *[(f"{MULTIGRID} {option} {value}", 2, f"{option}: says how to train; expected --train FOLDER with it") for option, value in (
+        ("--epochs", "3"), ("--examples", "3"), ("--rate", "3"), ("--momentum", "0.5"), ("--backward-cycles", "3"), ("--repeat", "3"),
+        ("--data-parallel", "2"))],
+    *[(f"{MULTIGRID} {option} {value}", 2, f"{option}: is of a device; expected --backend cudnn with it") for option, value in (
+        ("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB"))],
+    *[(f"{CHAIN} {words}", 2, f"{words.split()[0]}: a chain is what --weights holds, and nothing else")
+      for words in ("--layers 8", "--depths 8,16", "--frozen-norms", "--train few")],
+    (f"{CHAIN} --seed 1", 2, "--seed: nothing of a chain is drawn; --weights holds all of it"),
+    *[(f"multigrid kirby-3m --depths 8,16 {words}", 2,
+       f"{words.split()[0]}: --depths solves networks of several depths, with drawn weights")
+      for words in ("--layers 8", "--weights chain.safetensors", "--train few")],
+    *[(f"{words} --timeline", 2, f"--timeline: {line}") for words, line in (
+        ("multigrid kirby-3m --layers 16 --method partitioned", "shows a cycle; --method partitioned has none"),
+        *((words, "shows a cycle of one solve; expected neither --train nor --levels 1") for words in (TRAINED, f"{MULTIGRID} --levels 1")),
+        (f"{DEVICE} --way grouped", "shows streams; expected --way streams, and not grouped"),
+        (f"{DEVICE} --launch graph", "marks each call; expected --launch each, and not graph"),
+        (f"{MULTIGRID} --devices 2", "shows the threads or streams of one device; expected no other"),
+        (ANALYSED, "notes when a solve runs its layers; --analyse runs no solve to show"))],
+    (f"{MULTIGRID} --activation tanh", 2, "--activation: is of a chain; 'kirby-3m' has its own activations"),
+    (f"{MULTIGRID} --backend cpu64 --host", 2, "--host: is cudnn on the CPU stand-in, and not of --backend cpu64"),
+    (f"{MULTIGRID} --frozen-norms", 2, "--frozen-norms: no residual step of 'kirby-3m' has a batch normalisation"),
+    (f"{MULTIGRID} --time 1 --step 1", 2, "--time and --step both say how far a layer goes; expected one of them"),
+    (f"{DEVICE} --way grouped --streams 2", 2, "--streams: is of --way streams; grouped runs all blocks in one call"),
+    (f"{DEVICE} --threads 2", 2, "--threads: is of the host; expected --streams of a device"),
+    (f"{TRAINED} --start previous", 2, "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it"),
+    (f"{MULTIGRID} --method partitioned --cycles 3", 2,
+     "--cycles: is of multigrid; --method partitioned runs one layer after the other"),
+    *[(f"{ANALYSED} {words}", 2, line) for words, line in (
+        ("--method partitioned", "--method: says how to solve; --analyse models all methods"),
+        ("--report x.json", "--report: --analyse models one forward pass and one training step; …"),
+        ("--start previous", "--start previous: no mini-batch is solved twice; expected broadcast or nested with --analyse"),
+        *((f"{option} 2", f"{option}: says how to train; --analyse models one training step, and runs none")
+          for option in ("--repeat", "--backward-cycles", "--data-parallel", "--epochs")),
+        ("--backend cudnn --way grouped --storage c-points",
+         "--storage c-points: --way grouped keeps all states, side by side; streams is expected"))],
+    ("multigrid kirby-3m --layers 64 --analyse --backend cudnn --host", 2,
+     "--backend cudnn: layers are measured on a device, and --machine says how many there are and what joins them; expected --machine "
+     "with it"),
     ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),
     ("doctor --pid 1 --policy all", 2, "--policy: is for a program that is started; a running one has its own settings"),
     *[(f"{words} --db none", 2, "there is no store; name one with --db PATH")
@@ -260,7 +391,14 @@ MISTAKES = [
     *[(f"{words} --trace old.json", 2,
        "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
       for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],
+    ("bench --trace report.json --ops backward_filter", 2, "--trace 'report.json': it has no kernels of backward_filter"),
+    ("bench --trace report.json --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
     ("bench --net list.json --batch 4", 2, "--net list.json: 'format'…"),
+    *[(f"{words} {option}mish.prototxt", 2, f"{option}mish.prototxt: unsupported operators: 'Mish' (node 'a')") for words, option in (
+        ("bench --batch 1", "--net "), ("spatial h2 --batch 1", "--net "), ("plan --machine k80x16 --batch 16", ""))],
+    ("bench --net mish.prototxt --batch 1 --pass-through", 2, "--net mish.prototxt: node 'c': kernel_size 0; expected 1 or more"),
+    ("plan train_val.prototxt --machine k80x16 --batch 64", 2, "train_val.prototxt: node 'data': crop_size 0 of its images; …: --input "
+                                                               "3x224x224 gives them"),
     (f"{BENCH} --db folder", 2, "--db 'folder' is a folder; expected a file's path"),
     ("workspace --layers layers.csv --db folder", 2, "'folder' is a folder; a store is a file"),
     ("workspace --layers layers.csv --db s.db", 2, "no measurements that make up the mini-batch of conv1 …; `ucudnn bench` makes them"),
@@ -279,7 +417,10 @@ MISTAKES = [
     ("report list.json", 2, "'list.json': is an array of 0; expected an object"),
     ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\""),
     *[(f"{words} --db none.db", 2, "'none.db': there is no such store (yet)") for words in (
-        "workspace --layers layers.csv", "report report.json", "cache show", "cache verify", "cache export out.csv")],
+        "workspace --layers layers.csv", "report report.json", "cache show", "cache verify", "cache export out.csv",
+        f"{PLAN} --cost measured", "workspace --net train_val.prototxt --batch 64 --input 1x28x28")],
+    (f"{PLAN} --db s.db --device 'Some GPU'", 2, "--cost measured: 'Some GPU' has no measurements of a share of alexnet's "
+                                                 "convolutions at 32 images; `ucudnn bench` makes them"),
     *[(f"{words} text", code, "'text' is not a measurement store: it is damaged: file is not a database") for code, words in (
         (2, "workspace --layers layers.csv --db"), (2, f"{PLAN} --cost measured --device 'Some GPU' --db"),
         (2, "report report.json --db"), (1, "cache show --db"), (1, "cache export out.csv --db"))],
@@ -311,7 +452,8 @@ class Mistakes(CommandTest):
                            ("old.json", REPORT.replace('"version": 2', '"version": 1')),
                            ("number.csv", ",".join(LAYER) + "\nconv1,8,3,x,16,8,3,3\n"),
                            ("short.csv", ",".join(LAYER) + "\nconv1,8,3\n"), ("lacks.csv", "name,n,c\nconv1,8,3\n"),
-                           ("pad.csv", ",".join([*LAYER, "pad"]) + "\n")):
+                           ("pad.csv", ",".join([*LAYER, "pad"]) + "\n"), ("train_val.prototxt", TRAINING_NET), ("mish.prototxt", MISH_NET),
+                           ("digits1.json", digits_net(1)), ("huge.json", HUGE_NET)):
             cls.write(name, text)
         os.chmod(f"{cls.folder}/text", 0o644)
         cls.write("binary", bytes(range(256)) * 8)
@@ -320,6 +462,10 @@ class Mistakes(CommandTest):
             cls.write_rows(name, rows)
         for name, text in (("no-interpreter", "#!/no/such/interpreter\n"), ("cut-program", "\x7fELF")):
             cls.write(name, text, 0o755)
+        few_digits(f"{cls.folder}/few", 32, 16)
+        for name, names, steps in (("chain", "K b u0", 16), ("one", "K b u0", 1), ("no-k", "b u0", 16)):
+            arrays = chain_arrays(steps)
+            safetensors(f"{cls.folder}/{name}.safetensors", {array: arrays[array] for array in names.split()})
         os.mkdir(f"{cls.folder}/folder")
         os.mkfifo(f"{cls.folder}/pipe")
         cls().output("cache", "import", "rows.csv", "--db", "s.db")

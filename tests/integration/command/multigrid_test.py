@@ -1,9 +1,8 @@
-"""Tests what `ucudnn multigrid` prints about solves and training, on the host and on the stand-in, and what it
+"""Tests what `ucudnn multigrid` prints about solves and training, on the host and on the stand-in, and which weights it
 refuses."""
 
 import json
 import math
-import os
 import pathlib
 import random
 import re
@@ -14,7 +13,7 @@ import unittest
 
 from command import COMMAND, ROOT
 from digits_net import digits_net
-from multigrid_command import DIGITS, MultigridTest, NAMES, few_digits, safetensors
+from multigrid_command import MultigridTest, chain_arrays, few_digits, safetensors
 
 
 def array(shape, values):
@@ -60,7 +59,7 @@ class Multigrid(MultigridTest):
     def weights(self, arrays):
         safetensors(f"{self.folder}/w.safetensors", arrays)
 
-    def chain(self, steps=16):
+    def chain(self, steps):
         """Writes the weights of a PixelChain to w.safetensors. Returns the chain."""
         made = PixelChain(steps)
         self.weights(made.arrays())
@@ -231,7 +230,7 @@ class Multigrid(MultigridTest):
         program, = re.findall(r"```python\n(def save.*?)```", self.read(f"{ROOT}/docs/multigrid.md"), re.DOTALL)
         names = {"json": json, "pathlib": pathlib, "struct": struct}
         exec(program, names)  # defines save(), with the code in docs/multigrid.md
-        arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
+        arrays = chain_arrays(16)
         names["save"]({name: array(*of) for name, of in arrays.items()}, f"{self.folder}/page.safetensors")
         safetensors(f"{self.folder}/doubles.safetensors", arrays)
         page, doubles = (self.document("chain", "--weights", f"{name}.safetensors", "--time", "1") for name in ("page", "doubles"))
@@ -254,18 +253,6 @@ class Multigrid(MultigridTest):
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
-    def test_faults_of_weights_are_one_line(self):
-        """Tests the form of the message with two faults; chain_weights_test and safetensors_test test the other
-        faults."""
-        self.chain(steps=1)
-        self.refused(("chain", "--weights", "w.safetensors"), "chain: ...'step1.add'...no residual step follows it at once, "
-                     "nor any other; expected two or more of one shape in a row")
-        self.weights({name: one for name, one in PixelChain(16).arrays().items() if name != "K"})
-        self.refused(("chain", "--weights", "w.safetensors"), "w.safetensors: no array 'K' among 'b', 'u0'; expected 'K' "
-                     "[N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]")
-        self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
-        self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
-
     def test_frozen_norms_without_scale_and_shift_have_their_statistics(self):
         arrays = {"fc.weight": ((2, 32), [1] * 64), "fc.bias": ((2,), [0] * 2)}
         for step in range(1, 9):
@@ -285,114 +272,11 @@ class Multigrid(MultigridTest):
         self.weights(arrays | {"a3.norm.running_var": ((2,), [1, -1])})
         self.refused((net, *words), "w.safetensors: 'a3.norm.running_var' is negative at value 1")
 
-    # ---- Refusals.
-
-    def test_values_that_are_not_accepted_are_named_with_what_is(self):
-        whole = "expected a whole number from"
-        positive = "expected a number above 0"
-        sweeps = "expected F, FCF or FCFCF, or one for each level with commas between"
-        listed = "expected whole numbers from 2 to 1048576, with commas between"
-        for option, value, line in (
-                *(("--layers", value, f"{whole} 2 to 1048576") for value in ("1", "1e3")),
-                ("--seed", "-1", f"{whole} 0 to 2147483646"), ("--threads", "0", f"{whole} 1 to 1024"),
-                ("--batch", "0", f"{whole} 1 to 1048576"), ("--levels", "0", f"{whole} 1 to 64"),
-                *(("--cycles", value, f"{whole} 1 to 1000") for value in ("0", "two")),
-                *(("--tolerance", value, positive) for value in ("0", "-1", "nan", "1e-9x")),
-                *(("--coarsening", value, listed) for value in ("1", "8,", "8;4")),
-                ("--time", "0", positive), ("--step", "inf", positive), ("--depths", "64,1", listed),
-                ("--relaxation", "CF", sweeps), ("--relaxation", "FCF,f", sweeps),
-                ("--norm", "max", "expected one of absolute, relative"),
-                ("--start", "last", "expected one of broadcast, nested, previous"), ("--storage", "none", "expected one of all, c-points"),
-                ("--backend", "cuda", "expected ..."), ("--check", "every:3", "expected once; every:K is of training"),
-                ("--check", "often", "expected once; every:K is of training")):
-            with self.subTest(option, value=value):
-                self.refused(("kirby-3m", f"{option}={value}"), f"{option} '{value}': {line}")
-        self.refused(("kirby-3m", "--coarse", "max"), "--coarse 'max' is no coarse operator; expected one of inject, sum")
-        for option, value, line in (("--way", "blocks", "expected one of auto, streams, grouped"),
-                                    ("--launch", "graphs", "expected one of auto, each, graph"),
-                                    ("--precision", "fp8", "expected one of fp32, tf32, fp16, bf16"),
-                                    ("--streams", "0", "expected a whole number from 1 to 1024"),
-                                    ("--workspace-limit", "64mb", "expected bytes, as in 64MiB")):
-            self.refused((*self.SMALL, "--backend", "cudnn", option, value), f"{option} '{value}': {line}")
-        self.refused(("chain", "--weights", "w.safetensors", "--activation", "gelu"), "--activation 'gelu': expected one of relu, tanh")
-        for option, value in (("--rate", "0"), ("--epochs", "0"), ("--examples", "0"), ("--momentum", "1"), ("--momentum", "-0.1"),
-                              ("--backward-cycles", "0"), ("--check", "once")):
-            with self.subTest(option, value=value):
-                self.refused((*self.SMALL, "--train", DIGITS, option, value), f"{option}...{value}': expected ...")
-
     def test_few_layers_are_coarsened_by_half_of_them(self):
         for layers, coarsening in ((4, 2), (7, 3), (8, 4), (15, 7), (16, 8), (40, 8)):
             with self.subTest(layers=layers):
                 stage = self.document("kirby-3m", "--layers", str(layers))["stages"][0]
                 self.assertEqual(([layers, layers // coarsening], [coarsening]), (stage["levels"], stage["coarsening"]))
-
-    def test_hierarchies_that_leave_too_few_layers_are_refused(self):
-        """Tests the text of refusals; multigrid_solver_test tests other hierarchies."""
-        self.refused(("kirby-3m", "--layers", "64", "--coarsening", "65"),
-                     "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected")
-        self.refused(("resnet18-v2", "--frozen-norms"), "no stage of 'resnet18-v2' has layers enough for two levels; a smaller "
-                     "coarsening or --levels 1 is expected")
-
-    def test_a_tolerance_that_the_precision_cannot_reach_is_refused(self):
-        line = "tolerance 1e-17 is below what states of this precision can reach, about ...e-15: a larger one, or a wider type"
-        self.refused((*self.SMALL, "--tolerance", "1e-17"), line)
-        self.refused((*self.SMALL, "--train", DIGITS, "--tolerance", "1e-17", "--json"),
-                     "...tolerance 1e-17 is below what states of this precision can reach...")
-
-    def test_networks_that_cannot_be_solved_so_are_refused_with_the_reason(self):
-        for words, line in (
-                *(((net, option, "64,128" if option == "--depths" else "64"),
-                   f"{option}: '{net}' has the layers that it has; expected kirby-3m, which can have others")
-                  for net, option in (("resnet18-v2", "--layers"), ("alexnet", "--depths"))),
-                ((self.net(1),), "net: node 'a1.add': no residual step follows it at once, nor any other; expected two or more of one "
-                                 "shape in a row"),
-                (("none.json",), "none.json: ...No such file or directory")):
-            with self.subTest(words):
-                self.refused(words, line)
-
-    def test_options_that_would_change_nothing_are_refused(self):
-        self.chain()
-        for option in ("--epochs", "--examples", "--rate", "--momentum", "--backward-cycles", "--repeat"):
-            value = "0.5" if option == "--momentum" else "3"
-            self.refused((*self.SMALL, option, value), f"{option}: says how to train; expected --train FOLDER with it")
-        self.refused((*self.SMALL, "--activation", "tanh"), "--activation: is of a chain; 'kirby-3m' has its own activations")
-        chain = ("chain", "--weights", "w.safetensors")
-        for words in (("--layers", "8"), ("--depths", "8,16"), ("--frozen-norms",), ("--train", DIGITS)):
-            self.refused((*chain, *words), f"{words[0]}: a chain is what --weights holds, and nothing else")
-        self.refused((*chain, "--seed", "1"), "--seed: nothing of a chain is drawn; --weights holds all of it")
-        for words in (("--layers", "8"), ("--weights", "w.safetensors"), ("--train", DIGITS)):
-            self.refused(("kirby-3m", "--depths", "8,16", *words),
-                         f"{words[0]}: --depths solves networks of several depths, with drawn weights")
-        self.refused((*self.SMALL, "--backend", "cpu64", "--host"), "--host: is cudnn on the CPU stand-in, and not of --backend cpu64")
-        for words in (("--way", "streams"), ("--launch", "graph"), ("--precision", "fp16"), ("--streams", "2"), ("--workspace-limit", "1MiB")):
-            self.refused((*self.SMALL, *words), f"{words[0]}: is of a device; expected --backend cudnn with it")
-        self.refused(("kirby-3m", "--layers", "16", "--method", "partitioned", "--timeline"),
-                     "--timeline: shows a cycle; --method partitioned has none")
-        self.refused((*self.SMALL, "--frozen-norms"), "--frozen-norms: no residual step of 'kirby-3m' has a batch normalisation")
-        device = (*self.SMALL, "--backend", "cudnn")
-        self.refused((*device, "--way", "grouped", "--streams", "2"), "--streams: is of --way streams; grouped runs all blocks in one call")
-        self.refused((*device, "--threads", "2"), "--threads: is of the host; expected --streams of a device")
-        for words in ((*self.TRAIN, "--timeline"), (*self.SMALL, "--levels", "1", "--timeline")):
-            self.refused(words, "--timeline: shows a cycle of one solve; expected neither --train nor --levels 1")
-        self.refused((*self.SMALL, "--backend", "cudnn", "--way", "grouped", "--timeline"),
-                     "--timeline: shows streams; expected --way streams, and not grouped")
-        self.refused((*self.SMALL, "--backend", "cudnn", "--launch", "graph", "--timeline"),
-                     "--timeline: marks each call; expected --launch each, and not graph")
-        self.refused((*self.SMALL, "--devices", "2", "--timeline"), "--timeline: shows the threads or streams of one device; "
-                     "expected no other")
-        self.refused((*self.TRAIN, "--start", "previous"), "--start previous: no mini-batch is solved twice; expected --repeat 2 or more with it")
-        self.refused((*self.SMALL, "--time", "1", "--step", "1"), "--time and --step both say how far a layer goes; expected one of them")
-
-    def test_what_does_not_fit_memory_is_refused(self):
-        self.refused(("kirby-3m", "--batch", "1048576"), "the states of a mini-batch of 1048576 images take ... GiB, and ... of memory are "
-                     "free; expected a smaller --batch, or --storage c-points")
-        nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [1, 1]}]
-        for number in (1, 2):
-            nodes += [{"name": f"fc{number}", "op": "fully_connected", "inputs": [nodes[-1]["name"]], "outputs": 2_000_000}]
-        self.refused((self.write_net(nodes),), "net: 4000008000000 parameters take ... GiB in double precision, and ... of memory are "
-                     "free; expected a machine with more, or a smaller network")
-        self.refused((self.write_net(nodes), "--train", DIGITS), "net: 4000008000000 parameters take ... GiB in double precision with their "
-                     "gradients and velocities, and ... of memory are free; expected a machine with more, or a smaller network")
 
     def test_a_timeline_has_every_layer_of_a_cycle(self):
         words = ("kirby-3m", "--layers", "16", "--coarsening", "4", "--threads", "2", "--timeline")
@@ -535,21 +419,6 @@ class Multigrid(MultigridTest):
         result = self.ended(0, "multigrid", *self.TRAIN, "--epochs", "3", "--rate", "1e300")
         self.assertRegex(result.stderr, r"(?m)^ucudnn multigrid: epoch \d: the loss is not finite; a smaller --rate may help$")
         self.assertEqual(1, result.stderr.count("not finite; a smaller"))
-
-    def test_faults_of_images_are_one_line(self):
-        """planner_test tests other faults of labelled images."""
-        words = ("kirby-3m", "--layers", "4", "--coarsening", "2", "--train")
-        os.mkdir(f"{self.folder}/empty")
-        self.refused((*words, "empty"), f"--train empty/{NAMES[0]}: cannot be opened: No such file or directory; expected it or "
-                     f"{NAMES[0]}.gz, two of the names of MNIST's files")
-        self.refused((*words, "nowhere"), "--train nowhere: there is no such folder; expected a folder with the four files of MNIST, or with "
-                     "others so called")
-        for often in ("every:0", "every:x", "every:"):
-            self.refused((*words, "few", "--check", often), f"--check '{often}': expected every:K with a whole number of steps, as in every:10")
-        self.refused((*words, "few", "--batch", "2", "--batch", "5"), "--batch is given twice...")
-        self.refused((*words, "few", "--batch", "33"), "--batch 33: there are 32 images to train on; expected at most as many in a mini-batch")
-        self.refused((self.net(4), "--coarsening", "2", "--train", "few"), "--train: 'net' takes images of 2 channels and gives 2 numbers; "
-                     "expected a network for digits, of one channel and 10 classes")
 
     # ---- Files, and a terminal.
 

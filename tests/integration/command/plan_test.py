@@ -1,11 +1,11 @@
-"""Tests what `ucudnn plan` prints, as a table and as JSON, and what it refuses."""
+"""Tests what `ucudnn plan` prints, as a table and as JSON."""
 
 import json
 import math
 import re
 import unittest
 
-from command import UNHEARD_NET, CommandTest, measurements
+from command import TRAINING_NET, UNHEARD_NET, CommandTest, measurements
 from schedule_reader import Counted
 
 ALEXNET = ["plan", "alexnet", "--machine", "k80x16", "--batch", "512"]
@@ -108,7 +108,6 @@ class Plan(CommandTest):
     def test_a_batch_that_devices_do_not_divide_leaves_strategies_out(self):
         words = ["plan", "alexnet", "--machine", "k80x16", "--batch", "24"]
         self.assertNotIn("\nimage ", self.plan(*words))
-        self.assert_refused([*words, "--strategy", "image"], "strategy image: layer 'conv1'", "images by 16")
 
     def test_boxes_cover_every_output_and_transfers_add_up(self):
         for network, words in (("alexnet", ()), ("resnet18", ("--placements", "--uneven"))):
@@ -160,7 +159,6 @@ class Plan(CommandTest):
         self.assertRegex(self.plan(*words), r"(?m)^fc7 +{n=1, c=1, h=1, w=1, r=16} +16 ")
         self.assertIn("partial sums", self.plan(*words, "--html"))
         self.assertNotIn("partial sums", self.plan(*ALEXNET, "--html"))
-        self.assert_refused([*ALEXNET, "--pin", "pool5=r2"], "pin 'pool5'", "its input 512x256x13x13")
 
     def test_halos_of_divided_images(self):
         document = self.planned("plan", "vgg16", "--machine", "k20x8", "--batch", "8", "--json", "--boxes",
@@ -196,26 +194,14 @@ class Plan(CommandTest):
 
     def test_unknown_operators_pass_by_request(self):
         self.write("net.prototxt", UNHEARD_NET)
-        words = ["plan", "net.prototxt", "--machine", "k80x16", "--batch", "16"]
-        self.assertIn("Unheard", self.run_command(*words).stderr)
-        self.assertIn("\nconv ", self.plan(*words, "--pass-through"))
+        self.assertIn("\nconv ", self.plan("plan", "net.prototxt", "--machine", "k80x16", "--batch", "16", "--pass-through"))
 
     def test_images_of_a_training_file_can_be_given(self):
-        self.write("train_val.prototxt", 'layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } '
-                   'data_param { source: "train_lmdb" batch_size: 64 backend: LMDB } } '
-                   'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" '
-                   'convolution_param { num_output: 20 kernel_size: 5 } }')
+        self.write("train_val.prototxt", TRAINING_NET)
         plan = ["plan", "train_val.prototxt", "--machine", "k80x16", "--batch", "64"]
-        self.assert_refused(plan, "node 'data': crop_size 0 of its images", "--input 3x224x224 gives them")
         self.assertIn("\nconv ", self.plan(*plan, "--input", "1x28x28"))
         result = self.run_command("spatial", "h2", "--net", "train_val.prototxt", "--batch", "64", "--input", "1x28x28")
         self.assertRegex(result.stdout, r"(?m)^data +input +64x1x28x28 ")
-        self.assert_refused(["workspace", "--net", "train_val.prototxt", "--batch", "64", "--input", "1x28x28", "--db", "none.db"],
-                            "'none.db': there is no such store (yet)")
-        for wrong in ("28x28", "1x28x0", "1x28x28x", "axbxc", "1x2x3x4x5"):
-            self.assert_refused([*plan, "--input", wrong], f"--input '{wrong}': expected channels, height and width of an image, as in 3x224x224")
-        for net in ("alexnet", "resnet50"):
-            self.assert_refused(["plan", net, *plan[2:], "--input", "1x28x28"], f"'{net}': images can be given for a .prototxt or a .onnx, and this is none")
 
     def test_memory_can_be_limited(self):
         free = self.planned(*ALEXNET, "--json")["strategies"][-1]
@@ -228,8 +214,6 @@ class Plan(CommandTest):
         self.assertEqual({None}, {row["best_total_ms"] for layer in document["layers"] for row in layer["what_if"]})
         self.assertEqual(free, self.planned(*ALEXNET, "--json", "--memory-limit", "device")["strategies"][-1])
         self.assertIn("deepa is optimal: no layout within the memory limit", self.plan(*ALEXNET, "--memory-limit", "8GiB"))
-        self.assert_refused([*ALEXNET, "--memory-limit", "1MiB"], "--memory-limit '1MiB': no plan fits 1 MiB on a device",
-                            "smallest found needs")
         big = self.plan("plan", "vgg16", "--machine", "k80x16", "--batch", "8192")
         self.assertRegex(big, r"(?m)^deepa needs [0-9.]+ GiB on a device, which has 12 GiB: --memory-limit device")
 
@@ -263,14 +247,6 @@ class Plan(CommandTest):
         self.assertEqual(slower | halves, conv2("--cost", "measured", "--workspace-limit", "4MiB"))
         text = self.plan(*words, "--cost", "measured")
         self.assertRegex(text, r"costs: measured, .*\nmeasured on Toy, 7 of \d+ configurations of convolutions; others: roofline\n")
-        for more, expected in ((("--cost", "roofline"), "--db: belongs to"),
-                               (("--cost", "measured", "--device", "None"), "--device 'None': no measurements (there are those of 'Toy')"),
-                               (("--cost", "measured", "--workspace-limit", "auto"), "--workspace-limit 'auto'")):
-            self.assert_refused([*words, *more], expected)
-        self.assert_refused([*ALEXNET, "--device", "Toy"], "--device: belongs to --cost measured")
-        self.assert_refused([*ALEXNET, "--cost", "measured", "--db", "none.db"], "'none.db': there is no such store")
-        self.assert_refused(["plan", "alexnet", "--machine", "k20x8", "--batch", "4", "--db", self.store, "--device", "Toy"],
-                            "'Toy' has no measurements of a share of alexnet's convolutions at 4 images")
 
     def test_a_network_is_written_as_a_file_that_is_planned_alike(self):
         self.plan("net", "resnet18-v2", "-o", "net.json")
@@ -279,7 +255,6 @@ class Plan(CommandTest):
         words = ["--machine", "k20x8", "--batch", "32", "--schedule"]
         self.assertEqual(self.plan("plan", "resnet18-v2", *words), self.plan("plan", "net.json", *words))
         self.assertEqual(self.plan("net", "net.json"), self.plan("net", "resnet18-v2"))
-        self.assert_refused(["net", "lenet"], "ucudnn net", "'lenet'")
 
     def test_a_schedule_is_what_its_format_says(self):
         words = ["plan", "resnet18-v2", "--machine", "k20x8", "--batch", "32", "--update", "owner"]
