@@ -30,8 +30,6 @@ template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
-// Returns the number; null if there is none or if it is not finite.
-Json FiniteOrNull(const std::optional<double>& number);
 
 // Returns the list of json_of(item) for each item.
 template <typename Items, typename JsonOf>
