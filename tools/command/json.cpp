@@ -26,8 +26,4 @@ Json PlanJson(Division division) {
   return Json::parse(runs.Write(json::kOneLine));
 }
 
-std::string JsonText(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace ucudnn::command

@@ -95,9 +95,9 @@ void PrintJson(const Diagnosis& diagnosis) {
                          {"version", 1},
                          {"works", diagnosis.works},
                          {"verdict", diagnosis.verdict},
-                         {"facts", ListOf(diagnosis.facts, fact)},
-                         {"kernels", ListOf(diagnosis.kernels, kernel)},
-                         {"findings", ListOf(diagnosis.findings, finding)}});
+                         {"facts", JsonList(diagnosis.facts, fact)},
+                         {"kernels", JsonList(diagnosis.kernels, kernel)},
+                         {"findings", JsonList(diagnosis.findings, finding)}});
 }
 
 }  // namespace ucudnn::command
