@@ -1,15 +1,13 @@
 #include "planner/report/layout_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/ordered_json.h"
 #include "planner/layout/device_boxes.h"
 #include "planner/layout/what_if.h"
 
 namespace ucudnn::planner {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void AddDegrees(Json& json, const ParallelConfiguration& configuration) {
   json["n"] = configuration.degrees.n;
@@ -37,7 +35,7 @@ Json WhatIfJson(const WhatIf& row) {
   json["compute_ms"] = row.compute_ms;
   json["update_ms"] = row.update_ms;
   json["total_ms"] = row.total_ms;
-  json["best_total_ms"] = row.best_total_ms ? Json(*row.best_total_ms) : Json();
+  json["best_total_ms"] = OrNull(row.best_total_ms);
   json["measured"] = row.measured;
   return json;
 }
@@ -53,49 +51,43 @@ void AddBox(Json& json, const Box& box, bool depth) {
 }
 
 Json OutputBoxesJson(const PlannedLayer& layer, const ParallelConfiguration& configuration) {
-  Json boxes = Json::array();
-  for (const DeviceBox& one : OutputBoxes(layer, configuration)) {
+  return JsonList(OutputBoxes(layer, configuration), [&](const DeviceBox& one) {
     Json json = {{"device", one.device}};
     AddBox(json, one.box, layer.output.spatial_rank == 3);
-    boxes.push_back(std::move(json));
-  }
-  return boxes;
+    return json;
+  });
 }
 
-void AddTransfer(Json& list, const Transfer& one, bool depth) {
-  Json transfer = {{"from", one.from}, {"to", one.to}};
-  AddBox(transfer, one.box, depth);
-  transfer["bytes"] = Elements(one.box) * kElementBytes;
-  list.push_back(std::move(transfer));
+Json TransfersJson(const std::vector<Transfer>& transfers, bool depth) {
+  return JsonList(transfers, [&](const Transfer& one) {
+    Json json = {{"from", one.from}, {"to", one.to}};
+    AddBox(json, one.box, depth);
+    json["bytes"] = Elements(one.box) * kElementBytes;
+    return json;
+  });
 }
 
 void AddReduction(Json& json, const PlannedLayer& layer,
                   const ParallelConfiguration& configuration) {
   const bool depth = layer.output.spatial_rank == 3;
-  json["partial"] = Json::array();
-  for (const PartialBox& one : PartialBoxes(layer, configuration)) {
+  json["partial"] = JsonList(PartialBoxes(layer, configuration), [&](const PartialBox& one) {
     Json partial = {{"device", one.device}};
     AddBox(partial, one.box, depth);
     partial["input_channels"] = IntervalJson(one.input_channels);
-    json["partial"].push_back(std::move(partial));
-  }
-  json["reduction"] = Json::array();
-  for (const Transfer& one : ReductionTransfers(layer, configuration)) {
-    AddTransfer(json["reduction"], one, depth);
-  }
+    return partial;
+  });
+  json["reduction"] = TransfersJson(ReductionTransfers(layer, configuration), depth);
 }
 
 Json NeedsJson(const PlannedLayer& layer, int input, const ParallelConfiguration& configuration) {
-  Json needs = Json::array();
   const Shape& tensor = layer.inputs[static_cast<size_t>(input)].shape;
-  for (const NeededBox& one : NeededBoxes(layer, input, configuration)) {
+  return JsonList(NeededBoxes(layer, input, configuration), [&](const NeededBox& one) {
     Json json = {{"device", one.device}};
     AddBox(json, one.box, tensor.spatial_rank == 3);
     if (one.h != Halo()) json["halo_h"] = HaloJson(one.h);
     if (one.w != Halo()) json["halo_w"] = HaloJson(one.w);
-    needs.push_back(std::move(json));
-  }
-  return needs;
+    return json;
+  });
 }
 
 Json InputJson(const PlanningProblem& problem, const Assignment& assignment, int layer, int input) {
@@ -110,10 +102,9 @@ Json InputJson(const PlanningProblem& problem, const Assignment& assignment, int
   json["needs"] = NeedsJson(consumer, input, to);
   json["transfers"] = Json::array();
   if (data) return json;
-  for (const Transfer& one :
-       Transfers(consumer, input, ConfigurationOf(problem, assignment, source.producer), to)) {
-    AddTransfer(json["transfers"], one, source.shape.spatial_rank == 3);
-  }
+  const ParallelConfiguration& from = ConfigurationOf(problem, assignment, source.producer);
+  json["transfers"] =
+      TransfersJson(Transfers(consumer, input, from, to), source.shape.spatial_rank == 3);
   return json;
 }
 
@@ -126,12 +117,14 @@ void AddBoxes(Json& json, const PlanningProblem& problem, const Assignment& assi
   for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
     json["inputs"].push_back(InputJson(problem, assignment, at, input));
   }
-  json["all_reduce"] = Json::array();
-  for (const ReplicaGroup& group : ReplicaGroups(layer, configuration)) {
-    Json entry = {{"devices", group.devices}, {"channels", IntervalJson(group.channels)}};
-    if (configuration.degrees.r != 1) entry["input_channels"] = IntervalJson(group.input_channels);
-    json["all_reduce"].push_back(std::move(entry));
-  }
+  json["all_reduce"] =
+      JsonList(ReplicaGroups(layer, configuration), [&](const ReplicaGroup& group) {
+        Json entry = {{"devices", group.devices}, {"channels", IntervalJson(group.channels)}};
+        if (configuration.degrees.r != 1) {
+          entry["input_channels"] = IntervalJson(group.input_channels);
+        }
+        return entry;
+      });
 }
 
 }  // namespace
@@ -156,27 +149,24 @@ std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& se
   json["total_ms"] = total;
   json["optimal"] = chosen.optimal;
   json["gap"] = chosen.optimal || total <= 0 ? 0 : 1 - deepa.lower_bound_ms / total;
-  json["strategies"] = Json::array();
-  for (const ParallelLayout& layout : layouts) {
+  json["strategies"] = JsonList(layouts, [](const ParallelLayout& layout) {
     Json entry = {{"name", StrategyName(layout.strategy)}};
     AddCost(entry, layout.cost);
-    json["strategies"].push_back(std::move(entry));
-  }
+    return entry;
+  });
   json["layers"] = Json::array();
   for (size_t at = 0; at < problem.graph.layers.size(); ++at) {
     const PlannedLayer& layer = problem.graph.layers[at];
     Json entry = {{"name", layer.name}, {"output", Describe(layer.output)}};
     AddDegrees(entry["config"], ConfigurationOf(problem, chosen.assignment, static_cast<int>(at)));
     entry["followers"] = layer.followers;
-    entry["what_if"] = Json::array();
-    for (const WhatIf& row :
-         WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at))) {
-      entry["what_if"].push_back(WhatIfJson(row));
-    }
+    entry["what_if"] =
+        JsonList(WhatIfTable(problem, chosen.assignment, deepa.best_total_ms, static_cast<int>(at)),
+                 WhatIfJson);
     if (setting.boxes) AddBoxes(entry, problem, chosen.assignment, static_cast<int>(at));
     json["layers"].push_back(std::move(entry));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json);
 }
 
 }  // namespace ucudnn::planner

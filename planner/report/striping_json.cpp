@@ -1,29 +1,27 @@
 #include "planner/report/striping_json.h"
 
-#include <nlohmann/json.hpp>
+#include "base/ordered_json.h"
 
 namespace ucudnn::planner {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
-void AddTraffic(OrderedJson& json, const StripeTraffic& traffic) {
+void AddTraffic(Json& json, const StripeTraffic& traffic) {
   json["most_sent_bytes"] = traffic.most_sent;
   json["most_received_bytes"] = traffic.most_received;
   json["all_bytes"] = traffic.all;
 }
 
 // Returns the extents of an image along its spatial axes.
-OrderedJson SizeJson(const Spatial& extents, int spatial_rank) {
-  OrderedJson json;
+Json SizeJson(const Spatial& extents, int spatial_rank) {
+  Json json;
   for (size_t axis = kMaxSpatial - static_cast<size_t>(spatial_rank); axis < kMaxSpatial; ++axis) {
     json[std::string(1, kAxisLetters[axis])] = extents[axis];
   }
   return json;
 }
 
-OrderedJson StripesJson(const Placement& placement) {
-  OrderedJson json = OrderedJson::object();
+Json StripesJson(const Placement& placement) {
+  Json json = Json::object();
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const AxisPlacement& placed = placement.axes[axis];
     if (placed.IsCut()) json[std::string(1, kAxisLetters[axis])] = placed.extents;
@@ -31,28 +29,27 @@ OrderedJson StripesJson(const Placement& placement) {
   return json;
 }
 
-OrderedJson OperatorJson(const StripedOperator& made, const SpatialGrid& grid) {
+Json OperatorJson(const StripedOperator& made, const SpatialGrid& grid) {
   const Judgement& judgement = made.judgement;
-  OrderedJson json = {{"name", made.name},
-                      {"op", made.kind},
-                      {"output", Describe(judgement.output.shape)},
-                      {"stripes", StripesJson(judgement.output)},
-                      {"verdict", VerdictName(judgement.verdict)}};
+  Json json = {{"name", made.name},
+               {"op", made.kind},
+               {"output", Describe(judgement.output.shape)},
+               {"stripes", StripesJson(judgement.output)},
+               {"verdict", VerdictName(judgement.verdict)}};
   if (!judgement.why.empty()) json["why"] = judgement.why;
   if (judgement.ones != OnesAre::kEither) {
     json["spatial_one"] = judgement.ones == OnesAre::kSplit ? "split" : "replicated";
   }
-  json["exchanges"] = OrderedJson::array();
-  for (const Exchange& exchange : made.exchanges) {
-    OrderedJson entry = {{"pass", PassName(exchange.pass)}};
+  json["exchanges"] = JsonList(made.exchanges, [&](const Exchange& exchange) {
+    Json entry = {{"pass", PassName(exchange.pass)}};
     AddTraffic(entry, TrafficOf({exchange}, grid, false));
     entry["summed_bytes"] = exchange.summed;
-    json["exchanges"].push_back(std::move(entry));
-  }
+    return entry;
+  });
   return json;
 }
 
-OrderedJson NextJson(const ExactSize& next, int spatial_rank) {
+Json NextJson(const ExactSize& next, int spatial_rank) {
   return {{"size", SizeJson(next.extents, spatial_rank)},
           {"through", next.as_it_is ? "own_calls" : "convert"},
           {"other_weights", next.other_weights}};
@@ -62,19 +59,19 @@ OrderedJson NextJson(const ExactSize& next, int spatial_rank) {
 
 std::string FormatStriping(const Striping& striping, const NextExact& next) {
   const int rank = striping.input.spatial_rank;
-  OrderedJson json = {{"format", "ucudnn-spatial"},
-                      {"version", 1},
-                      {"network", striping.network},
-                      {"batch", striping.batch},
-                      {"grid", striping.grid.Text()},
-                      {"ranks", striping.grid.Ranks()},
-                      {"multiple", striping.multiple},
-                      {"size", SizeJson(striping.input.extents, rank)},
-                      {"verdict", VerdictName(striping.Worst())}};
+  Json json = {{"format", "ucudnn-spatial"},
+               {"version", 1},
+               {"network", striping.network},
+               {"batch", striping.batch},
+               {"grid", striping.grid.Text()},
+               {"ranks", striping.grid.Ranks()},
+               {"multiple", striping.multiple},
+               {"size", SizeJson(striping.input.extents, rank)},
+               {"verdict", VerdictName(striping.Worst())}};
   const bool refused = striping.Count(Verdict::kRefused) > 0;
   if (refused) {
-    json["next"] = next.size ? NextJson(*next.size, rank) : OrderedJson();
-    json["next_multiple"] = next.multiple ? OrderedJson(*next.multiple) : OrderedJson();
+    json["next"] = next.size ? NextJson(*next.size, rank) : Json();
+    json["next_multiple"] = OrNull(next.multiple);
   }
   AddTraffic(json["forward"], striping.Traffic(true));
   AddTraffic(json["step"], striping.Traffic(false));
@@ -83,11 +80,10 @@ std::string FormatStriping(const Striping& striping, const NextExact& next) {
   json["largest_exchange_bytes"] = striping.largest_exchange_bytes;
   json["parameter_bytes"] = striping.parameter_bytes;
   json["unknown"] = striping.unknown;
-  json["operators"] = OrderedJson::array();
-  for (const StripedOperator& made : striping.operators) {
-    json["operators"].push_back(OperatorJson(made, striping.grid));
-  }
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  json["operators"] = JsonList(striping.operators, [&](const StripedOperator& made) {
+    return OperatorJson(made, striping.grid);
+  });
+  return JsonText(json);
 }
 
 }  // namespace ucudnn::planner

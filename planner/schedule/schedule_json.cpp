@@ -1,13 +1,10 @@
 #include "planner/schedule/schedule_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/ordered_json.h"
 #include "planner/schedule/elements.h"
 
 namespace ucudnn::planner {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kStatisticsNames[] = {"batch_normalization", "group_normalization",
                                             "classifier", "loss"};
@@ -15,23 +12,22 @@ constexpr const char* kStepNames[] = {"forward", "exchange", "wait", "statistics
 
 Json RangeJson(const Interval& interval) { return {interval.begin, interval.end}; }
 
-Json RangesJson(const std::vector<Interval>& intervals) {
-  Json json = Json::array();
-  for (const Interval& interval : intervals) json.push_back(RangeJson(interval));
-  return json;
-}
+Json RangesJson(const std::vector<Interval>& intervals) { return JsonList(intervals, RangeJson); }
 
 Json BoxesJson(const std::vector<DeviceBox>& boxes, bool depth) {
   constexpr const char* kAxes[] = {"n", "c", "d", "h", "w"};
-  Json json = Json::array();
-  for (const DeviceBox& one : boxes) {
+  return JsonList(boxes, [&](const DeviceBox& one) {
     Json box = {{"device", one.device}};
     for (size_t axis = 0; axis < kTensorAxes; ++axis) {
       if (axis != kAxisD || depth) box[kAxes[axis]] = RangeJson(one.box[axis]);
     }
-    json.push_back(std::move(box));
-  }
-  return json;
+    return box;
+  });
+}
+
+// Returns the names of nodes.
+Json NamesJson(const Schedule& schedule, const std::vector<NodeId>& nodes) {
+  return JsonList(nodes, [&](NodeId node) { return NodeOf(schedule, node).name; });
 }
 
 bool HasDepth(const ScheduledNode& node) { return node.shape.spatial_rank == 3; }
@@ -53,24 +49,20 @@ Json ConfigurationJson(const ParallelConfiguration& configuration) {
 }
 
 Json ParametersJson(const ScheduledNode& node) {
-  Json json = Json::array();
-  for (const ScheduledParameter& parameter : node.parameters) {
+  return JsonList(node.parameters, [](const ScheduledParameter& parameter) {
     Json entry = {{"name", parameter.name}, {"shape", parameter.shape}};
     if (!parameter.trained) entry["trained"] = false;
     if (parameter.tensor >= 0) entry["tensor"] = parameter.tensor;
-    entry["parts"] = Json::array();
-    for (const ParameterPart& part : parameter.parts) {
-      entry["parts"].push_back({{"device", part.device}, {"ranges", RangesJson(part.ranges)}});
-    }
-    json.push_back(std::move(entry));
-  }
-  return json;
+    entry["parts"] = JsonList(parameter.parts, [](const ParameterPart& part) {
+      return Json{{"device", part.device}, {"ranges", RangesJson(part.ranges)}};
+    });
+    return entry;
+  });
 }
 
 Json NodeJson(const Schedule& schedule, NodeId id) {
   const ScheduledNode& node = NodeOf(schedule, id);
-  Json json = {{"name", node.name}, {"op", node.op}, {"inputs", Json::array()}};
-  for (const NodeId input : node.inputs) json["inputs"].push_back(NodeOf(schedule, input).name);
+  Json json = {{"name", node.name}, {"op", node.op}, {"inputs", NamesJson(schedule, node.inputs)}};
   if (node.layer != id) json["layer"] = NodeOf(schedule, node.layer).name;
   json["shape"] = ShapeJson(node.shape);
   if (!node.IsInput()) json["config"] = ConfigurationJson(node.configuration);
@@ -111,11 +103,10 @@ Json SumJson(const Schedule& schedule, size_t id) {
 
 Json StatisticsJson(const Schedule& schedule, size_t id) {
   const Statistics& statistics = schedule.statistics[id];
-  Json groups = Json::array();
-  for (const StatisticsGroup& group : statistics.groups) {
-    groups.push_back(
-        {{"devices", group.devices}, {"forward", group.forward}, {"backward", group.backward}});
-  }
+  Json groups = JsonList(statistics.groups, [](const StatisticsGroup& group) {
+    return Json{
+        {"devices", group.devices}, {"forward", group.forward}, {"backward", group.backward}};
+  });
   return {{"id", id},
           {"node", NodeOf(schedule, statistics.node).name},
           {"kind", StatisticsName(statistics.kind)},
@@ -144,13 +135,10 @@ Json StepJson(const Schedule& schedule, size_t at) {
 
 Json PassesJson(const Schedule& schedule) {
   const Passes& passes = schedule.passes;
-  Json json = {{"scheme", std::string(1, passes.scheme)},
-               {"update_every", passes.update == ConnectedUpdate::kEachPass ? "pass" : "batch"},
-               {"nodes", Json::array()},
-               {"images", Json::array()}};
-  for (const NodeId node : passes.nodes) json["nodes"].push_back(NodeOf(schedule, node).name);
-  for (const auto& images : passes.images) json["images"].push_back(RangesJson(images));
-  return json;
+  return {{"scheme", std::string(1, passes.scheme)},
+          {"update_every", passes.update == ConnectedUpdate::kEachPass ? "pass" : "batch"},
+          {"nodes", NamesJson(schedule, passes.nodes)},
+          {"images", JsonList(passes.images, RangesJson)}};
 }
 
 Json ElementsJson(const Schedule& schedule) {

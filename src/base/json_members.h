@@ -188,6 +188,18 @@ void Read(const JsonPlace& place, Value&& value, const Use& use, const Context&.
   }
 }
 
+// Parses a document with members. The error says why the text is no JSON, or names the place of the
+// first wrong value, such as "stages[0].cycles", and what was expected.
+template <typename Document>
+Result<Document> Parse(std::string_view text) {
+  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(text));
+  Status fault;
+  Document document;
+  json::Read(JsonPlace(&value, "", fault), document);
+  UCUDNN_RETURN_IF_ERROR(fault);
+  return document;
+}
+
 // A time; null if it is unknown.
 struct Milliseconds {
   std::optional<double>& ms;

@@ -207,11 +207,7 @@ void WorkspacePlan::Members(json::Object& member) {
 }
 
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
-  Status fault;
-  WorkspacePlan plan;
-  json::Read(JsonPlace(&value, "", fault), plan);
-  if (!fault.ok()) return fault;
+  UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, json::Parse<WorkspacePlan>(json));
   KeepFirstOfEach(plan);
   UCUDNN_RETURN_IF_ERROR(FindSegments(plan));
   return plan;

@@ -208,8 +208,8 @@ Result<int> Show(const CLI::App& app, const CacheOptions& options,
   std::cout << JsonText({{"format", "ucudnn-cache"},
                          {"version", 2},
                          {"stores", paths},
-                         {"measurements", ListOf(rows->measurements, to_json)},
-                         {"promises", ListOf(rows->promises, to_json)}});
+                         {"measurements", JsonList(rows->measurements, to_json)},
+                         {"promises", JsonList(rows->promises, to_json)}});
   return 0;
 }
 

@@ -1,8 +1,5 @@
 #include "command/json.h"
 
-#include <cmath>
-#include <utility>
-
 #include "convolution/json_kernel.h"
 
 namespace ucudnn::command {
@@ -27,14 +24,6 @@ Json PlanJson(Division division) {
   std::optional<double> total_ms;
   const PlanRuns runs{division, {}, total_ms, RunOrder::kCommand};
   return Json::parse(runs.Write(json::kOneLine));
-}
-
-Json FiniteOrNull(const std::optional<double>& number) {
-  return number && std::isfinite(*number) ? Json(*number) : Json();
-}
-
-std::string JsonText(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ucudnn::command

@@ -1,23 +1,17 @@
 #include "command/numbers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "base/text.h"
 
 namespace ucudnn::command {
 
-std::optional<double> RealNumber(std::string_view text) {
-  double number = 0;
-  return ReadNumber(text, number) && std::isfinite(number) ? std::optional(number) : std::nullopt;
-}
-
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most) {
   std::vector<int> numbers;
   for (const std::string& word : Split(text, separator)) {
-    const auto number = WholeNumber<int>(word, least, most);
+    const auto number = ParseNumber<int>(word, least, most);
     if (!number) return std::nullopt;
     numbers.push_back(*number);
   }
@@ -26,7 +20,7 @@ std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separat
 
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most,
                        const std::string& expected) {
-  if (const auto number = WholeNumber<int>(text, least, most)) return *number;
+  if (const auto number = ParseNumber<int>(text, least, most)) return *number;
   const std::string range = std::to_string(least) + " to " + std::to_string(most);
   return Status::Error(option + " " + Quoted(text) + ": " +
                        (expected.empty() ? "expected a whole number from " + range : expected));

@@ -14,16 +14,16 @@
 
 namespace ucudnn::command {
 
-// Reads all of `text` as a decimal number from `least` to `most`; none if it is no such number.
+// Reads all of `text` as a decimal number from `least` to `most`, by default any finite one; none
+// if it is no such number.
 template <class Number>
-std::optional<Number> WholeNumber(std::string_view text, Number least,
+std::optional<Number> ParseNumber(std::string_view text,
+                                  Number least = std::numeric_limits<Number>::lowest(),
                                   Number most = std::numeric_limits<Number>::max()) {
   Number number = 0;
   const bool is_all = ReadNumber(text, number);
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
-// Reads all of `text` as a finite number; none if it is no such number.
-std::optional<double> RealNumber(std::string_view text);
 // Reads whole numbers that `separator` separates; none if a part of `text` is no such number.
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most = std::numeric_limits<int>::max());

@@ -58,7 +58,7 @@ void PrintMeasuredJson(const Measured& measured, const Options& options) {
                          {"engines", EngineSetName(options.engines)},
                          {"policy", BatchSizePolicyName(options.policy)},
                          {"limit_bytes", OrNull(options.workspace_limit)},
-                         {"kernels", ListOf(measured.layers, ToJson)}});
+                         {"kernels", JsonList(measured.layers, ToJson)}});
 }
 
 std::string TimeText(const std::optional<MicroConfiguration>& undivided) {

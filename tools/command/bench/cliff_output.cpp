@@ -85,7 +85,7 @@ void PrintCliffJson(const Cliffs& cliffs, const Options& options) {
                {"driver", cliffs.platform.driver},
                {"measured", cliffs.measured},
                {"policy", BatchSizePolicyName(options.policy)}};
-  json["kernels"] = ListOf(cliffs.kernels, [](const Cliff& cliff) {
+  json["kernels"] = JsonList(cliffs.kernels, [](const Cliff& cliff) {
     return Json{{"name", cliff.layer.name},
                 {"op", OperationName(cliff.layer.problem.operation)},
                 {"problem", ProblemJson(cliff.layer.problem)},

@@ -81,26 +81,23 @@ void PrintText(const Diagnosis& diagnosis) {
 }
 
 void PrintJson(const Diagnosis& diagnosis) {
-  Json json = {{"format", "ucudnn-doctor"},
-               {"version", 1},
-               {"works", diagnosis.works},
-               {"verdict", diagnosis.verdict}};
-  json["facts"] = Json::array();
-  for (const auto& [name, text] : diagnosis.facts) {
-    json["facts"].push_back({{"name", name}, {"text", text}});
-  }
-  json["kernels"] = Json::array();
-  for (const KernelFinding& kernel : diagnosis.kernels) {
-    json["kernels"].push_back({{"kernel", kernel.kernel}, {"what", kernel.what}});
-  }
-  json["findings"] = Json::array();
-  for (const Finding& finding : diagnosis.findings) {
-    json["findings"].push_back({{"severity", SeverityName(finding.severity)},
-                                {"what", finding.what},
-                                {"cause", finding.cause},
-                                {"fix", finding.fix}});
-  }
-  std::cout << JsonText(json);
+  const auto fact = [](const auto& one) { return Json{{"name", one.first}, {"text", one.second}}; };
+  const auto kernel = [](const KernelFinding& one) {
+    return Json{{"kernel", one.kernel}, {"what", one.what}};
+  };
+  const auto finding = [](const Finding& one) {
+    return Json{{"severity", SeverityName(one.severity)},
+                {"what", one.what},
+                {"cause", one.cause},
+                {"fix", one.fix}};
+  };
+  std::cout << JsonText({{"format", "ucudnn-doctor"},
+                         {"version", 1},
+                         {"works", diagnosis.works},
+                         {"verdict", diagnosis.verdict},
+                         {"facts", JsonList(diagnosis.facts, fact)},
+                         {"kernels", JsonList(diagnosis.kernels, kernel)},
+                         {"findings", JsonList(diagnosis.findings, finding)}});
 }
 
 }  // namespace ucudnn::command

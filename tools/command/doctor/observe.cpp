@@ -140,7 +140,7 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
   for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with(kLog)) continue;
-    const pid_t of = WholeNumber<pid_t>(name.substr(name.rfind('.') + 1), 1).value_or(0);
+    const pid_t of = ParseNumber<pid_t>(name.substr(name.rfind('.') + 1), 1).value_or(0);
     observation.processes.push_back(ReadProcess(of, entry.path(), report));
   }
   std::sort(observation.processes.begin(), observation.processes.end(),

@@ -7,8 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "command/json.h"
+#include "command/multigrid/analysis_report.h"
 #include "command/multigrid/facts.h"
 #include "command/multigrid/output.h"
 #include "command/numbers.h"
@@ -29,10 +28,11 @@ const char* WorkloadName(Workload workload) {
   return workload == Workload::kTraining ? "training" : "inference";
 }
 
-// Formats as "c = 16, 3 levels, F, sum".
-std::string SettingText(const MultigridSetting& setting, int levels) {
-  return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
-         RelaxationText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
+ReportedSetting ReportOf(const MultigridSetting& setting, int levels) {
+  return {{setting.coarsening.begin(), setting.coarsening.end()},
+          levels,
+          RelaxationText(setting.c_sweeps),
+          multigrid::NameOf(setting.coarse)};
 }
 
 // Formats a time for a table, with three digits and without an exponent.
@@ -40,13 +40,19 @@ std::string ShortMs(double time) {
   return NumberText(time >= 100 ? "%.0f" : time >= 10 ? "%.1f" : time >= 1 ? "%.2f" : "%.3f", time);
 }
 
-// Returns the number of layers of this kind in the whole network.
-int64_t CountOf(const multigrid::NetworkLayers& layers, int kind) {
-  int64_t count = 0;
-  for (const multigrid::LayerSection& section : layers.sections) {
-    count += std::count(section.kinds.begin(), section.kinds.end(), kind);
+// Returns the times of one layer of this kind, and the number of these layers in the whole network.
+ReportedLayerKind ReportOf(const NetworkAnalysis& analysis, int kind) {
+  int64_t number = 0;
+  for (const multigrid::LayerSection& section : analysis.layers.sections) {
+    number += std::count(section.kinds.begin(), section.kinds.end(), kind);
   }
-  return count;
+  const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
+  return {analysis.layers.kinds[static_cast<size_t>(kind)].name,
+          number,
+          cost(LayerPass::kForward).ms,
+          cost(LayerPass::kAdjoint).ms,
+          cost(LayerPass::kGradient).ms,
+          cost(LayerPass::kForward).Share()};
 }
 
 void PrintMachine(const NetworkAnalysis& analysis) {
@@ -86,13 +92,10 @@ void PrintLayers(const NetworkAnalysis& analysis) {
   std::printf("\n");
   PrintHead(columns);
   for (size_t number = 0; number < analysis.layers.kinds.size(); ++number) {
-    const auto kind = static_cast<int>(number);
-    const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
-    PrintRow(columns, {analysis.layers.kinds[number].name, Grouped(CountOf(analysis.layers, kind)),
-                       ShortMs(cost(LayerPass::kForward).ms * 1e3),
-                       ShortMs(cost(LayerPass::kAdjoint).ms * 1e3),
-                       ShortMs(cost(LayerPass::kGradient).ms * 1e3),
-                       NumberText("%.1f%%", 100 * cost(LayerPass::kForward).Share())});
+    const ReportedLayerKind kind = ReportOf(analysis, static_cast<int>(number));
+    PrintRow(columns, {kind.layer, Grouped(kind.number), ShortMs(kind.forward_ms * 1e3),
+                       ShortMs(kind.adjoint_ms * 1e3), ShortMs(kind.gradient_ms * 1e3),
+                       NumberText("%.1f%%", 100 * kind.device_share)});
   }
   const double bytes = analysis.layers.StateBytes(analysis.layers.LongestStage());
   std::vector<std::string> ways;
@@ -108,6 +111,15 @@ bool IsDirect(const TriedSetting& tried) {
   return tried.cycles && *tried.cycles >= tried.estimate.direct_cycles;
 }
 
+ReportedTried ReportOf(const TriedSetting& tried) {
+  const multigrid::ConvergenceEstimate& estimate = tried.estimate;
+  return {ReportOf(tried.setting, tried.levels),
+          {estimate.first, estimate.second},
+          estimate.Rate(),
+          tried.cycles,
+          IsDirect(tried)};
+}
+
 const TextColumns kTriedColumns = {{"setting", -32, 0},
                                    {"residual 1", 10, 2},
                                    {"residual 2", 10, 2},
@@ -120,7 +132,7 @@ void PrintTried(const TriedSetting& tried) {
   };
   const multigrid::ConvergenceEstimate& estimate = tried.estimate;
   PrintRow(kTriedColumns,
-           {SettingText(tried.setting, tried.levels), number("%.2e", estimate.first),
+           {ReportOf(tried.setting, tried.levels).Text(), number("%.2e", estimate.first),
             number("%.2e", estimate.second), number("%.4f", estimate.Rate()),
             tried.cycles ? std::to_string(*tried.cycles) : "does not converge"},
            IsDirect(tried) ? " (direct)" : "");
@@ -131,8 +143,7 @@ void PrintConvergence(const NetworkAnalysis& analysis) {
   if (analysis.reference) {
     std::printf("\na solve is to be as exact as %s of %s: a residual (%s) of %.2e\n",
                 Counted(*analysis.reference->cycles, "cycle").c_str(),
-                SettingText(analysis.reference->setting, analysis.reference->levels).c_str(), norm,
-                analysis.tolerance);
+                ReportOf(*analysis.reference).Text().c_str(), norm, analysis.tolerance);
   } else {
     std::printf("\nthe residual (%s) is to be %.2e\n", norm, analysis.tolerance);
   }
@@ -175,7 +186,7 @@ std::string ShareText(const ModelledRun& run) {
 }
 
 std::string SolveText(const ChosenSetting& chosen) {
-  return SettingText(chosen.setting, chosen.levels) + ", " +
+  return ReportOf(chosen.setting, chosen.levels).Text() + ", " +
          Counted(chosen.setting.cycles, "cycle");
 }
 
@@ -247,69 +258,34 @@ void PrintWorkload(const NetworkAnalysis& analysis, const WorkloadAnalysis& work
   }
 }
 
-Json RunJson(const ModelledRun& run, const planner::Device& device) {
-  return {{"modelled_ms", run.ms},
-          {"computing_share", run.computing_share},
-          {"message_path_ms", run.message_path_ms},
-          {"messages", run.messages},
-          {"memory_bytes", run.memory_bytes},
-          {"fits", run.Fits(device)}};
+ReportedRun ReportOf(const ModelledRun& run, const planner::Device& device) {
+  return {run, run.Fits(device)};
 }
 
-Json SettingJson(const MultigridSetting& setting, int levels) {
-  return {{"coarsening", setting.coarsening},
-          {"levels", levels},
-          {"relaxation", RelaxationText(setting.c_sweeps)},
-          {"coarse", multigrid::NameOf(setting.coarse)}};
-}
-
-Json TriedJson(const TriedSetting& tried) {
-  Json json = SettingJson(tried.setting, tried.levels);
-  json["residuals"] = {FiniteOrNull(tried.estimate.first), FiniteOrNull(tried.estimate.second)};
-  json["rate"] = FiniteOrNull(tried.estimate.Rate());
-  json["cycles"] = OrNull(tried.cycles);
-  json["direct"] = IsDirect(tried);
-  return json;
-}
-
-Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
-  Json json = {{"devices", row.devices},
-               {"partitioned", RunJson(row.partitioned, device)},
-               {"multigrid", Json()}};
-  if (!row.multigrid) return json;
-  Json& chosen = json["multigrid"] = RunJson(row.multigrid->run, device);
-  chosen["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
-  chosen["cycles"] = row.multigrid->setting.cycles;
+ReportedScaling ReportOf(const DevicesRow& row, const planner::Device& device) {
+  ReportedScaling told;
+  told.devices = row.devices;
+  told.partitioned = ReportOf(row.partitioned, device);
+  if (!row.multigrid) return told;
   constexpr const char* kPlaceNames[] = {"distributed", "coarsest on one", "all on one"};
-  chosen["coarse_levels"] = kPlaceNames[static_cast<size_t>(row.multigrid->setting.place)];
-  json["launched_streams"] = RunJson(*row.launched_streams, device);
-  return json;
+  const MultigridSetting& setting = row.multigrid->setting;
+  told.multigrid = ReportOf(row.multigrid->run, device);
+  told.launched_streams = ReportOf(*row.launched_streams, device);
+  told.setting = ReportOf(setting, row.multigrid->levels);
+  told.cycles = setting.cycles;
+  told.coarse_levels = kPlaceNames[static_cast<size_t>(setting.place)];
+  return told;
 }
 
-Json WorkloadJson(const planner::Device& device, const WorkloadAnalysis& workload) {
-  const auto rows_json = [&](const DevicesRow& row) { return DevicesJson(row, device); };
-  const auto devices = [](const DevicesRow* row) {
-    return row != nullptr ? Json(row->devices) : Json();
-  };
-  const DevicesRow* const first = workload.FirstThatPays(device);
-  return {{"workload", WorkloadName(workload.workload)},
-          {"serial", RunJson(workload.serial, device)},
-          {"captured", RunJson(workload.captured, device)},
-          {"rows", ListOf(workload.rows, rows_json)},
-          {"pays", first != nullptr},
-          {"pays_from", devices(first)},
-          {"best_devices", devices(workload.Best(device))}};
-}
-
-// Returns the times of one layer of this kind.
-Json LayerJson(const NetworkAnalysis& analysis, int kind) {
-  const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
-  return {{"layer", analysis.layers.kinds[static_cast<size_t>(kind)].name},
-          {"number", CountOf(analysis.layers, kind)},
-          {"forward_ms", cost(LayerPass::kForward).ms},
-          {"adjoint_ms", cost(LayerPass::kAdjoint).ms},
-          {"gradient_ms", cost(LayerPass::kGradient).ms},
-          {"device_share", cost(LayerPass::kForward).Share()}};
+ReportedWorkload ReportOf(const WorkloadAnalysis& workload, const planner::Device& device) {
+  ReportedWorkload told;
+  told.name = WorkloadName(workload.workload);
+  told.serial = ReportOf(workload.serial, device);
+  told.captured = ReportOf(workload.captured, device);
+  for (const DevicesRow& row : workload.rows) told.rows.push_back(ReportOf(row, device));
+  if (const DevicesRow* first = workload.FirstThatPays(device)) told.pays_from = first->devices;
+  if (const DevicesRow* best = workload.Best(device)) told.best_devices = best->devices;
+  return told;
 }
 
 }  // namespace
@@ -340,32 +316,29 @@ void PrintAnalysis(const NetworkAnalysis& analysis) {
 }
 
 std::string FormatAnalysis(const NetworkAnalysis& analysis) {
-  Json json = {{"format", "ucudnn-multigrid-analysis"},
-               {"version", 1},
-               {"ucudnn", kVersion},
-               {"network", analysis.facts.network},
-               {"layers", analysis.facts.layers},
-               {"parameters", analysis.parameters},
-               {"batch", analysis.layers.batch},
-               {"machine", analysis.machine.name},
-               {"layer_times", analysis.is_measured           ? "cpu, measured"
-                               : analysis.measured_on.empty() ? "roofline"
-                                                              : "device, measured"},
-               {"notes", analysis.is_measured ? analysis.measurement_notes : analysis.measured_on}};
-  json["layer_kinds"] = Json::array();
+  MultigridAnalysisReport report;
+  report.network = analysis.facts.network;
+  report.layers = analysis.facts.layers;
+  report.parameters = analysis.parameters;
+  report.batch = analysis.layers.batch;
+  report.machine = analysis.machine.name;
+  report.layer_times = analysis.is_measured           ? "cpu, measured"
+                       : analysis.measured_on.empty() ? "roofline"
+                                                      : "device, measured";
+  report.notes = analysis.is_measured ? analysis.measurement_notes : analysis.measured_on;
   for (size_t kind = 0; kind < analysis.layers.kinds.size(); ++kind) {
-    json["layer_kinds"].push_back(LayerJson(analysis, static_cast<int>(kind)));
+    report.layer_kinds.push_back(ReportOf(analysis, static_cast<int>(kind)));
   }
-  json["norm"] = NormText(analysis.settings.network.forward);
-  json["tolerance"] = analysis.tolerance;
-  json["reference"] = analysis.reference ? TriedJson(*analysis.reference) : Json();
-  json["stand_in"] = analysis.reduction;
-  json["tried"] = ListOf(analysis.tried, TriedJson);
-  json["verified"] = analysis.verified ? TriedJson(*analysis.verified) : Json();
-  json["workloads"] = ListOf(analysis.workloads, [&](const WorkloadAnalysis& workload) {
-    return WorkloadJson(analysis.machine.device, workload);
-  });
-  return JsonText(json);
+  report.norm = NormText(analysis.settings.network.forward);
+  report.tolerance = analysis.tolerance;
+  if (analysis.reference) report.reference = ReportOf(*analysis.reference);
+  report.stand_in = analysis.reduction;
+  for (const TriedSetting& tried : analysis.tried) report.tried.push_back(ReportOf(tried));
+  if (analysis.verified) report.verified = ReportOf(*analysis.verified);
+  for (const WorkloadAnalysis& workload : analysis.workloads) {
+    report.workloads.push_back(ReportOf(workload, analysis.machine.device));
+  }
+  return json::Write(report, 0) + "\n";
 }
 
 }  // namespace ucudnn::command

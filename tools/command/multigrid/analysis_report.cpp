@@ -1,7 +1,6 @@
 #include "command/multigrid/analysis_report.h"
 
-#include "base/json_place.h"
-#include "base/text.h"
+#include "base/version.h"
 #include "command/multigrid/report.h"
 #include "command/numbers.h"
 
@@ -12,91 +11,112 @@ constexpr int64_t kAnalysisVersion = 1;
 constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr int64_t kMostScaledDevices = 1 << 20;
 
-ReportedRun ReadRun(const JsonPlace& place) {
-  ReportedRun run;
-  place.Object();
-  const JsonPlace ms = place.Member("modelled_ms");
-  run.ms = ms.Quantity().value_or(0);
-  if (!(run.ms > 0)) ms.Refuse("a number above 0");
-  run.computing_share = ReadShare(place.Member("computing_share"));
-  run.fits = place.Member("fits").Flag();
-  return run;
-}
+// A time above 0.
+struct PositiveMs {
+  double& ms;
 
-// Formats the setting of a row's `multigrid` as "c = 16, 3 levels, F, sum, 1 cycle".
-std::string ReadSetting(const JsonPlace& multigrid) {
-  const JsonPlace setting = multigrid.Member("setting");
-  setting.Object();
-  std::vector<int64_t> factors;
-  for (const JsonPlace& factor : setting.Member("coarsening").Items()) {
-    factors.push_back(factor.Integer(2, kMostNumber));
+  std::string Write(int depth) const { return json::Write(ms, depth); }
+  void Read(const JsonPlace& place) const {
+    ms = place.Quantity().value_or(0);
+    if (!(ms > 0)) place.Refuse("a number above 0");
   }
-  const int64_t levels = setting.Member("levels").Integer(1, kMostNumber);
-  const int64_t cycles = multigrid.Member("cycles").Integer(1, kMostNumber);
-  return "c = " + Joined(factors, ",") + ", " + std::to_string(levels) + " levels, " +
-         setting.Member("relaxation").Text() + ", " + setting.Member("coarse").Text() + ", " +
-         Counted(cycles, "cycle");
-}
+};
 
-ReportedScaling ReadScaling(const JsonPlace& place) {
-  ReportedScaling row;
-  place.Object();
-  row.devices = static_cast<int>(place.Member("devices").Integer(1, kMostScaledDevices));
-  row.partitioned = ReadRun(place.Member("partitioned"));
-  const JsonPlace multigrid = place.Member("multigrid");
-  if (multigrid.absent()) return row;
-  row.multigrid = ReadRun(multigrid);
-  row.setting = ReadSetting(multigrid);
-  const JsonPlace streams = place.Member("launched_streams");
-  if (!streams.absent()) row.launched_streams = ReadRun(streams);
-  return row;
-}
+// The run of multigrid in a row, with its setting.
+struct MultigridRun {
+  ReportedScaling& row;
 
-ReportedWorkload ReadWorkload(const JsonPlace& place) {
-  ReportedWorkload workload;
-  place.Object();
-  workload.name = place.Member("workload").Text();
-  workload.serial = ReadRun(place.Member("serial"));
-  workload.captured = ReadRun(place.Member("captured"));
-  const JsonPlace rows = place.Member("rows");
-  for (const JsonPlace& row : rows.Items()) {
-    if (!row.ok()) break;
-    const int before = workload.rows.empty() ? 0 : workload.rows.back().devices;
-    workload.rows.push_back(ReadScaling(row));
-    if (row.ok() && workload.rows.back().devices <= before) {
-      row.Member("devices").Fault("are not more than in the row before");
-    }
+  void Members(json::Object& member) {
+    if (!row.multigrid) row.multigrid.emplace();
+    row.multigrid->Members(member);
+    member("setting", row.setting);
+    member("cycles", row.cycles, {.least = 1, .most = kMostNumber});
+    member("coarse_levels", row.coarse_levels, json::kUnread);
   }
-  if (rows.ok() && workload.rows.empty()) rows.Refuse("a list of rows");
-  return workload;
-}
+  bool empty() const { return !row.multigrid; }
+};
 
 }  // namespace
 
-Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
-  Status fault;
-  const JsonPlace root(&value, "", fault);
-  root.Object();
-  UCUDNN_RETURN_IF_ERROR(fault);
-  MultigridAnalysisReport report;
-  root.Member("version").Version(kAnalysisVersion, "analyse again with --json");
-  report.network = root.Member("network").Text();
-  report.layers = root.Member("layers").Integer(0, kMostNumber);
-  report.parameters = root.Member("parameters").Integer(0, kMostNumber);
-  report.batch = root.Member("batch").Integer(1, kMostNumber);
-  report.machine = root.Member("machine").Text();
-  report.layer_times = root.Member("layer_times").Text();
-  report.norm = root.Member("norm").Text();
-  report.tolerance = root.Member("tolerance").Quantity();
-  const JsonPlace workloads = root.Member("workloads");
-  for (const JsonPlace& workload : workloads.Items()) {
-    if (!workload.ok()) break;
-    report.workloads.push_back(ReadWorkload(workload));
+void ReportedLayerKind::Members(json::Object& member) {
+  member("layer", layer);
+  member("number", number);
+  member("forward_ms", forward_ms);
+  member("adjoint_ms", adjoint_ms);
+  member("gradient_ms", gradient_ms);
+  member("device_share", device_share);
+}
+
+void ReportedSetting::Members(json::Object& member) {
+  member("coarsening", coarsening, {.least = 2, .most = kMostNumber});
+  member("levels", levels, {.least = 1, .most = kMostNumber});
+  member("relaxation", relaxation);
+  member("coarse", coarse);
+}
+
+std::string ReportedSetting::Text() const {
+  return "c = " + Joined(coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
+         relaxation + ", " + coarse;
+}
+
+void ReportedTried::Members(json::Object& member) {
+  ReportedSetting::Members(member);
+  member("residuals", residuals);
+  member("rate", rate);
+  member("cycles", cycles);
+  member("direct", direct);
+}
+
+void ReportedRun::Members(json::Object& member) {
+  member("modelled_ms", PositiveMs{ms});
+  member("computing_share", Share{computing_share});
+  member("message_path_ms", message_path_ms, json::kUnread);
+  member("messages", messages, json::kUnread);
+  member("memory_bytes", memory_bytes, json::kUnread);
+  member("fits", fits);
+}
+
+void ReportedScaling::Members(json::Object& member, const std::vector<ReportedScaling>& rows) {
+  member("devices", devices, {.least = 1, .most = kMostScaledDevices});
+  member("partitioned", partitioned);
+  member("multigrid", MultigridRun{*this}, json::kNullIfEmpty);
+  if (multigrid) member("launched_streams", launched_streams);
+  if (rows.size() > 1 && devices <= rows[rows.size() - 2].devices) {
+    member.place().Member("devices").Fault("are not more than in the row before");
   }
-  if (workloads.ok() && report.workloads.empty()) workloads.Refuse("a list of workloads");
-  UCUDNN_RETURN_IF_ERROR(fault);
-  return report;
+}
+
+void ReportedWorkload::Members(json::Object& member) {
+  member("workload", name);
+  member("serial", serial);
+  member("captured", captured);
+  member("rows", rows, {}, rows);
+  if (rows.empty()) member.place().Member("rows").Refuse("a list of rows");
+  member("pays", pays_from.has_value(), json::kUnread);
+  member("pays_from", pays_from, json::kUnread);
+  member("best_devices", best_devices, json::kUnread);
+}
+
+void MultigridAnalysisReport::Members(json::Object& member) {
+  member("format", "ucudnn-multigrid-analysis", json::kUnread);
+  member("version", json::Version{kAnalysisVersion, "analyse again with --json"});
+  member("ucudnn", kVersion, json::kUnread);
+  member("network", network);
+  member("layers", layers, {.most = kMostNumber});
+  member("parameters", parameters, {.most = kMostNumber});
+  member("batch", batch, {.least = 1, .most = kMostNumber});
+  member("machine", machine);
+  member("layer_times", layer_times);
+  member("notes", notes, json::kUnread);
+  member("layer_kinds", layer_kinds, json::kUnread);
+  member("norm", norm);
+  member("tolerance", tolerance);
+  member("reference", reference, json::kUnread);
+  member("stand_in", stand_in, json::kUnread);
+  member("tried", tried, json::kUnread);
+  member("verified", verified, json::kUnread);
+  member("workloads", workloads);
+  if (workloads.empty()) member.place().Member("workloads").Refuse("a list of workloads");
 }
 
 }  // namespace ucudnn::command

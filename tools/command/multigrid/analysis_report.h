@@ -1,6 +1,8 @@
-// Reads analyses that `ucudnn multigrid --analyse --json` wrote (`ucudnn-multigrid-analysis`,
-// planner/multigrid/analysis/FORMAT.md), for the figures of scaling. The files may come from
-// elsewhere, so every value is checked before use. Thread-compatible.
+// Analyses of `ucudnn multigrid` (`ucudnn-multigrid-analysis`,
+// planner/multigrid/analysis/FORMAT.md): their values, and the members of their JSON, which `ucudnn
+// multigrid --analyse --json` writes and `ucudnn report` reads for the figures of scaling. The
+// files may come from elsewhere, so every value that is read is checked before use.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +10,45 @@
 #include <string>
 #include <vector>
 
-#include "base/status.h"
+#include "base/json_members.h"
+#include "planner/multigrid/analysis/network_model.h"
 
 namespace ucudnn::command {
 
-struct ReportedRun {
-  double ms = 0;               // modelled, never measured
-  double computing_share = 0;  // in [0, 1]; the rest of the time is waiting
-  bool fits = true;            // whether the run fits the devices' memory
+// The kernels of one kind of layer, and the times of one layer.
+struct ReportedLayerKind {
+  std::string layer;
+  int64_t number = 0;
+  double forward_ms = 0, adjoint_ms = 0, gradient_ms = 0;
+  double device_share = 0;  // the share of a device that a forward step needs
+
+  void Members(json::Object& member);
+};
+
+struct ReportedSetting {
+  std::vector<int64_t> coarsening;  // of each level, the last one repeated
+  int64_t levels = 0;               // number of levels of the longest stage
+  std::string relaxation, coarse;
+
+  void Members(json::Object& member);
+  // Formats as "c = 16, 3 levels, F, sum".
+  std::string Text() const;
+};
+
+// A setting whose convergence was estimated.
+struct ReportedTried : ReportedSetting {
+  std::vector<double> residuals;  // after one and two cycles
+  double rate = 0;
+  std::optional<int> cycles;  // none if it does not converge
+  bool direct = false;        // whether relaxation alone is exact after these cycles
+
+  void Members(json::Object& member);
+};
+
+struct ReportedRun : multigrid::ModelledRun {
+  bool fits = true;  // whether the run fits the devices' memory
+
+  void Members(json::Object& member);
 
   double ComputingMs() const { return ms * computing_share; }
   double WaitingMs() const { return ms * (1 - computing_share); }
@@ -27,13 +60,23 @@ struct ReportedScaling {
   std::optional<ReportedRun> multigrid;  // none if no setting converges
   // The setting of `multigrid` with streams; none without `multigrid`.
   std::optional<ReportedRun> launched_streams;
-  std::string setting;  // such as "c = 8, 4 levels, F, sum, 1 cycle"
+  // The next three members describe `multigrid`.
+  ReportedSetting setting;
+  int64_t cycles = 0;
+  std::string coarse_levels;
+
+  // `rows` are the rows of the workload, which are read up to this one.
+  void Members(json::Object& member, const std::vector<ReportedScaling>& rows);
 };
 
 struct ReportedWorkload {
   std::string name;  // "inference" or "training"
   ReportedRun serial, captured;
   std::vector<ReportedScaling> rows;  // in ascending order of devices; at least one
+  // The number of devices from which on multigrid pays, and the number with which it is fastest.
+  std::optional<int> pays_from, best_devices;
+
+  void Members(json::Object& member);
 };
 
 struct MultigridAnalysisReport {
@@ -44,14 +87,18 @@ struct MultigridAnalysisReport {
   int64_t batch = 1;
   std::string machine;
   std::string layer_times;
+  std::string notes;
+  std::vector<ReportedLayerKind> layer_kinds;
   std::string norm;
   std::optional<double> tolerance;
+  std::optional<ReportedTried> reference;
+  std::string stand_in;
+  std::vector<ReportedTried> tried;
+  std::optional<ReportedTried> verified;
   std::vector<ReportedWorkload> workloads;  // at least one
 
+  void Members(json::Object& member);
   bool HasMeasuredLayers() const { return layer_times != "roofline"; }
 };
-
-// The error names the place of the wrong value, and what was expected.
-Result<MultigridAnalysisReport> ParseMultigridAnalysis(const std::string& json);
 
 }  // namespace ucudnn::command

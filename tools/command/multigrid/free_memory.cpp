@@ -20,10 +20,9 @@ std::optional<int64_t> NumberIn(const char* path) {
 
 int64_t FreeOnThisMachine() {
   std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    constexpr char kName[] = "MemAvailable:";
-    if (line.compare(0, sizeof kName - 1, kName) != 0) continue;
-    return std::strtoll(line.c_str() + sizeof kName - 1, nullptr, 10) * 1024;
+  int64_t kib = 0;
+  for (std::string word; file >> word;) {
+    if (word == "MemAvailable:" && file >> kib) return kib * 1024;
   }
   return kNoLimit;
 }

@@ -267,9 +267,10 @@ void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts) {
 void PrintEpoch(int number, const TrainedEpoch& trained) {
   const multigrid::EpochResult& epoch = trained.result;
   const char* const loss = epoch.loss < kWideLoss ? "%.5f" : "%.3g";
-  std::printf("%5d  %9s  %6.2f%%  %9lld  %9d  %9.3g\n", number,
-              NumberText(loss, epoch.loss).c_str(), 100 * epoch.top1,
-              static_cast<long long>(epoch.cycles), epoch.serial_solves, trained.seconds);
+  PrintRow(kEpochColumns,
+           {std::to_string(number), NumberText(loss, epoch.loss),
+            NumberText("%.2f%%", 100 * epoch.top1), std::to_string(epoch.cycles),
+            std::to_string(epoch.serial_solves), NumberText("%.3g", trained.seconds)});
   for (const multigrid::CheckedStep& check : epoch.checks) {
     std::printf("       step %d against serial propagation: output %.1e, gradient %.1e\n",
                 check.step, check.output_error, check.gradient_error);

@@ -14,13 +14,6 @@ constexpr int64_t kMostTimelineLanes = 1024;
 constexpr json::Use kCount = {.most = kMostCount};
 constexpr json::Use kFromOne = {.least = 1, .most = kMostCount};
 
-struct Share {
-  double& share;
-
-  std::string Write(int depth) const { return json::Write(share, depth); }
-  void Read(const JsonPlace& place) const { share = ReadShare(place); }
-};
-
 // The ways in which blocks can run, with the seconds of each.
 struct WaySeconds {
   std::vector<std::pair<std::string, double>>& ways;
@@ -198,19 +191,9 @@ std::string FormatNamedIn(const std::string& json) {
   return format != nullptr ? format->text : "";
 }
 
-double ReadShare(const JsonPlace& place) {
-  const double share = place.Quantity().value_or(-1);
+void Share::Read(const JsonPlace& place) const {
+  share = place.Quantity().value_or(-1);
   if (!(share >= 0 && share <= 1)) place.Refuse("a number from 0 to 1");
-  return share;
-}
-
-Result<MultigridReport> ParseMultigridReport(const std::string& json) {
-  UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
-  Status fault;
-  MultigridReport report;
-  json::Read(JsonPlace(&value, "", fault), report);
-  UCUDNN_RETURN_IF_ERROR(fault);
-  return report;
 }
 
 }  // namespace ucudnn::command

@@ -153,10 +153,13 @@ struct MultigridReport {
 
 // Returns the value of `format` in the text of a file; empty if there is none.
 std::string FormatNamedIn(const std::string& json);
-// Reads a number from 0 to 1. If there is no such number, records a fault of the place.
-double ReadShare(const JsonPlace& place);
 
-// The error names the place of the wrong value, such as "stages[0].cycles", and what was expected.
-Result<MultigridReport> ParseMultigridReport(const std::string& json);
+// A number from 0 to 1.
+struct Share {
+  double& share;
+
+  std::string Write(int depth) const { return json::Write(share, depth); }
+  void Read(const JsonPlace& place) const;
+};
 
 }  // namespace ucudnn::command

@@ -118,7 +118,10 @@ Element ScalingTable(const ReportedWorkload& workload, const std::string& id) {
        {"computing", true, [](const Row& row) { return ShareOrNothing(row.multigrid); }},
        {"in streams", true, [](const Row& row) { return TimeOrNothing(row.launched_streams); }},
        {"computing", true, [](const Row& row) { return ShareOrNothing(row.launched_streams); }},
-       {"setting", false, [](const Row& row) { return row.setting; }}},
+       {"setting", false,
+        [](const Row& row) {
+          return row.multigrid ? row.setting.Text() + ", " + Counted(row.cycles, "cycle") : "";
+        }}},
       workload.rows);
 }
 

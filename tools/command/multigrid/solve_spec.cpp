@@ -73,7 +73,7 @@ Result<T> Choose(const std::string& option, const std::string& text,
 }
 
 Result<double> ParsePositive(const std::string& option, const std::string& text) {
-  const std::optional<double> number = RealNumber(text);
+  const std::optional<double> number = ParseNumber<double>(text);
   if (number && *number > 0) return *number;
   return Status::Error(option + " " + Quoted(text) + ": expected a number above 0");
 }
@@ -166,7 +166,7 @@ Result<size_t> ParseLimit(const std::string& option, const std::string& text) {
 }
 
 Result<double> ParseMomentum(const std::string& option, const std::string& text) {
-  const double momentum = RealNumber(text).value_or(-1);
+  const double momentum = ParseNumber<double>(text).value_or(-1);
   if (momentum >= 0 && momentum < 1) return momentum;
   return Status::Error(option + " " + Quoted(text) + ": expected a number from 0 to below 1");
 }
@@ -335,7 +335,7 @@ Status ReadCheck(SolveSpec& spec) {
   if (!is_every) {
     return Status::Error(option + "every:K, as in every:10: once is of a single solve");
   }
-  const auto steps = WholeNumber<int>(check.substr(sizeof kEvery - 1), 1, kMostWhole);
+  const auto steps = ParseNumber<int>(check.substr(sizeof kEvery - 1), 1, kMostWhole);
   if (!steps) {
     return Status::Error(option + "every:K with a whole number of steps, as in every:10");
   }

@@ -41,7 +41,7 @@ std::vector<SessionMember> MembersOf(const std::vector<pid_t>& sessions) {
   for (std::filesystem::directory_iterator at("/proc", error); !error && at != end;
        at.increment(error)) {
     const std::string name = at->path().filename();
-    const auto pid = WholeNumber<pid_t>(name, 1);
+    const auto pid = ParseNumber<pid_t>(name, 1);
     if (!pid) continue;
     SessionMember member{*pid, -1};
     pid_t session = -1;

@@ -86,10 +86,10 @@ Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files)
     UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
     const std::string format = FormatNamedIn(text);
     if (format == "ucudnn-multigrid") {
-      UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridReport(text), file, read.reports));
+      UCUDNN_RETURN_IF_ERROR(Keep(json::Parse<MultigridReport>(text), file, read.reports));
       one = file;
     } else if (format == "ucudnn-multigrid-analysis") {
-      UCUDNN_RETURN_IF_ERROR(Keep(ParseMultigridAnalysis(text), file, read.analyses));
+      UCUDNN_RETURN_IF_ERROR(Keep(json::Parse<MultigridAnalysisReport>(text), file, read.analyses));
       one = file;
     } else {
       other = file;

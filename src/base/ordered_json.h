@@ -1,0 +1,33 @@
+// Lists and texts of nlohmann's JSON values, for documents that the planner and the command write.
+// Runs write theirs without such values (json_members.h), because destructors of these values
+// allocate. Pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace ucudnn {
+
+using Json = nlohmann::ordered_json;
+
+// Returns the value; null if there is none.
+template <typename Value>
+Json OrNull(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+
+// Returns the list of json_of(item) for each item.
+template <typename Items, typename JsonOf>
+Json JsonList(const Items& items, const JsonOf& json_of) {
+  Json list = Json::array();
+  for (const auto& item : items) list.push_back(json_of(item));
+  return list;
+}
+
+// Returns JSON text with one line per member. Names may have any bytes.
+inline std::string JsonText(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ucudnn
