@@ -187,11 +187,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   const bool refused = !kernel->refusal().empty();
   // An agreement may have overwritten the received rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  const RecordKind kind = agreed_now                    ? RecordKind::kAgreed
-                          : refused                     ? RecordKind::kRefused
-                          : call.declared.is_replicated ? RecordKind::kReplicated
-                                                        : RecordKind::kExchanged;
-  Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
+  Post(call, kernel, {agreed_now, has_rows});
   if (refused) {
     log_.Count(kernel->log_number(), false);
     // The trial run may have left the rank's own result in the output, which would look like a
@@ -300,22 +296,24 @@ int SplitCalls::NumberOf(cudnnHandle_t handle) {
   return at->second;
 }
 
-void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
-                      const AllExtents& extents) {
+void SplitCalls::Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting) {
+  const bool refused = kernel == nullptr || !kernel->refusal().empty();
   CallRecord record;
   record.sequence = sequence_;
-  record.kernel = common_hash;
-  // The extents of a call that was refused without an agreement are not compared.
-  const bool is_unread = extents == nullptr && posting.kind == RecordKind::kRefused;
-  record.extents = is_unread ? Spatial{} : call.problem.x;
+  record.kernel = kernel == nullptr ? 0 : kernel->common_hash();
+  record.extents = kernel == nullptr ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
   record.thread = NumberOfThread();
   record.handle = NumberOf(call.call.handle);
-  record.kind = posting.kind;
-  record.captured = posting.is_captured ? 1 : 0;
+  record.kind = posting.agreed_now            ? RecordKind::kAgreed
+                : refused                     ? RecordKind::kRefused
+                : call.declared.is_replicated ? RecordKind::kReplicated
+                                              : RecordKind::kExchanged;
+  record.captured = call.is_captured ? 1 : 0;
   record.has_rows = posting.has_rows ? 1 : 0;
   AwaitRecords(records().most_ahead() - 1);
-  const std::optional<std::string> difference = records().Add(record, extents);
+  const std::optional<std::string> difference =
+      records().Add(record, kernel == nullptr ? nullptr : kernel->shared_extents());
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
   if (difference) failure_.Fail(*difference);
 }
@@ -348,7 +346,7 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  Post({unread, call}, {RecordKind::kRefused}, 0, nullptr);
+  Post({unread, call}, nullptr, {});
 }
 
 KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
@@ -357,7 +355,7 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
   const bool is_first = log_.Count(number, has_rows) == 0;
   ExchangeTimes* const times =
       times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false, device_.resources());
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, device_.resources());
   KernelOutcome outcome;
   {
     const SpanScope span(times, Span::kCall, call.stream);

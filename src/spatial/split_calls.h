@@ -80,8 +80,7 @@ class SplitCalls {
   // Log the beginning and the end of a call, if calls are logged on the device. BeginOnDevice
   // returns null if they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
-                                          bool is_captured, ExchangeResources& device)
-      UCUDNN_REQUIRES(mutex_);
+                                          ExchangeResources& device) UCUDNN_REQUIRES(mutex_);
   Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
 
@@ -95,14 +94,13 @@ class SplitCalls {
   // Returns whether the previous call has received the rows that this call needs.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
   struct Posting {
-    RecordKind kind = RecordKind::kExchanged;
-    bool has_rows = false, is_captured = false;
+    bool agreed_now = false;  // the ranks have agreed on the kernel at this call
+    bool has_rows = false;    // the previous call has received the rows of this call
   };
-  // Posts the record of a call. `extents` are the extents of x that each rank must have in its
-  // record; null: all ranks have this rank's extents. If the call is refused and its kernel is
-  // unknown, ranks compare only the number and the kind of the call.
-  void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
-            const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
+  // Posts the record of a call. `kernel` is the call's kernel, on which all ranks have agreed;
+  // null: all ranks refuse the call without an agreement, and compare only its number and its kind.
+  void Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting)
+      UCUDNN_REQUIRES(mutex_);
   // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
   void AwaitRecords(uint64_t most_ahead);
   // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
