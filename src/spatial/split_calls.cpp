@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -39,43 +37,6 @@ DeviceBox OutputOf(const SplitCall& call) {
   return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
-// The numbers of calls that a rank sends to the others when it ends.
-struct Farewell {
-  uint64_t calls = 0;
-  uint64_t begun = 0;  // calls that its device has begun, if they are logged
-
-  std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
-  static Farewell Read(std::string_view text) {
-    const std::string ended(text);
-    char* end = nullptr;
-    const uint64_t calls = std::strtoull(ended.c_str(), &end, 10);
-    return {calls, std::strtoull(end, nullptr, 10)};
-  }
-};
-
-// Returns a text that says how the ranks of a group ended differently; none if they did not. An
-// entry of `ended` is none if that rank sent no Farewell. `first` is the job's rank that is number
-// 0 of the group.
-std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
-  const auto compare = [&](uint64_t Farewell::*count,
-                           const char* did) -> std::optional<std::string> {
-    std::optional<size_t> least, most;
-    const auto of = [&](size_t rank) { return (*ended[rank]).*count; };
-    for (size_t rank = 0; rank < ended.size(); ++rank) {
-      if (!ended[rank]) continue;
-      if (!least || of(rank) < of(*least)) least = rank;
-      if (!most || of(rank) > of(*most)) most = rank;
-    }
-    if (!least || of(*least) == of(*most)) return std::nullopt;
-    const uint64_t more = of(*most) - of(*least);
-    return "rank " + std::to_string(first + static_cast<int>(*most)) + did + std::to_string(more) +
-           (more == 1 ? " split call" : " split calls") + " more than rank " +
-           std::to_string(first + static_cast<int>(*least));
-  };
-  if (auto unequal = compare(&Farewell::calls, " made ")) return unequal;
-  return compare(&Farewell::begun, " launched CUDA graphs with ");
-}
-
 }  // namespace
 
 SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions,
@@ -97,7 +58,10 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       device_(functions, driver, *ranks_, failure_, std::move(open)),
       agreement_(settings_, device_, *ranks_, failure_, records(), log_) {
   ranks_->OnFailure([this](std::string_view line) { failure_.Hear(line, records()); });
-  ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
+  ranks_->OnLeave([this](int rank, std::string_view last) {
+    if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
+    watch_.HearLeave(settings_.grid.GroupRankOf(rank), last);
+  });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
   try {
     watch_.Start();
@@ -116,15 +80,6 @@ void SplitCalls::HearNoMore() {
 SplitCalls::~SplitCalls() {
   watch_.End();
   HearNoMore();
-}
-
-void SplitCalls::HearLeave(int rank, std::string_view last) {
-  if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
-  const Farewell farewell = Farewell::Read(last);
-  const int group_rank = settings_.grid.GroupRankOf(rank);
-  watch_.calls().HearLeave(group_rank, farewell.calls);
-  watch_.begun().HearLeave(group_rank, farewell.begun);
-  watch_.FailIfLeftBehind();
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -258,17 +213,7 @@ std::optional<std::string> SplitCalls::Leave() {
   // In a forked child, a lock that another thread held at the fork stays locked for ever.
   if (getpid() != process_) return std::nullopt;
   if (failure_.has_failed()) failure_.AwaitTold();
-  watch_.FinishBegun();
-  const auto last = ranks_->Leave(Farewell{records().last(), watch_.calls_begun()}.Text());
-  if (failure_.has_failed()) return std::nullopt;
-  std::vector<std::optional<Farewell>> ended;
-  for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
-    const auto& text = last[static_cast<size_t>(failure_.RankOfJob(rank))];
-    ended.push_back(text ? std::optional(Farewell::Read(*text)) : std::nullopt);
-  }
-  const std::optional<std::string> unequal = Unequal(ended, failure_.RankOfJob(0));
-  if (!unequal) return std::nullopt;
-  return *unequal + ": what was computed meanwhile may be wrong";
+  return watch_.Leave();
 }
 
 void SplitCalls::Forget(cudnnHandle_t handle) {

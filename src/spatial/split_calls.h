@@ -112,9 +112,7 @@ class SplitCalls {
 
   CallRecords& records() { return watch_.calls().records(); }
   void HearNoMore();
-  // Called on the transport's thread.
-  void HearLeave(int rank, std::string_view last);
-  void HearPost(int rank, std::string_view record);
+  void HearPost(int rank, std::string_view record);  // called on the transport's thread
   // Fills the result with NaN and returns an error. Once the ranks have failed, every call ends
   // this way.
   cudnnStatus_t Broken(const SplitCall& call) const;
