@@ -72,9 +72,6 @@ class SplitCalls {
   // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
   // split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  // Returns why no rank can capture a call whose kernels are `agreed`; empty if ranks can. The
-  // answer is the same on all ranks and for all agreed kernels.
-  std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
   // Log the beginning and the end of a call, if calls are logged on the device. BeginOnDevice

@@ -6,16 +6,6 @@
 
 namespace ucudnn::spatial {
 
-std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) const {
-  if (agreed.empty()) {
-    return "it has not run outside of a capture before, which is where ranks agree on it";
-  }
-  if (settings_.agrees_each_time) {
-    return "with UCUDNN_SPATIAL_AGREE=each ranks agree at every call, and a graph makes none";
-  }
-  return device_.is_open() ? device_.channel().CanBeCaptured().message() : std::string();
-}
-
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                                   const cuda::Capture& capture) {
   const Result<ExchangeResources*> found =
@@ -41,17 +31,17 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
 }
 
 cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
-  const std::span<AgreedKernel> agreed = agreement_.Find(call.problem, FormOf(functions_, call));
   const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver_, call.stream);
-  const std::string why =
-      capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
-  if (!why.empty()) {
+  const Result<SplitKernel*> found =
+      capture ? agreement_.FindForCapture(call) : Status::Error("the capture has become invalid");
+  if (!found.ok()) {
     Post(call, nullptr, {});
-    WarnOnce("spatial capture " + why, "a split call is refused in a CUDA graph capture: " +
-                                           Describe(call.problem) + ": " + why);
+    WarnOnce("spatial capture " + found.message(),
+             "a split call is refused in a CUDA graph capture: " + Describe(call.problem) + ": " +
+                 found.message());
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  SplitKernel* const kernel = agreed[0].For(call.problem);
+  SplitKernel* const kernel = *found;
   if (kernel == nullptr) {
     failure_.FailAt(
         sequence_,
