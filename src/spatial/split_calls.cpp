@@ -3,20 +3,12 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <thread>
 
 #include "base/log.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 namespace {
-
-constexpr auto kPause = std::chrono::microseconds(50);
-
-uint64_t NextIdentity() {
-  static std::atomic<uint64_t> count = 0;
-  return ++count;
-}
 
 // Returns the tensor that the call writes.
 DeviceBox OutputOf(const SplitCall& call) {
@@ -44,7 +36,6 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                        OpenChannel open)
     : settings_(std::move(settings)),
       process_(getpid()),
-      identity_(NextIdentity()),
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
@@ -55,6 +46,7 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                exchanged_bytes_ += begun.exchanged_bytes;
                log_.Count(begun.log_number, false);
              }),
+      sequence_(settings_, *ranks_, failure_, records()),
       device_(functions, driver, *ranks_, failure_, std::move(open)),
       agreement_(settings_, device_, *ranks_, failure_, records(), log_) {
   ranks_->OnFailure([this](std::string_view line) { failure_.Hear(line, records()); });
@@ -127,22 +119,22 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
-  ++sequence_;
+  sequence_.Begin();
   if (device_.IsAnother()) {
     failure_.Fail(failure_.OwnName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
   if (call.is_captured) return RunCaptured(call, local);
-  const bool follows = received_.sequence + 1 == sequence_;
+  const bool follows = received_.sequence + 1 == sequence_.number();
   const bool is_second = call.declared.pair == CallDeclarations::Pair::kSecond;
   const CallProperties form = FormOf(functions_, call);
   const auto [kernel, agreed_now] = agreement_.KernelOf(
-      {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
+      {call, local, sequence_.number(), form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement may have overwritten the received rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  Post(call, kernel, {agreed_now, has_rows});
+  sequence_.Post(call, kernel, {agreed_now, has_rows});
   if (refused) {
     log_.Count(kernel->log_number(), false);
     // The trial run may have left the rank's own result in the output, which would look like a
@@ -150,14 +142,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (kernel->needs_others()) watch_.calls().set_waiting(sequence_);
-  if (watch_.FailIfLeftBehind() || !AwaitIfChecked()) return Broken(call);
+  if (kernel->needs_others()) watch_.calls().set_waiting(sequence_.number());
+  if (watch_.FailIfLeftBehind() || !sequence_.AwaitIfChecked()) return Broken(call);
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
-  watch_.NoteEnqueued(sequence_);
+  watch_.NoteEnqueued(sequence_.number());
   if (call.declared.pair == CallDeclarations::Pair::kFirst &&
       kernel->exchanges_gradient_at_once()) {
-    received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
+    received_ = {sequence_.number(), call.call.y, call.problem, kernel->form().hides_nan,
                  kernel->received_end()};
   }
   return Conclude(call, outcome);
@@ -165,13 +157,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 
 cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& outcome) {
   if (!outcome.exact.ok()) {
-    failure_.FailAt(sequence_, failure_.OfChannel(outcome.exact) + SuspectFrom(sequence_));
+    failure_.FailAt(sequence_.number(),
+                    failure_.OfChannel(outcome.exact) + SuspectFrom(sequence_.number()));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
-    failure_.FailAt(sequence_, std::string("its own call failed with ") +
-                                   functions_.cudnnGetErrorString(outcome.status) +
-                                   SuspectFrom(sequence_));
+    failure_.FailAt(sequence_.number(), std::string("its own call failed with ") +
+                                            functions_.cudnnGetErrorString(outcome.status) +
+                                            SuspectFrom(sequence_.number()));
     return outcome.status;
   }
   return failure_.has_failed() ? Broken(call) : CUDNN_STATUS_SUCCESS;
@@ -179,7 +172,7 @@ cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& o
 
 bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
   if (call.declared.pair != CallDeclarations::Pair::kSecond ||
-      received_.sequence + 1 != sequence_ || received_.dy != call.call.y ||
+      received_.sequence + 1 != sequence_.number() || received_.dy != call.call.y ||
       received_.problem.operation == call.problem.operation ||
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
@@ -216,82 +209,18 @@ std::optional<std::string> SplitCalls::Leave() {
   return watch_.Leave();
 }
 
-void SplitCalls::Forget(cudnnHandle_t handle) {
-  MutexLock lock(handles_mutex_);
-  handles_.erase(handle);
-}
-
-int SplitCalls::NumberOfThread() {
-  // Each number is given to one thread only. A std::thread::id may be reused, and may be reused on
-  // one rank but not on another. A thread that calls for several ranks gets a new number at each
-  // change of rank.
-  thread_local uint64_t numbered_by = 0;
-  thread_local int number = 0;
-  if (numbered_by != identity_) {
-    numbered_by = identity_;
-    number = thread_count_++;
-  }
-  return number;
-}
-
-int SplitCalls::NumberOf(cudnnHandle_t handle) {
-  MutexLock lock(handles_mutex_);
-  const auto [at, is_new] = handles_.try_emplace(handle, handle_count_);
-  if (is_new) ++handle_count_;
-  return at->second;
-}
-
-void SplitCalls::Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting) {
-  const bool refused = kernel == nullptr || !kernel->refusal().empty();
-  CallRecord record;
-  record.sequence = sequence_;
-  record.kernel = kernel == nullptr ? 0 : kernel->common_hash();
-  record.extents = kernel == nullptr ? Spatial{} : call.problem.x;
-  record.operation = static_cast<int32_t>(call.problem.operation);
-  record.thread = NumberOfThread();
-  record.handle = NumberOf(call.call.handle);
-  record.kind = posting.agreed_now            ? RecordKind::kAgreed
-                : refused                     ? RecordKind::kRefused
-                : call.declared.is_replicated ? RecordKind::kReplicated
-                                              : RecordKind::kExchanged;
-  record.captured = call.is_captured ? 1 : 0;
-  record.has_rows = posting.has_rows ? 1 : 0;
-  AwaitRecords(records().most_ahead() - 1);
-  const std::optional<std::string> difference =
-      records().Add(record, kernel == nullptr ? nullptr : kernel->shared_extents());
-  ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
-  if (difference) failure_.Fail(*difference);
-}
-
-void SplitCalls::AwaitRecords(uint64_t most_ahead) {
-  const auto deadline = std::chrono::steady_clock::now() + settings_.timeout;
-  while (!failure_.has_failed() && records().ahead() > most_ahead) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return failure_.Fail(failure_.OwnName() + " is " + std::to_string(records().ahead()) +
-                           " calls ahead of the slowest rank");
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
-bool SplitCalls::AwaitIfChecked() {
-  if (!settings_.waits_for_records) return true;
-  AwaitRecords(0);
-  return !failure_.has_failed() && !records().differ();
-}
-
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   if (getpid() != process_) return;
   if (!in_call_.TryLock()) return FailTwoThreads();
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return;
-  ++sequence_;
+  sequence_.Begin();
   ConvolutionProblem unread;
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  Post({unread, call}, nullptr, {});
+  sequence_.Post({unread, call}, nullptr, {});
 }
 
 KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,

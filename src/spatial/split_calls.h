@@ -14,13 +14,13 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
+#include "spatial/call_sequence.h"
 #include "spatial/exchange_times.h"
 #include "spatial/kernel_agreement.h"
 #include "spatial/kernel_log.h"
@@ -55,7 +55,7 @@ class SplitCalls {
   // Makes later work on `stream` wait for all deferred sums.
   Status Await(CUcontext context, CUstream stream);
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
-  void Forget(cudnnHandle_t handle);
+  void Forget(cudnnHandle_t handle) { sequence_.Forget(handle); }
   // Counts a call that every rank refuses without an agreement, because its arguments cannot be
   // read. Ranks compare only that such a call took place.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
@@ -90,22 +90,7 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Returns whether the previous call has received the rows that this call needs.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
-  struct Posting {
-    bool agreed_now = false;  // the ranks have agreed on the kernel at this call
-    bool has_rows = false;    // the previous call has received the rows of this call
-  };
-  // Posts the record of a call. `kernel` is the call's kernel, on which all ranks have agreed;
-  // null: all ranks refuse the call without an agreement, and compare only its number and its kind.
-  void Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting)
-      UCUDNN_REQUIRES(mutex_);
-  // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
-  void AwaitRecords(uint64_t most_ahead);
-  // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
-  // false if they differ or the job has failed.
-  bool AwaitIfChecked();
   void FailTwoThreads();
-  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // number of the calling thread
-  int NumberOf(cudnnHandle_t handle);
 
   CallRecords& records() { return watch_.calls().records(); }
   void HearNoMore();
@@ -116,8 +101,7 @@ class SplitCalls {
   void FillOutput(const SplitCall& call) const;
 
   const SplitSettings settings_;
-  const pid_t process_;      // a forked child, whose process id differs, is not a rank
-  const uint64_t identity_;  // distinguishes all objects of this class that the process ever makes
+  const pid_t process_;  // a forked child, whose process id differs, is not a rank
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -130,7 +114,7 @@ class SplitCalls {
   Mutex in_call_;  // held during a call; a second thread that makes a call meanwhile makes all
                    // ranks fail
   Mutex mutex_;
-  uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  CallSequence sequence_;  // guarded by mutex_, except Forget()
   // The last call that was declared as the first of a pair. The rows that it received stay in the
   // buffer until the next call.
   struct ReceivedGradient {
@@ -143,11 +127,6 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   RankDevice device_;          // guarded by mutex_, except owned_bytes()
   KernelAgreement agreement_;  // guarded by mutex_, except HearPost()
-  int thread_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // Separate from mutex_, because a handle may be destroyed while another thread makes a call.
-  Mutex handles_mutex_;
-  std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
-  int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
 };
 
 }  // namespace ucudnn::spatial

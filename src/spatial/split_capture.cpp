@@ -35,7 +35,7 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   const Result<SplitKernel*> found =
       capture ? agreement_.FindForCapture(call) : Status::Error("the capture has become invalid");
   if (!found.ok()) {
-    Post(call, nullptr, {});
+    sequence_.Post(call, nullptr, {});
     WarnOnce("spatial capture " + found.message(),
              "a split call is refused in a CUDA graph capture: " + Describe(call.problem) + ": " +
                  found.message());
@@ -44,17 +44,17 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   SplitKernel* const kernel = *found;
   if (kernel == nullptr) {
     failure_.FailAt(
-        sequence_,
+        sequence_.number(),
         "its tensors lie as never before, and it is inside a CUDA graph capture, where nothing "
         "can be made for them");
     return Broken(call);
   }
-  Post(call, kernel, {});
+  sequence_.Post(call, kernel, {});
   if (!kernel->refusal().empty()) {
     log_.Count(kernel->log_number(), false);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (!AwaitIfChecked()) return Broken(call);
+  if (!sequence_.AwaitIfChecked()) return Broken(call);
   if (call.declared.is_replicated) {
     return Conclude(call, {local.Run(call.call), Status::Ok()});
   }
@@ -69,7 +69,7 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   DeviceLog* const log = watch_.device_log();
   if (log == nullptr || call.declared.is_replicated) return nullptr;
   DeviceCall begun;
-  begun.call = sequence_;
+  begun.call = sequence_.number();
   begun.kernel = kernel.common_hash();
   begun.log_number = kernel.log_number();
   begun.exchanged_bytes = kernel.exchanged_bytes();
