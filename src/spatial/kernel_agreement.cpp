@@ -245,6 +245,21 @@ KernelAgreement::Found KernelAgreement::KernelOf(const Turn& turn) {
   return found;
 }
 
+Result<SplitKernel*> KernelAgreement::FindForCapture(const SplitCall& call) {
+  const KernelKey key = KernelKey::Of(call.problem, FormOf(functions_, call));
+  const std::span<AgreedKernel> kernels = kernels_.Find(key);
+  if (kernels.empty()) {
+    return Status::Error(
+        "it has not run outside of a capture before, which is where ranks agree on it");
+  }
+  if (settings_.agrees_each_time) {
+    return Status::Error(
+        "with UCUDNN_SPATIAL_AGREE=each ranks agree at every call, and a graph makes none");
+  }
+  if (device_.is_open()) UCUDNN_RETURN_IF_ERROR(device_.channel().CanBeCaptured());
+  return kernels[0].For(call.problem);
+}
+
 Result<std::unique_ptr<SplitKernel>> KernelAgreement::MakeForTensorsOf(const Turn& turn,
                                                                        const SplitKernel& agreed) {
   const cuda::RelaxedCaptureScope relaxed(driver_);

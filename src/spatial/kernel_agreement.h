@@ -48,11 +48,10 @@ class KernelAgreement {
   // Returns the kernel of the call, on which all ranks have agreed. Until a gradient has run, the
   // program may change who sums gradients; ranks then agree again on gradients that were refused.
   Found KernelOf(const Turn& turn);
-  // Returns the kernels on which the ranks have already agreed for calls of this problem and form.
-  // Valid until the next KernelOf.
-  std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallProperties& form) {
-    return kernels_.Find(KernelKey::Of(problem, form));
-  }
+  // Returns the kernel of a call that is captured, on which the ranks have already agreed; null:
+  // the kernel has no version for the layout of the call's tensors. Fails, on all ranks in the same
+  // way, if no rank can capture the call.
+  Result<SplitKernel*> FindForCapture(const SplitCall& call);
   // Returns the limit of memory for exchanges, in bytes, as it was at the last agreement.
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 

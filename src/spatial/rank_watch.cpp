@@ -1,6 +1,8 @@
 #include "spatial/rank_watch.h"
 
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/signals_blocked.h"
@@ -15,6 +17,43 @@ constexpr const char* kCounted = " split calls, counted from the first CUDA grap
 
 CallWatch WatchOf(const transport::Ranks& ranks, int first, const Patience& patience) {
   return {ranks.membership().group_rank, ranks.membership().group_size, first, patience};
+}
+
+// The numbers of calls that a rank sends to the others when it ends.
+struct Farewell {
+  uint64_t calls = 0;
+  uint64_t begun = 0;  // calls that its device has begun, if they are logged
+
+  std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
+  static Farewell Read(std::string_view text) {
+    const std::string ended(text);
+    char* end = nullptr;
+    const uint64_t calls = std::strtoull(ended.c_str(), &end, 10);
+    return {calls, std::strtoull(end, nullptr, 10)};
+  }
+};
+
+// Returns a text that says how the ranks of a group ended differently; none if they did not. An
+// entry of `ended` is none if that rank sent no Farewell. `first` is the job's rank that is number
+// 0 of the group.
+std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
+  const auto compare = [&](uint64_t Farewell::*count,
+                           const char* did) -> std::optional<std::string> {
+    std::optional<size_t> least, most;
+    const auto of = [&](size_t rank) { return (*ended[rank]).*count; };
+    for (size_t rank = 0; rank < ended.size(); ++rank) {
+      if (!ended[rank]) continue;
+      if (!least || of(rank) < of(*least)) least = rank;
+      if (!most || of(rank) > of(*most)) most = rank;
+    }
+    if (!least || of(*least) == of(*most)) return std::nullopt;
+    const uint64_t more = of(*most) - of(*least);
+    return "rank " + std::to_string(first + static_cast<int>(*most)) + did + std::to_string(more) +
+           (more == 1 ? " split call" : " split calls") + " more than rank " +
+           std::to_string(first + static_cast<int>(*least));
+  };
+  if (auto unequal = compare(&Farewell::calls, " made ")) return unequal;
+  return compare(&Farewell::begun, " launched CUDA graphs with ");
 }
 
 }  // namespace
@@ -181,11 +220,6 @@ void RankWatch::CountOnDevice(const cuda::Driver& driver) {
   device_log_.store(&DeviceLog::Make(driver), std::memory_order_release);
 }
 
-uint64_t RankWatch::calls_begun() const {
-  const DeviceLog* const log = device_log();
-  return log == nullptr ? 0 : log->begun();
-}
-
 void RankWatch::PostBegun(const DeviceCall& begun) {
   CallRecord record;
   record.sequence = begun_.records().last() + 1;
@@ -221,6 +255,29 @@ void RankWatch::FinishBegun() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   PostAllBegun();
+}
+
+void RankWatch::HearLeave(int group_rank, std::string_view last) {
+  const Farewell farewell = Farewell::Read(last);
+  calls_.HearLeave(group_rank, farewell.calls);
+  begun_.HearLeave(group_rank, farewell.begun);
+  FailIfLeftBehind();
+}
+
+std::optional<std::string> RankWatch::Leave() {
+  FinishBegun();
+  const DeviceLog* const log = device_log();
+  const auto last =
+      ranks_.Leave(Farewell{calls_.records().last(), log == nullptr ? 0 : log->begun()}.Text());
+  if (failure_.has_failed()) return std::nullopt;
+  std::vector<std::optional<Farewell>> ended;
+  for (int rank = 0; rank < ranks_.membership().group_size; ++rank) {
+    const auto& text = last[static_cast<size_t>(failure_.RankOfJob(rank))];
+    ended.push_back(text ? std::optional(Farewell::Read(*text)) : std::nullopt);
+  }
+  const std::optional<std::string> unequal = Unequal(ended, failure_.RankOfJob(0));
+  if (!unequal) return std::nullopt;
+  return *unequal + ": what was computed meanwhile may be wrong";
 }
 
 }  // namespace ucudnn::spatial

@@ -2,13 +2,15 @@
 // had returned. It checks whether the other ranks and this rank's device make progress with the
 // calls that this rank has made. Once the rank has captured a call, it also checks the calls that
 // devices begin (device_log.h), and posts the records of those that this device begins. It warns of
-// a long wait once, and after the timeout makes all ranks' calls fail. Thread-safe.
+// a long wait once, and after the timeout makes all ranks' calls fail. When a rank ends, compares
+// how many calls the ranks have made. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/mutex.h"
@@ -45,10 +47,12 @@ class RankWatch {
   DeviceLog* device_log() const { return device_log_.load(std::memory_order_acquire); }
   // Logs all later calls on the device. Called at the first call in a capture.
   void CountOnDevice(const cuda::Driver& driver);
-  uint64_t calls_begun() const;  // calls that the device has begun; 0 if they are not logged
-  // Posts the records of the calls that the device has begun, after a limited wait for the end of
-  // the call that the device is running. Called when the rank ends.
-  void FinishBegun();
+
+  // To be called when another rank of the group has left, with the text that its Leave has sent.
+  void HearLeave(int group_rank, std::string_view last);
+  // Ends the rank's calls. Waits, for a limited time, for the other ranks of the group. If the
+  // ranks did not make equally many calls, returns a line that says so; otherwise none.
+  std::optional<std::string> Leave();
 
  private:
   void WatchOrFail();
@@ -68,6 +72,8 @@ class RankWatch {
   // ahead of the slowest other rank as most_ahead() permits.
   void PostAllBegun();
   void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
+  // Calls PostAllBegun, after a limited wait for the end of the call that the device is running.
+  void FinishBegun();
 
   transport::Ranks& ranks_;
   RankFailure& failure_;

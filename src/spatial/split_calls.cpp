@@ -2,23 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "base/log.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 namespace {
-
-constexpr auto kPause = std::chrono::microseconds(50);
-
-uint64_t NextIdentity() {
-  static std::atomic<uint64_t> count = 0;
-  return ++count;
-}
 
 // Returns the tensor that the call writes.
 DeviceBox OutputOf(const SplitCall& call) {
@@ -39,43 +29,6 @@ DeviceBox OutputOf(const SplitCall& call) {
   return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
-// The numbers of calls that a rank sends to the others when it ends.
-struct Farewell {
-  uint64_t calls = 0;
-  uint64_t begun = 0;  // calls that its device has begun, if they are logged
-
-  std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
-  static Farewell Read(std::string_view text) {
-    const std::string ended(text);
-    char* end = nullptr;
-    const uint64_t calls = std::strtoull(ended.c_str(), &end, 10);
-    return {calls, std::strtoull(end, nullptr, 10)};
-  }
-};
-
-// Returns a text that says how the ranks of a group ended differently; none if they did not. An
-// entry of `ended` is none if that rank sent no Farewell. `first` is the job's rank that is number
-// 0 of the group.
-std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
-  const auto compare = [&](uint64_t Farewell::*count,
-                           const char* did) -> std::optional<std::string> {
-    std::optional<size_t> least, most;
-    const auto of = [&](size_t rank) { return (*ended[rank]).*count; };
-    for (size_t rank = 0; rank < ended.size(); ++rank) {
-      if (!ended[rank]) continue;
-      if (!least || of(rank) < of(*least)) least = rank;
-      if (!most || of(rank) > of(*most)) most = rank;
-    }
-    if (!least || of(*least) == of(*most)) return std::nullopt;
-    const uint64_t more = of(*most) - of(*least);
-    return "rank " + std::to_string(first + static_cast<int>(*most)) + did + std::to_string(more) +
-           (more == 1 ? " split call" : " split calls") + " more than rank " +
-           std::to_string(first + static_cast<int>(*least));
-  };
-  if (auto unequal = compare(&Farewell::calls, " made ")) return unequal;
-  return compare(&Farewell::begun, " launched CUDA graphs with ");
-}
-
 }  // namespace
 
 SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions,
@@ -83,7 +36,6 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                        OpenChannel open)
     : settings_(std::move(settings)),
       process_(getpid()),
-      identity_(NextIdentity()),
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
@@ -94,10 +46,14 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
                exchanged_bytes_ += begun.exchanged_bytes;
                log_.Count(begun.log_number, false);
              }),
+      sequence_(settings_, *ranks_, failure_, records()),
       device_(functions, driver, *ranks_, failure_, std::move(open)),
       agreement_(settings_, device_, *ranks_, failure_, records(), log_) {
   ranks_->OnFailure([this](std::string_view line) { failure_.Hear(line, records()); });
-  ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
+  ranks_->OnLeave([this](int rank, std::string_view last) {
+    if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
+    watch_.HearLeave(settings_.grid.GroupRankOf(rank), last);
+  });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
   try {
     watch_.Start();
@@ -116,15 +72,6 @@ void SplitCalls::HearNoMore() {
 SplitCalls::~SplitCalls() {
   watch_.End();
   HearNoMore();
-}
-
-void SplitCalls::HearLeave(int rank, std::string_view last) {
-  if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
-  const Farewell farewell = Farewell::Read(last);
-  const int group_rank = settings_.grid.GroupRankOf(rank);
-  watch_.calls().HearLeave(group_rank, farewell.calls);
-  watch_.begun().HearLeave(group_rank, farewell.begun);
-  watch_.FailIfLeftBehind();
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -172,26 +119,22 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
-  ++sequence_;
+  sequence_.Begin();
   if (device_.IsAnother()) {
     failure_.Fail(failure_.OwnName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
   if (call.is_captured) return RunCaptured(call, local);
-  const bool follows = received_.sequence + 1 == sequence_;
+  const bool follows = received_.sequence + 1 == sequence_.number();
   const bool is_second = call.declared.pair == CallDeclarations::Pair::kSecond;
   const CallProperties form = FormOf(functions_, call);
   const auto [kernel, agreed_now] = agreement_.KernelOf(
-      {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
+      {call, local, sequence_.number(), form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement may have overwritten the received rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
-  const RecordKind kind = agreed_now                    ? RecordKind::kAgreed
-                          : refused                     ? RecordKind::kRefused
-                          : call.declared.is_replicated ? RecordKind::kReplicated
-                                                        : RecordKind::kExchanged;
-  Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
+  sequence_.Post(call, kernel, {agreed_now, has_rows});
   if (refused) {
     log_.Count(kernel->log_number(), false);
     // The trial run may have left the rank's own result in the output, which would look like a
@@ -199,14 +142,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (kernel->needs_others()) watch_.calls().set_waiting(sequence_);
-  if (watch_.FailIfLeftBehind() || !AwaitIfChecked()) return Broken(call);
+  if (kernel->needs_others()) watch_.calls().set_waiting(sequence_.number());
+  if (watch_.FailIfLeftBehind() || !sequence_.AwaitIfChecked()) return Broken(call);
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
-  watch_.NoteEnqueued(sequence_);
+  watch_.NoteEnqueued(sequence_.number());
   if (call.declared.pair == CallDeclarations::Pair::kFirst &&
       kernel->exchanges_gradient_at_once()) {
-    received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
+    received_ = {sequence_.number(), call.call.y, call.problem, kernel->form().hides_nan,
                  kernel->received_end()};
   }
   return Conclude(call, outcome);
@@ -214,13 +157,14 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 
 cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& outcome) {
   if (!outcome.exact.ok()) {
-    failure_.FailAt(sequence_, failure_.OfChannel(outcome.exact) + SuspectFrom(sequence_));
+    failure_.FailAt(sequence_.number(),
+                    failure_.OfChannel(outcome.exact) + SuspectFrom(sequence_.number()));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
-    failure_.FailAt(sequence_, std::string("its own call failed with ") +
-                                   functions_.cudnnGetErrorString(outcome.status) +
-                                   SuspectFrom(sequence_));
+    failure_.FailAt(sequence_.number(), std::string("its own call failed with ") +
+                                            functions_.cudnnGetErrorString(outcome.status) +
+                                            SuspectFrom(sequence_.number()));
     return outcome.status;
   }
   return failure_.has_failed() ? Broken(call) : CUDNN_STATUS_SUCCESS;
@@ -228,7 +172,7 @@ cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& o
 
 bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
   if (call.declared.pair != CallDeclarations::Pair::kSecond ||
-      received_.sequence + 1 != sequence_ || received_.dy != call.call.y ||
+      received_.sequence + 1 != sequence_.number() || received_.dy != call.call.y ||
       received_.problem.operation == call.problem.operation ||
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
@@ -262,79 +206,7 @@ std::optional<std::string> SplitCalls::Leave() {
   // In a forked child, a lock that another thread held at the fork stays locked for ever.
   if (getpid() != process_) return std::nullopt;
   if (failure_.has_failed()) failure_.AwaitTold();
-  watch_.FinishBegun();
-  const auto last = ranks_->Leave(Farewell{records().last(), watch_.calls_begun()}.Text());
-  if (failure_.has_failed()) return std::nullopt;
-  std::vector<std::optional<Farewell>> ended;
-  for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
-    const auto& text = last[static_cast<size_t>(failure_.RankOfJob(rank))];
-    ended.push_back(text ? std::optional(Farewell::Read(*text)) : std::nullopt);
-  }
-  const std::optional<std::string> unequal = Unequal(ended, failure_.RankOfJob(0));
-  if (!unequal) return std::nullopt;
-  return *unequal + ": what was computed meanwhile may be wrong";
-}
-
-void SplitCalls::Forget(cudnnHandle_t handle) {
-  MutexLock lock(handles_mutex_);
-  handles_.erase(handle);
-}
-
-int SplitCalls::NumberOfThread() {
-  // Each number is given to one thread only. A std::thread::id may be reused, and may be reused on
-  // one rank but not on another. A thread that calls for several ranks gets a new number at each
-  // change of rank.
-  thread_local uint64_t numbered_by = 0;
-  thread_local int number = 0;
-  if (numbered_by != identity_) {
-    numbered_by = identity_;
-    number = thread_count_++;
-  }
-  return number;
-}
-
-int SplitCalls::NumberOf(cudnnHandle_t handle) {
-  MutexLock lock(handles_mutex_);
-  const auto [at, is_new] = handles_.try_emplace(handle, handle_count_);
-  if (is_new) ++handle_count_;
-  return at->second;
-}
-
-void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
-                      const AllExtents& extents) {
-  CallRecord record;
-  record.sequence = sequence_;
-  record.kernel = common_hash;
-  // The extents of a call that was refused without an agreement are not compared.
-  const bool is_unread = extents == nullptr && posting.kind == RecordKind::kRefused;
-  record.extents = is_unread ? Spatial{} : call.problem.x;
-  record.operation = static_cast<int32_t>(call.problem.operation);
-  record.thread = NumberOfThread();
-  record.handle = NumberOf(call.call.handle);
-  record.kind = posting.kind;
-  record.captured = posting.is_captured ? 1 : 0;
-  record.has_rows = posting.has_rows ? 1 : 0;
-  AwaitRecords(records().most_ahead() - 1);
-  const std::optional<std::string> difference = records().Add(record, extents);
-  ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
-  if (difference) failure_.Fail(*difference);
-}
-
-void SplitCalls::AwaitRecords(uint64_t most_ahead) {
-  const auto deadline = std::chrono::steady_clock::now() + settings_.timeout;
-  while (!failure_.has_failed() && records().ahead() > most_ahead) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return failure_.Fail(failure_.OwnName() + " is " + std::to_string(records().ahead()) +
-                           " calls ahead of the slowest rank");
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
-bool SplitCalls::AwaitIfChecked() {
-  if (!settings_.waits_for_records) return true;
-  AwaitRecords(0);
-  return !failure_.has_failed() && !records().differ();
+  return watch_.Leave();
 }
 
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
@@ -343,12 +215,12 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return;
-  ++sequence_;
+  sequence_.Begin();
   ConvolutionProblem unread;
   unread.operation = operation;
   cudnn::ConvolutionCall call;
   call.handle = handle;
-  Post({unread, call}, {RecordKind::kRefused}, 0, nullptr);
+  sequence_.Post({unread, call}, nullptr, {});
 }
 
 KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
@@ -357,7 +229,7 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
   const bool is_first = log_.Count(number, has_rows) == 0;
   ExchangeTimes* const times =
       times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false, device_.resources());
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, device_.resources());
   KernelOutcome outcome;
   {
     const SpanScope span(times, Span::kCall, call.stream);

@@ -14,13 +14,13 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
+#include "spatial/call_sequence.h"
 #include "spatial/exchange_times.h"
 #include "spatial/kernel_agreement.h"
 #include "spatial/kernel_log.h"
@@ -55,7 +55,7 @@ class SplitCalls {
   // Makes later work on `stream` wait for all deferred sums.
   Status Await(CUcontext context, CUstream stream);
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
-  void Forget(cudnnHandle_t handle);
+  void Forget(cudnnHandle_t handle) { sequence_.Forget(handle); }
   // Counts a call that every rank refuses without an agreement, because its arguments cannot be
   // read. Ranks compare only that such a call took place.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
@@ -72,16 +72,12 @@ class SplitCalls {
   // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
   // split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
-  // Returns why no rank can capture a call whose kernels are `agreed`; empty if ranks can. The
-  // answer is the same on all ranks and for all agreed kernels.
-  std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
   // Log the beginning and the end of a call, if calls are logged on the device. BeginOnDevice
   // returns null if they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
-                                          bool is_captured, ExchangeResources& device)
-      UCUDNN_REQUIRES(mutex_);
+                                          ExchangeResources& device) UCUDNN_REQUIRES(mutex_);
   Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
 
@@ -94,37 +90,18 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   // Returns whether the previous call has received the rows that this call needs.
   bool HasRows(const SplitCall& call, const SplitKernel& kernel) const UCUDNN_REQUIRES(mutex_);
-  struct Posting {
-    RecordKind kind = RecordKind::kExchanged;
-    bool has_rows = false, is_captured = false;
-  };
-  // Posts the record of a call. `extents` are the extents of x that each rank must have in its
-  // record; null: all ranks have this rank's extents. If the call is refused and its kernel is
-  // unknown, ranks compare only the number and the kind of the call.
-  void Post(const SplitCall& call, const Posting& posting, uint64_t common_hash,
-            const AllExtents& extents) UCUDNN_REQUIRES(mutex_);
-  // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
-  void AwaitRecords(uint64_t most_ahead);
-  // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
-  // false if they differ or the job has failed.
-  bool AwaitIfChecked();
   void FailTwoThreads();
-  int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // number of the calling thread
-  int NumberOf(cudnnHandle_t handle);
 
   CallRecords& records() { return watch_.calls().records(); }
   void HearNoMore();
-  // Called on the transport's thread.
-  void HearLeave(int rank, std::string_view last);
-  void HearPost(int rank, std::string_view record);
+  void HearPost(int rank, std::string_view record);  // called on the transport's thread
   // Fills the result with NaN and returns an error. Once the ranks have failed, every call ends
   // this way.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
 
   const SplitSettings settings_;
-  const pid_t process_;      // a forked child, whose process id differs, is not a rank
-  const uint64_t identity_;  // distinguishes all objects of this class that the process ever makes
+  const pid_t process_;  // a forked child, whose process id differs, is not a rank
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
@@ -137,7 +114,7 @@ class SplitCalls {
   Mutex in_call_;  // held during a call; a second thread that makes a call meanwhile makes all
                    // ranks fail
   Mutex mutex_;
-  uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
+  CallSequence sequence_;  // guarded by mutex_, except Forget()
   // The last call that was declared as the first of a pair. The rows that it received stay in the
   // buffer until the next call.
   struct ReceivedGradient {
@@ -150,11 +127,6 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   RankDevice device_;          // guarded by mutex_, except owned_bytes()
   KernelAgreement agreement_;  // guarded by mutex_, except HearPost()
-  int thread_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // Separate from mutex_, because a handle may be destroyed while another thread makes a call.
-  Mutex handles_mutex_;
-  std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
-  int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
 };
 
 }  // namespace ucudnn::spatial

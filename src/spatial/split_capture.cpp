@@ -6,16 +6,6 @@
 
 namespace ucudnn::spatial {
 
-std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) const {
-  if (agreed.empty()) {
-    return "it has not run outside of a capture before, which is where ranks agree on it";
-  }
-  if (settings_.agrees_each_time) {
-    return "with UCUDNN_SPATIAL_AGREE=each ranks agree at every call, and a graph makes none";
-  }
-  return device_.is_open() ? device_.channel().CanBeCaptured().message() : std::string();
-}
-
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                                   const cuda::Capture& capture) {
   const Result<ExchangeResources*> found =
@@ -23,7 +13,7 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
   ExchangeResources& device = **found;
   watch_.CountOnDevice(driver_);
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, device_.channel());
   // Even if the call failed, the capture's streams must be joined; otherwise the whole capture
@@ -41,37 +31,30 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
 }
 
 cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
-  const std::span<AgreedKernel> agreed = agreement_.Find(call.problem, FormOf(functions_, call));
-  Posting posting;
-  posting.is_captured = true;
   const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver_, call.stream);
-  const std::string why =
-      capture ? WhyNotCaptured(agreed) : std::string("the capture has become invalid");
-  if (!why.empty()) {
-    posting.kind = RecordKind::kRefused;
-    Post(call, posting, 0, nullptr);
-    WarnOnce("spatial capture " + why, "a split call is refused in a CUDA graph capture: " +
-                                           Describe(call.problem) + ": " + why);
+  const Result<SplitKernel*> found =
+      capture ? agreement_.FindForCapture(call) : Status::Error("the capture has become invalid");
+  if (!found.ok()) {
+    sequence_.Post(call, nullptr, {});
+    WarnOnce("spatial capture " + found.message(),
+             "a split call is refused in a CUDA graph capture: " + Describe(call.problem) + ": " +
+                 found.message());
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  SplitKernel* const kernel = agreed[0].For(call.problem);
+  SplitKernel* const kernel = *found;
   if (kernel == nullptr) {
     failure_.FailAt(
-        sequence_,
+        sequence_.number(),
         "its tensors lie as never before, and it is inside a CUDA graph capture, where nothing "
         "can be made for them");
     return Broken(call);
   }
-  const bool refused = !kernel->refusal().empty();
-  posting.kind = refused                       ? RecordKind::kRefused
-                 : call.declared.is_replicated ? RecordKind::kReplicated
-                                               : RecordKind::kExchanged;
-  Post(call, posting, kernel->common_hash(), kernel->shared_extents());
-  if (refused) {
+  sequence_.Post(call, kernel, {});
+  if (!kernel->refusal().empty()) {
     log_.Count(kernel->log_number(), false);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (!AwaitIfChecked()) return Broken(call);
+  if (!sequence_.AwaitIfChecked()) return Broken(call);
   if (call.declared.is_replicated) {
     return Conclude(call, {local.Run(call.call), Status::Ok()});
   }
@@ -81,16 +64,16 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
 // Logs on the stream of exchanges that a call begins. So the log has the calls in the same order on
 // all ranks, whatever streams the program uses.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
-                                                    const SplitKernel& kernel, bool is_captured,
+                                                    const SplitKernel& kernel,
                                                     ExchangeResources& device) {
   DeviceLog* const log = watch_.device_log();
   if (log == nullptr || call.declared.is_replicated) return nullptr;
   DeviceCall begun;
-  begun.call = sequence_;
+  begun.call = sequence_.number();
   begun.kernel = kernel.common_hash();
   begun.log_number = kernel.log_number();
   begun.exchanged_bytes = kernel.exchanged_bytes();
-  begun.is_captured = is_captured;
+  begun.is_captured = call.is_captured;
   begun.needs_others = kernel.needs_others();
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));

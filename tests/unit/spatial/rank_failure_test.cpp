@@ -5,25 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/unit/spatial/idle_channel.h"
+
 namespace ucudnn::test {
 namespace {
-
-struct CountingChannel : transport::Channel {
-  Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
-                  CUstream) override {
-    return Status::Ok();
-  }
-  Status AllReduce(CUdeviceptr, size_t, transport::Element, CUstream) override {
-    return Status::Ok();
-  }
-  Status Reserve(size_t, size_t) override { return Status::Ok(); }
-  size_t device_bytes() const override { return 0; }
-  Status Check() override { return Status::Ok(); }
-  transport::DeviceProgress Progress() override { return {}; }
-  void Abort() override { ++aborts; }
-
-  std::atomic<int> aborts = 0;
-};
 
 TEST(RankFailure, AbortsTheChannelThatIsThereAndOneThatComesLater) {
   transport::Meeting meeting;
@@ -33,7 +18,7 @@ TEST(RankFailure, AbortsTheChannelThatIsThereAndOneThatComesLater) {
   ASSERT_TRUE(ranks.ok()) << ranks.message();
   spatial::RankFailure failure(**ranks, SpatialGrid());
   const spatial::CallRecords records(0, 1);
-  CountingChannel channel, late;
+  IdleChannel channel, late;
   failure.Publish(channel);
   (*ranks)->OnFailure([&](std::string_view line) { failure.Hear(line, records); });
   EXPECT_FALSE(failure.has_failed());
