@@ -21,8 +21,7 @@ struct Norm {
     std::mt19937 random(5);
     std::uniform_real_distribution<double> values(-2, 2);
     for (DeviceTensor* tensor : Tensors()) {
-      tensor->ForEach([&](const Index& at) { tensor->Set(at, values(random)); });
-      tensor->Upload();
+      tensor->FillWith([&](const Index&) { return values(random); });
     }
   }
 

@@ -150,8 +150,7 @@ TEST_P(BatchNormalizationTest, InferenceUsesTheEstimates) {
     DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_);
     Parameter scale(mode, type_), bias(mode, type_), mean(mode, type_), variance(mode, type_);
     FillReal(x, scale, bias, mean, variance);
-    variance.ForEach([&](const Index& at) { variance.Set(at, 1 + std::abs(variance.At(at))); });
-    variance.Upload();
+    variance.FillWith([&](const Index& at) { return 1 + std::abs(variance.At(at)); });
     y.Fill(random_);
     ASSERT_OK(Enqueue([&] {
       return cudnnBatchNormalizationForwardInference(

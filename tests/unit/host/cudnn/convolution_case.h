@@ -90,10 +90,15 @@ class DeviceTensor {
           for (at[3] = 0; at[3] < dims[3]; ++at[3])
             for (at[4] = 0; at[4] < dims[4]; ++at[4]) body(at);
   }
+  // Sets each element to value(index), and uploads the tensor.
+  template <class Value>
+  void FillWith(const Value& value) {
+    ForEach([&](const Index& at) { Set(at, value(at)); });
+    Upload();
+  }
   void Fill(std::mt19937& random) {
     std::uniform_int_distribution<int> values(-1, 1);
-    ForEach([&](const Index& at) { Set(at, values(random)); });
-    Upload();
+    FillWith([&](const Index&) { return values(random); });
   }
   void Upload() { ASSERT_OK(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
   // Reads what the device holds into the host copy.

@@ -93,8 +93,7 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
         dy(kElementwiseDims, layout_, type_), dx(kElementwiseDims, layout_, type_);
     x.Fill(random_);
     // No input lies where a slope jumps.
-    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });
-    x.Upload();
+    x.FillWith([&](const Index& at) { return x.At(at) + 0.25; });
     dy.Fill(random_);
     ASSERT_OK(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),
                                      Describe(y), y.data));

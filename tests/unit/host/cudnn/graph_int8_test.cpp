@@ -18,8 +18,7 @@ void FillLarge(Convolution& c) {
   std::mt19937 random(7);
   std::uniform_int_distribution<int> values(-128, 127);
   for (DeviceTensor* tensor : {&c.x, &c.w}) {
-    tensor->ForEach([&](const Index& at) { tensor->Set(at, values(random)); });
-    tensor->Upload();
+    tensor->FillWith([&](const Index&) { return values(random); });
   }
   c.y.Upload();
 }
@@ -48,10 +47,9 @@ TEST(GraphInt8, SumsBeyondTheIntegersOfFp32AreExact) {
   c.w = {4, 1280, 1, 1, 1};
   c.pad = {0, 0, 0};
   Convolution convolution(c);
-  convolution.x.ForEach([&](const Index& at) { convolution.x.Set(at, at[1] == 0 ? 1 : 127); });
-  convolution.w.ForEach([&](const Index& at) { convolution.w.Set(at, at[1] == 0 ? 1 : 127); });
-  convolution.x.Upload();
-  convolution.w.Upload();
+  for (DeviceTensor* tensor : {&convolution.x, &convolution.w}) {
+    tensor->FillWith([](const Index& at) { return at[1] == 0 ? 1 : 127; });
+  }
   convolution.y.Upload();
   const ConvolutionGraph graph(convolution);
   Plan plan;

@@ -66,15 +66,10 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
   template <class... Tensors>
   void FillReal(Tensors&... tensors) {
     std::uniform_real_distribution<double> values(-2, 2);
-    const auto fill = [&](DeviceTensor& tensor) {
-      tensor.ForEach([&](const Index& at) { tensor.Set(at, values(random_)); });
-      tensor.Upload();
-    };
-    (fill(tensors), ...);
+    (tensors.FillWith([&](const Index&) { return values(random_); }), ...);
   }
   static void Fill(DeviceTensor& tensor, double value) {
-    tensor.ForEach([&](const Index& at) { tensor.Set(at, value); });
-    tensor.Upload();
+    tensor.FillWith([&](const Index&) { return value; });
   }
   // Returns the central difference of loss(), which reads `value`.
   template <class Loss>
