@@ -29,7 +29,7 @@ SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const Le
 
 int SolveTasks::BlocksOf(int level) const {
   const Level& shape = costs_.hierarchy().level(level);
-  return shape.blocks() + (shape.last_c_point() < shape.steps ? 1 : 0);
+  return (shape.steps + shape.coarsening - 1) / shape.coarsening;
 }
 
 int SolveTasks::OwnerOf(int level, int block) const {
@@ -48,14 +48,12 @@ int SolveTasks::OwnerOf(int level, int block) const {
 void SolveTasks::MakeShares(int level) {
   std::vector<Share>& shares = levels_[level];
   const int blocks = BlocksOf(level);
-  int owner_before = -1;
   for (int block = 0; block < blocks; ++block) {
-    const int owner = OwnerOf(level, block);
-    if (owner != owner_before) {
-      shares.push_back({.device = runs_.DeviceOf(owner), .begin = block});
+    const int device = runs_.DeviceOf(OwnerOf(level, block));
+    if (shares.empty() || shares.back().device != device) {
+      shares.push_back({.device = device, .begin = block});
     }
     shares.back().end = block + 1;
-    owner_before = owner;
   }
   if (level == costs_.hierarchy().coarsest()) return;
   for (size_t i = 0; i < shares.size(); ++i) {
@@ -169,28 +167,34 @@ Status SolveTasks::RelaxC(int level) {
   return Status::Ok();
 }
 
+template <typename Count>
+void SolveTasks::SendStates(int from, int to, Port port, const Count& count) {
+  for (Share& reader : levels_[to]) {
+    for (const Share& writer : levels_[from]) {
+      const int states = count(writer, reader);
+      if (states == 0) continue;
+      Append(reader.ready, cluster_.Send(writer.device, reader.device, states * state_bytes_, port,
+                                         writer.ready));
+    }
+    reader.ready = cluster_.Join(std::move(reader.ready));
+    reader.arrived.clear();
+  }
+}
+
 // Sends the right sides of the next level to the devices that have its blocks. If that level is
 // relaxed, the same messages carry the first states of its blocks.
 Status SolveTasks::Restrict(int level) {
   PhaseOf(level).restricts = true;
   RunPhase();
   const Level& next = costs_.hierarchy().level(level + 1);
+  const int c = next.coarsening;
   const bool takes_states = level + 1 < costs_.hierarchy().coarsest();
-  for (Share& coarse : levels_[level + 1]) {
-    coarse.ready.clear();
-    coarse.arrived.clear();
-    const int begin = coarse.begin * next.coarsening;
-    const int end = std::min(coarse.end * next.coarsening, next.steps);
-    for (const Share& fine : levels_[level]) {
-      const int count = CommonNumbers(fine.begin, fine.end, begin, end);
-      if (count == 0) continue;
-      const int states =
-          count + (takes_states ? (count + next.coarsening - 1) / next.coarsening : 0);
-      Append(coarse.ready, cluster_.Send(fine.device, coarse.device, states * state_bytes_,
-                                         Port::kOfReceiver, fine.ready));
-    }
-    coarse.ready = cluster_.Join(std::move(coarse.ready));
-  }
+  for (Share& coarse : levels_[level + 1]) coarse.ready.clear();
+  SendStates(level, level + 1, Port::kOfReceiver, [&](const Share& fine, const Share& coarse) {
+    const int count =
+        CommonNumbers(fine.begin, std::min(fine.end, next.steps), coarse.begin * c, coarse.end * c);
+    return count + (takes_states ? (count + c - 1) / c : 0);
+  });
   return Status::Ok();
 }
 
@@ -217,24 +221,13 @@ Status SolveTasks::SolveSerially(int level, Source source) {
 
 Status SolveTasks::Correct(int level) {
   RunPhase();
-  const Level& next = costs_.hierarchy().level(level + 1);
-  const std::vector<Share>& coarse_shares = levels_[level + 1];
-  for (Share& fine : levels_[level]) {
-    TaskList ready = fine.ready;
-    for (size_t i = 0; i < coarse_shares.size(); ++i) {
-      const Share& coarse = coarse_shares[i];
-      const int begin = std::max(1, coarse.begin * next.coarsening);
-      // The last C-point comes after all blocks.
-      const int end =
-          i + 1 < coarse_shares.size() ? coarse.end * next.coarsening : BlocksOf(level) + 1;
-      const int states = CommonNumbers(fine.begin, fine.end, begin, end);
-      if (states == 0) continue;
-      Append(ready, cluster_.Send(coarse.device, fine.device, states * state_bytes_,
-                                  Port::kOfSender, coarse.ready));
-    }
-    fine.ready = cluster_.Join(std::move(ready));
-    fine.arrived.clear();
-  }
+  const int c = costs_.hierarchy().level(level + 1).coarsening;
+  SendStates(level + 1, level, Port::kOfSender, [&](const Share& coarse, const Share& fine) {
+    // The last C-point comes after all blocks.
+    const bool is_last = coarse.end == BlocksOf(level + 1);
+    return CommonNumbers(fine.begin, fine.end, std::max(1, coarse.begin * c),
+                         is_last ? fine.end : coarse.end * c);
+  });
   return Status::Ok();
 }
 

@@ -140,6 +140,10 @@ class SolveTasks final : public LayerSystem {
   // that phase first.
   Phase& PhaseOf(int level);
   void RunPhase();
+  // Makes each share of level `to` wait for the states that it reads from shares of level `from`.
+  // count(writer, reader) returns the number of states, which are one message.
+  template <typename Count>
+  void SendStates(int from, int to, Port port, const Count& count);
 
   static constexpr int kNoLevel = -1;
 

@@ -1,6 +1,13 @@
-// Tests the table of docs/multigrid-model.md, which has the model's predictions for the paper's
-// networks on the paper's machine, with one setting for all numbers of devices.
+// Tests the model's predictions for the paper's networks on the paper's machine (Kirby et al.)
+// against times that follow by hand from the definition of a cycle, against the numbers that the
+// paper prints, and against the table of docs/multigrid-model.md.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "planner/graph/network_file.h"
 #include "planner/machine/presets.h"
@@ -10,19 +17,195 @@
 namespace ucudnn::multigrid {
 namespace {
 
+struct PapersNetwork {
+  const char* name;
+  double channels;      // of a state, which has 24 x 24 positions
+  double convolutions;  // residual steps
+  double connected;     // fully connected residual steps; number i, counted from 1, is step 257 i
+};
+constexpr PapersNetwork kMillions = {"kirby-3m", 4, 4093, 0};
+constexpr PapersNetwork kBillions = {"kirby-2b", 20, 4097, 15};
+
+struct CycleShape {
+  int c;
+  int levels;
+};
+constexpr CycleShape kFine = {4, 2};
+constexpr CycleShape kCoarse = {16, 3};
+
+// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, each of which 4 chains keep busy. PCI Express
+// joins the two devices of a node. A message to another node is copied to the host, sent by 25 Gb/s
+// Ethernet, and copied to the device; each of these has a latency of 10 us.
+constexpr double kLaunchUs = 4;
+constexpr double kKernelUs = 3;
+constexpr double kBytesPerUs = 900e3;
+constexpr int kCycles = 2;
+
+// Derives times (us) from the definition of two cycles with FCF-relaxation and injection, without
+// the model's code. Devices share the steps of the finest level evenly. The layers in front of the
+// residual steps and behind them are neglected.
+class ByHand {
+ public:
+  // While the host launches the kernels of other blocks, the device may run fully connected
+  // kernels. `hides` assumes that it runs all of them then; otherwise it runs none of them then.
+  ByHand(const PapersNetwork& network, bool hides) : network_(network), hides_(hides) {}
+
+  double SerialUs(Workload workload) const {
+    const double forward = InRow(steps(), network_.connected);
+    if (workload == Workload::kInference) return forward;
+    return 2 * forward + GradientsInRow() + network_.connected * UpdateUs();
+  }
+  // Forward and backward, each with a message for each boundary, and the first device's update.
+  double PartitionedUs(int devices) const {
+    return 2 * InRow(steps(), network_.connected) + 2 * Boundaries(devices) + GradientsInRow() +
+           std::floor(network_.connected / devices) * UpdateUs();
+  }
+  struct Solved {
+    double us;
+    double busy_us;  // of all devices together
+  };
+  Solved Solve(const CycleShape& shape, int devices, Workload workload) const {
+    const Solved solve = Solve(shape, devices);
+    if (workload == Workload::kInference) return solve;
+    // A device with fully connected layers ends last. Its host launches a kernel for the gradient
+    // of each layer.
+    const double connected =
+        std::min(network_.connected, std::max(1.0, std::floor(network_.connected / devices)));
+    const double launches_us = steps() * kLaunchUs;
+    return {2 * solve.us + connected * UpdateUs() +
+                std::max(launches_us / devices, connected * (kKernelUs + WeightsUs())),
+            2 * solve.busy_us + launches_us + network_.connected * UpdateUs()};
+  }
+
+ private:
+  double steps() const { return network_.convolutions + network_.connected; }
+  double StateBytes() const { return 4 * network_.channels * 24 * 24; }
+  // The time in which the device reads the weights of a fully connected layer. Its update reads
+  // weight, gradient and velocity, and writes weight and velocity.
+  double WeightsUs() const { return StateBytes() * StateBytes() / 4 / kBytesPerUs; }
+  double UpdateUs() const { return 5 * WeightsUs(); }
+  // A step has three kernels: the layer with its bias, ReLU and the sum; the adjoint has as many.
+  // The kernels of a convolution end before they are launched.
+  static constexpr double kStepUs = 3 * kLaunchUs;
+  double InRow(double steps, double connected) const {
+    return (steps - connected) * kStepUs + connected * (3 * kKernelUs + WeightsUs());
+  }
+  double InBlocks(double steps, double connected) const {
+    return hides_ ? steps * kStepUs : InRow(steps, connected);
+  }
+  // The gradient of a 7 x 7 convolution is one kernel with a chain of multiply-adds for each number
+  // of a state.
+  double GradientsInRow() const {
+    const double numbers = StateBytes() / 4;
+    const double operations = 2 * 49 * network_.channels * numbers;
+    const double fill = std::min(1.0, numbers / (5120 * 4));
+    const double convolution_us = std::max(kLaunchUs, kKernelUs + operations / (14e6 * fill));
+    return network_.convolutions * convolution_us + network_.connected * (kKernelUs + WeightsUs());
+  }
+  double BetweenNodes(double states) const { return 3 * 10 + states * StateBytes() / 3125; }
+  // The time of a message at each boundary between neighbours, two of which form a node.
+  double Boundaries(int devices) const {
+    const int in_nodes = devices / 2;
+    const int between_nodes = devices - 1 - in_nodes;
+    return in_nodes * (10 + StateBytes() / 12e3) + between_nodes * BetweenNodes(1);
+  }
+
+  Solved Solve(const CycleShape& shape, int devices) const {
+    // On a level with FCF, a cycle has F, a C-relaxation with F, the values for the right sides,
+    // and the F of the way up, which is also the next cycle's first F of the finest level. So the
+    // finest level takes every step twice in each cycle, and at last the F-points once more.
+    const double c = shape.c;
+    double coarse = std::floor(steps() / c);
+    // Level 1 has the layers whose numbers are multiples of c, such as 257 i if c divides i.
+    double connected = std::floor(network_.connected / c);
+    Solved solved{0, (2 * kCycles + (c - 1) / c) * InBlocks(steps(), network_.connected) +
+                         kCycles * InBlocks(coarse, connected)};
+    solved.us = solved.busy_us / devices;
+    if (shape.levels == 3) {
+      // Each cycle takes the steps of level 1 twice, the F-points once more, and a step of level 2
+      // for each block of level 1. No device has less than a block.
+      const double relaxed_us = 3 * kCycles * InBlocks(coarse, connected);
+      solved.busy_us += relaxed_us;
+      solved.us += relaxed_us / std::min<double>(devices, std::ceil(coarse / c));
+      // A block of level 1 gets c right sides and its first state, and returns c states.
+      // C-relaxation sends a state. Step j of level 2 is on the device of block j of level 1.
+      const double cycle_us = BetweenNodes(c + 1) + BetweenNodes(c) + BetweenNodes(1);
+      if (devices > 1) solved.us += kCycles * cycle_us;
+      coarse = std::floor(coarse / c);
+      connected = 0;
+    }
+    // One device after the other solves its part of the coarsest level. In the second cycle a
+    // device waits only for itself: the devices in front of it are ahead of it since the first
+    // cycle.
+    const double coarsest_us = InRow(coarse, connected);
+    const double solvers = std::min<double>(devices, coarse);
+    solved.busy_us += kCycles * coarsest_us;
+    solved.us += coarsest_us * (1 + (kCycles - 1) / solvers);
+    solved.us += devices <= coarse ? Boundaries(devices) : (coarse - 1) * BetweenNodes(1);
+    return solved;
+  }
+
+  const PapersNetwork network_;
+  const bool hides_;
+};
+
+// A number that the model predicts, and the two numbers that follow by hand.
+struct Predicted {
+  double modelled;
+  double hidden;  // fully connected kernels are hidden
+  double exposed;
+};
+
+// The formulas give each device the mean number of blocks. On 24 devices with 255 blocks the mean
+// is 10.6, and a device has up to 11.
+constexpr double kWholeBlocks = 11 / (255 / 24.0) - 1;
+constexpr double kPrinted = 0.006;  // for numbers that are printed with two decimals
+
+// The paper prints neither c nor the number of levels, so its number is compared with the closer of
+// two settings. The paper's machine has costs that are not modelled; docs/multigrid-model.md names
+// them.
+constexpr double kPaperFactor = 2;
+
 class PapersMachine {
  public:
-  explicit PapersMachine(const char* network)
-      : chain_(*MakeResidualChain(*planner::LoadNetwork(network), BatchNorms::kRefused)),
+  explicit PapersMachine(const PapersNetwork& network)
+      : hidden_(network, true),
+        exposed_(network, false),
+        chain_(*MakeResidualChain(*planner::LoadNetwork(network.name), BatchNorms::kRefused)),
         layers_(LayersOfNetwork(chain_, 1, 4)),
         machine_(*planner::MachineByName("v100x2-25g:32")),
         times_(machine_.device, layers_.kinds),
         model_(layers_, times_, machine_) {}
 
+  Predicted OverSerial(const CycleShape& shape, Workload workload, int devices) const {
+    const auto by_hand = [&](const ByHand& hand) {
+      return hand.SerialUs(workload) / hand.Solve(shape, devices, workload).us;
+    };
+    return {model_.Serial(workload, Launching::kEach)->ms / Run(shape, workload, devices).ms,
+            by_hand(hidden_), by_hand(exposed_)};
+  }
+  Predicted OverPartitioned(const CycleShape& shape, int devices) const {
+    const auto by_hand = [&](const ByHand& hand) {
+      return hand.PartitionedUs(devices) / hand.Solve(shape, devices, Workload::kTraining).us;
+    };
+    return {model_.Partitioned(Workload::kTraining, devices)->ms /
+                Run(shape, Workload::kTraining, devices).ms,
+            by_hand(hidden_), by_hand(exposed_)};
+  }
+  Predicted ComputingShare(const CycleShape& shape, int devices) const {
+    const auto by_hand = [&](const ByHand& hand) {
+      const ByHand::Solved solved = hand.Solve(shape, devices, Workload::kTraining);
+      return solved.busy_us / (solved.us * devices);
+    };
+    return {Run(shape, Workload::kTraining, devices).computing_share, by_hand(hidden_),
+            by_hand(exposed_)};
+  }
+
+ private:
   // Returns the fastest run over all values of CoarsePlace. A run has two cycles with
   // FCF-relaxation and injection, a stream for each block, and a launch for each kernel.
-  ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
-    MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
+  ModelledRun Run(const CycleShape& shape, Workload workload, int devices) const {
+    MultigridSetting setting = {.coarsening = {shape.c}, .levels = shape.levels, .cycles = kCycles};
     const auto made = test::Must(MultigridModel::Make(model_, setting));
     double least_ms = 0;
     ModelledRun best;
@@ -35,19 +218,9 @@ class PapersMachine {
     }
     return best;
   }
-  double OverSerial(int coarsening, int levels, Workload workload, int devices) const {
-    return model_.Serial(workload, Launching::kEach)->ms /
-           Multigrid(coarsening, levels, workload, devices).ms;
-  }
-  double OverPartitioned(int coarsening, int levels, Workload workload, int devices) const {
-    return model_.Partitioned(workload, devices)->ms /
-           Multigrid(coarsening, levels, workload, devices).ms;
-  }
-  double ComputingShare(int coarsening, int levels, int devices) const {
-    return Multigrid(coarsening, levels, Workload::kTraining, devices).computing_share;
-  }
 
- private:
+  const ByHand hidden_;
+  const ByHand exposed_;
   const ResidualChain chain_;
   const NetworkLayers layers_;
   const planner::Machine machine_;
@@ -55,37 +228,65 @@ class PapersMachine {
   const NetworkModel model_;
 };
 
-constexpr double kPrinted = 0.006;  // for numbers that are printed with two decimals
+struct InTable {
+  double fine;
+  double coarse;
+};
+
+// Checks what `predict` returns for both settings.
+template <typename Predict>
+void Expect(const Predict& predict, const InTable& in_table, std::optional<double> paper) {
+  double factor = std::numeric_limits<double>::infinity();
+  for (const auto& [shape, printed] :
+       {std::pair(kFine, in_table.fine), std::pair(kCoarse, in_table.coarse)}) {
+    const Predicted number = predict(shape);
+    const auto [least, most] = std::minmax(number.hidden, number.exposed);
+    EXPECT_GE(number.modelled, least * (1 - kWholeBlocks)) << "in the table: " << printed;
+    EXPECT_LE(number.modelled, most * (1 + kWholeBlocks)) << "in the table: " << printed;
+    EXPECT_NEAR(number.modelled, printed, kPrinted);
+    if (!paper) continue;
+    factor = std::min(factor, std::max(number.modelled / *paper, *paper / number.modelled));
+  }
+  if (!paper) return;
+  EXPECT_LT(factor, kPaperFactor) << "in the paper: " << *paper;
+}
 
 TEST(PapersMachine, ThreeMillionParameters) {
-  const PapersMachine kirby("kirby-3m");
-  const auto inference = Workload::kInference;
-  const auto training = Workload::kTraining;
-  EXPECT_NEAR(kirby.OverSerial(4, 2, inference, 1), 0.17, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(4, 2, inference, 4), 0.61, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(4, 2, inference, 24), 2.06, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(4, 2, training, 64), 3.19, kPrinted);
-  EXPECT_NEAR(kirby.OverPartitioned(4, 2, training, 64), 3.26, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(4, 2, 64), 0.253, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(16, 3, inference, 1), 0.18, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(16, 3, inference, 4), 0.73, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(16, 3, inference, 24), 3.86, kPrinted);
-  EXPECT_NEAR(kirby.OverSerial(16, 3, training, 64), 9.35, kPrinted);
-  EXPECT_NEAR(kirby.OverPartitioned(16, 3, training, 64), 9.57, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(16, 3, 64), 0.703, kPrinted);
+  const PapersMachine kirby(kMillions);
+  const auto over_serial = [&](Workload workload, int devices) {
+    return [&kirby, workload, devices](const CycleShape& shape) {
+      return kirby.OverSerial(shape, workload, devices);
+    };
+  };
+  Expect(over_serial(Workload::kInference, 1), {0.17, 0.18}, 0.25);
+  Expect(over_serial(Workload::kInference, 4), {0.61, 0.73}, 1.25);
+  Expect(over_serial(Workload::kInference, 24), {2.06, 3.86}, 4);
+  Expect(over_serial(Workload::kTraining, 64), {3.19, 9.35}, 3.5);
+  Expect([&](const CycleShape& shape) { return kirby.OverPartitioned(shape, 64); }, {3.26, 9.57},
+         5);
+  // The paper's share is 3 %, because of its implementation's messages.
+  Expect([&](const CycleShape& shape) { return kirby.ComputingShare(shape, 64); }, {0.253, 0.703},
+         {});
 }
 
 TEST(PapersMachine, TwoBillionParameters) {
-  const PapersMachine kirby("kirby-2b");
-  const auto training = Workload::kTraining;
-  EXPECT_NEAR(kirby.OverPartitioned(4, 2, training, 4), 0.90, kPrinted);
-  EXPECT_NEAR(kirby.OverPartitioned(4, 2, training, 64), 3.36, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(4, 2, 4), 0.893, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(4, 2, 64), 0.242, kPrinted);
-  EXPECT_NEAR(kirby.OverPartitioned(16, 3, training, 4), 1.05, kPrinted);
-  EXPECT_NEAR(kirby.OverPartitioned(16, 3, training, 64), 8.23, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(16, 3, 4), 0.987, kPrinted);
-  EXPECT_NEAR(kirby.ComputingShare(16, 3, 64), 0.573, kPrinted);
+  const PapersMachine kirby(kBillions);
+  const auto over_partitioned = [&](int devices) {
+    return [&kirby, devices](const CycleShape& shape) {
+      return kirby.OverPartitioned(shape, devices);
+    };
+  };
+  const auto computing_share = [&](int devices) {
+    return
+        [&kirby, devices](const CycleShape& shape) { return kirby.ComputingShare(shape, devices); };
+  };
+  Expect(over_partitioned(4), {0.90, 1.05}, 1.3);
+  Expect(over_partitioned(64), {3.36, 8.23}, 10.2);
+  Expect(computing_share(4), {0.893, 0.987}, 0.928);
+  Expect(computing_share(64), {0.242, 0.573}, 0.345);
+  // "Multigrid outperforms its counterpart when using at least four GPUs."
+  EXPECT_LT(kirby.OverPartitioned(kCoarse, 3).modelled, 1);
+  EXPECT_GT(kirby.OverPartitioned(kCoarse, 4).modelled, 1);
 }
 
 }  // namespace
