@@ -31,7 +31,7 @@ struct Process {
   // Returns whether the user wants reports of every kernel, even of those that ucudnn cannot
   // change.
   bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
-  SplitContext split_context() { return {functions, driver, sessions, splitter}; }
+  SplitContext split_context() { return {functions, sessions, splitter}; }
   std::string ReportText();
   // Rewrites the report file, if the user named one and this process has called a convolution.
   void WriteReport();

@@ -113,11 +113,11 @@ void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t
   const bool learning = budget.learning();
   if (!learning && !budget.waiting()) return;
   try {
-    if (process_.sessions.Capturing(session)) return;
+    if (session.Capturing()) return;
     const cuda::ContextScope scope(*process_.driver, session.context());
     if (budget.waiting()) budget.SettleNow();
     if (!learning) return;
-    const auto owner = OwnerOf(*process_.driver, session, handle);
+    const auto owner = OwnerOf(session, handle);
     if (!owner) return;
     const KernelSequence::Progress known = budget.Run(kernel, *owner);
     if (known != KernelSequence::Progress::kNotYet) Divide(budget, session, handle, known);
@@ -134,7 +134,7 @@ std::optional<planning::BudgetShare> Budgets::ShareOf(const BudgetKernel& kernel
   WorkspaceBudget* const budget = session.budget();
   if (budget == nullptr) return std::nullopt;
   const cuda::ContextScope scope(*process_.driver, session.context());
-  const auto owner = OwnerOf(*process_.driver, session, handle);
+  const auto owner = OwnerOf(session, handle);
   if (!owner) return std::nullopt;
   const WorkspaceBudget::Share share = budget->ShareOf(kernel, *owner);
   part.kernel = share.kernel;
@@ -146,7 +146,7 @@ Status Budgets::EndRecording(cudnnHandle_t handle) {
   if (session == nullptr) return Status::Error("the handle is unknown");
   WorkspaceBudget* const budget = session->budget();
   if (budget == nullptr) return Status::Ok();
-  if (process_.sessions.Capturing(*session)) {
+  if (session->Capturing()) {
     return Status::Error("the handle's stream is captured");
   }
   const cuda::ContextScope scope(*process_.driver, session->context());

@@ -7,13 +7,13 @@ namespace ucudnn::interposer {
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api) {
   if (!process.options.tuning.on) return false;
   return process.options.workspace_plan.empty() ||
-         !process.followed_plan.Has(process.sessions.DeviceOf(session).platform, problem, api);
+         !process.followed_plan.Has(session.device().platform, problem, api);
 }
 
 bool MeasuresBeforePromising(Process& process, const Session& session,
                              const ConvolutionProblem& problem, Api api) {
   return process.options.tuning.before_promising && Tunes(process, session, problem, api) &&
-         !process.sessions.Capturing(session);
+         !session.Capturing();
 }
 
 size_t UserLimit(Process& process, const Session& session) {
@@ -34,7 +34,7 @@ planning::Facts FactsOfKernel(Process& process, const Session& session,
   facts.deterministic = options.deterministic;
   facts.strict_limit = options.strict_limit;
   facts.tunes = Tunes(process, session, problem, api);
-  facts.capturing = process.sessions.Capturing(session);
+  facts.capturing = session.Capturing();
   return facts;
 }
 
@@ -47,7 +47,7 @@ planning::TileConditions ConditionsOfTiles(Process& process, const Session& sess
           options.policy,
           need_bytes,
           UserLimit(process, session),
-          tuning::L2Bytes(process.sessions.DeviceOf(session)),
+          tuning::L2Bytes(session.device()),
           process.most_span};
 }
 
@@ -102,8 +102,7 @@ planning::PromiseRequest RequestFor(const Process& process, const ConvolutionPro
 
 void NoteMissing(Process& process, const Session& session, const ConvolutionProblem& problem,
                  Api api) {
-  const auto instead =
-      process.followed_plan.Misses(process.sessions.DeviceOf(session).platform, problem, api);
+  const auto instead = process.followed_plan.Misses(session.device().platform, problem, api);
   if (instead) {
     process.reporter.Fallback(problem, planning::FallbackCause::kWorkspacePlanLacksIt, *instead);
   }

@@ -121,8 +121,7 @@ planning::Rows GraphAnswers::Answer(const planning::Measure& question) {
     if (engine == kernel_.own) CompareKnown(asked);
     asked.until = process_.kernels.EndOfTurn(asked.problem);
   }
-  const tuning::MeasuredRows measured =
-      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
+  const tuning::MeasuredRows measured = process_.kernels.Get(kernel_.session->device(), asked);
   if (kernel_.is_measured() && !measured.status.ok()) {
     process_.reporter.Fallback(kernel_.problem(), planning::FallbackCause::kCannotBeMeasured,
                                measured.status.message());
@@ -178,8 +177,7 @@ planning::Tilings GraphAnswers::Answer(const planning::FindTilings& question) {
     }
     return candidates;
   };
-  planning::Tilings tilings =
-      process_.kernels.GetTilings(process_.sessions.DeviceOf(*kernel_.session), asked, task);
+  planning::Tilings tilings = process_.kernels.GetTilings(kernel_.session->device(), asked, task);
   process_.reporter.NoteUnlikeRanks();
   return tilings;
 }
@@ -189,8 +187,7 @@ void GraphAnswers::CompareKnown(tuning::Question question) {
   // runs.
   if (kernel_.session->budget() != nullptr) return;
   question.may_measure = false;
-  const tuning::MeasuredRows known =
-      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), question);
+  const tuning::MeasuredRows known = process_.kernels.Get(kernel_.session->device(), question);
   if (known.settled) return;
   const cudnn::GraphTemplate& own = *kernel_.own;
   const auto pieces =
@@ -231,8 +228,7 @@ std::optional<MicroConfiguration> GraphAnswers::UndividedOf(const cudnn::GraphTe
 std::vector<EngineId> GraphAnswers::MeasuredWhole(size_t limit_bytes) const {
   planning::MeasurementStore* const store = process_.kernels.store();
   if (store == nullptr) return {};
-  const auto stored =
-      store->Read(kernel_.problem(), process_.sessions.DeviceOf(*kernel_.session).platform);
+  const auto stored = store->Read(kernel_.problem(), kernel_.session->device().platform);
   const EngineId::Graph* const own = kernel_.own->convolution.engine.graph();
   if (!stored.ok() || own == nullptr) return {};
   std::vector<std::pair<double, EngineId>> ranked;
@@ -310,11 +306,11 @@ std::vector<MicroConfiguration> GraphAnswers::Answer(const planning::FindSubstit
 }
 
 planning::Trust GraphAnswers::Answer(const planning::Compare& question) {
-  const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  const bool capturing = kernel_.session->Capturing();
   planning::Compare asked = question;
   if (capturing) asked.proof = WithoutComparing(asked.proof);
-  return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 asked, ScopeOf(Used(question.configuration, question.against)));
+  return process_.kernels.Verify(kernel_.session->device(), kernel_.problem(), asked,
+                                 ScopeOf(Used(question.configuration, question.against)));
 }
 
 BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
@@ -354,7 +350,7 @@ BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
 planning::KeptPromise GraphAnswers::Keep(const planning::Decision& decision) {
   const planning::KeptPromise& promise = *decision.promise;
   const planning::EnginePromise given = {kernel_.problem(),
-                                         process_.sessions.DeviceOf(*kernel_.session).platform,
+                                         kernel_.session->device().platform,
                                          kernel_.own->convolution.engine,
                                          kernel_.limit_bytes,
                                          promise.workspace_bytes,

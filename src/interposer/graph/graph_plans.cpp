@@ -300,8 +300,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // The pack lacks an operand; the real library refuses such a pack.
   if (!call) return RunFallback(state, other);
-  return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
-                      state.own->convolution.problem, state, *call},
+  return RunSchedule({process_.reporter, *session, state.own->convolution.problem, state, *call},
                      other);
 }
 

@@ -49,7 +49,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& ste
   const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem();
   const WorkspaceBudget* const budget = kernel.session->budget();
-  const planning::Platform platform = process_.sessions.DeviceOf(*kernel.session).platform;
+  const planning::Platform platform = kernel.session->device().platform;
   planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kGraph);
   facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;
@@ -164,8 +164,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
   try {
     Session* const session = process_.sessions.Of(handle);
     // Inside a capture the present state stays, although more may be known by now.
-    if (session == nullptr || session->context() != state.context ||
-        process_.sessions.Capturing(*session)) {
+    if (session == nullptr || session->context() != state.context || session->Capturing()) {
       state.due_at = due;
       state.decided_epoch = decided_epoch;
       return &state;

@@ -210,7 +210,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),
-                           process_.sessions.Capturing(*session)};
+                           session->Capturing()};
   split.plan = state->own.get();
   return splitter.Run(split, own);
 }

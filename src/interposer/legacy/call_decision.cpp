@@ -82,7 +82,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
                                const CallKey& key, CallState* earlier) {
   // Building plans must not break another thread's capture.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  const bool capturing = process_.sessions.Capturing(session);
+  const bool capturing = session.Capturing();
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
   // Building plans of the graph API could break the capture, so no engine of the graph API serves
   // inside a capture.

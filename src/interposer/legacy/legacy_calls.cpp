@@ -179,7 +179,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   CallState* state = session->Find(key);
   const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));
   // Inside a capture the present state stays, although more may be known by now.
-  if (state == nullptr || (due && !process_.sessions.Capturing(*session))) {
+  if (state == nullptr || (due && !session->Capturing())) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
       process_.reporter.TooManyKernels();
       return ConvolveUnplanned(process_, *session, key, call);
@@ -196,9 +196,7 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
   if (state->schedule == nullptr) return cudnn::Convolve(functions, call);
   LegacyFallbacks other(process_, *session, key, *state, call);
-  return RunSchedule(
-      {*process_.driver, process_.reporter, process_.sessions, *session, key.problem, *state, call},
-      other);
+  return RunSchedule({process_.reporter, *session, key.problem, *state, call}, other);
 }
 
 }  // namespace ucudnn::interposer

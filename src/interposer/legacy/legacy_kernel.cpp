@@ -11,9 +11,9 @@ using planning::BuildOutcome;
 
 tuning::KernelToMeasure TuningKernel(Process& process, const LegacyKernel& kernel) {
   const Session& session = *kernel.session;
-  tuning::KernelToMeasure asked{
-      process.sessions.DeviceOf(session),  kernel.problem, session.platform(), kernel.handle,
-      process.sessions.Capturing(session), kernel.graph,   kernel.may_measure};
+  tuning::KernelToMeasure asked{session.device(),  kernel.problem,      session.platform(),
+                                kernel.handle,     session.Capturing(), kernel.graph,
+                                kernel.may_measure};
   const size_t limit = UserLimit(process, session);
   if (limit != kNoLimit) asked.must_fit = limit;
   return asked;
@@ -66,9 +66,9 @@ Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
   const Session& session = *kernel.session;
   NoteMissing(process, session, kernel.problem, Api::kLegacy);
   // Confirming makes the library create descriptors, which is forbidden in a capture.
-  const cudnnHandle_t handle = process.sessions.Capturing(session) ? nullptr : kernel.handle;
+  const cudnnHandle_t handle = session.Capturing() ? nullptr : kernel.handle;
   const FollowedPlan::Found found = process.followed_plan.Find(
-      process.sessions.DeviceOf(session).platform, session.platform(), kernel.problem, handle);
+      session.device().platform, session.platform(), kernel.problem, handle);
   if (found.why) {
     process.reporter.Fallback(kernel.problem,
                               found.unanswered ? planning::FallbackCause::kWorkspacePlanUnanswered
@@ -89,7 +89,7 @@ planning::Rows LegacyAnswers::Answer(const planning::Measure& question) {
 }
 
 planning::Trust LegacyAnswers::Answer(const planning::Compare& question) {
-  const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  const bool capturing = kernel_.session->Capturing();
   planning::Compare asked = question;
   if (capturing) asked.proof = WithoutComparing(asked.proof);
   return process_.engines.Verify(TuningKernel(process_, kernel_), asked);

@@ -58,7 +58,7 @@ size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows
 
 // Returns whether a query may wait until pieces of the kernel are compared.
 bool MayProve(const Process& process, const Session& session) {
-  return process.options.tuning.before_promising && !process.sessions.Capturing(session);
+  return process.options.tuning.before_promising && !session.Capturing();
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ size_t LegacyCalls::NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descri
   const ConvolutionProblem& problem = kernel.problem;
   const MicroConfiguration fastest =
       planning::FindBaselines(candidates, RequestFor(process_, problem, kNoLimit)).any_api;
-  if (process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel.session), problem)) {
+  if (process_.kernels.HasAllEngines(kernel.session->device(), problem)) {
     return fastest.workspace_bytes;
   }
   Performances ranking;
@@ -303,8 +303,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
   // An engine that was not measured may be the fastest. Without a limit of the user's, the real
   // library may find that engine, so the real library answers.
-  const bool all =
-      process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
+  const bool all = process_.kernels.HasAllEngines(kernel->session->device(), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
     limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));

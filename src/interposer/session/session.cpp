@@ -2,14 +2,14 @@
 
 #include <cassert>
 
+#include "cuda/resources.h"
 #include "interposer/core/capacity.h"
 
 namespace ucudnn::interposer {
 
-void Session::Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget) {
-  context_ = context;
+void Session::Open(const HandleDevice& device, CUstream stream, WorkspaceBudget* budget) {
+  device_ = device;
   budget_ = budget;
-  platform_ = platform;
   stream_ = stream;
   order_ = nullptr;
   lane_ = 0;
@@ -21,6 +21,13 @@ void Session::Close() {
   replaced_.clear();
   workspaces_.clear();
   full_ = false;
+}
+
+bool Session::Capturing() const {
+  const CUstream stream = this->stream();
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
+  const cuda::ContextScope scope(driver(), context());
+  return cuda::IsCapturing(driver(), stream);
 }
 
 Arena::Segment Session::FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation) {
@@ -77,9 +84,8 @@ bool SessionTable::empty() {
   return spare_.size() == sessions_.size();
 }
 
-std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                  cudnnHandle_t handle) {
-  auto owner = OwnerOf(driver, handle, session.stream());
+std::optional<ArenaOwner> OwnerOf(const Session& session, cudnnHandle_t handle) {
+  auto owner = OwnerOf(session.driver(), handle, session.stream());
   if (const void* const lane = session.order(); owner && lane != nullptr) {
     owner = ArenaOwner{lane};
     owner->capturable = true;

@@ -23,19 +23,35 @@
 #include "interposer/session/address_table.h"
 #include "interposer/session/call_state.h"
 #include "interposer/session/ordered_handles.h"
+#include "tuning/measure.h"
 
 namespace ucudnn::interposer {
+
+// The device of a handle, and the libraries through which it is used. Whoever opens the session
+// owns the objects to which the pointers point, and keeps them alive.
+struct HandleDevice {
+  const cuda::Driver* driver = nullptr;
+  const cudnn::Functions* functions = nullptr;
+  CUcontext context = nullptr;
+  const planning::Platform* platform = nullptr;
+  int platform_number = 0;  // -1: the platform is unknown, so calls on the handle are forwarded
+};
 
 class Session {
  public:
   Session() = default;
 
   // Begins the session of a new handle. Nothing remains of an earlier handle.
-  void Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget = nullptr);
+  void Open(const HandleDevice& device, CUstream stream, WorkspaceBudget* budget = nullptr);
   void Close();
 
-  CUcontext context() const { return context_; }
-  int platform() const { return platform_; }
+  // REQUIRES: the platform is known.
+  tuning::Device device() const {
+    return {device_.driver, device_.functions, device_.context, *device_.platform};
+  }
+  const cuda::Driver& driver() const { return *device_.driver; }
+  CUcontext context() const { return device_.context; }
+  int platform() const { return device_.platform_number; }
   // Returns the budget for all kernels of the device; null if there is none.
   WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
@@ -44,6 +60,8 @@ class Session {
     stream_.store(stream, std::memory_order_relaxed);
     set_lane(0);
   }
+  // Returns whether the session's stream is being captured.
+  bool Capturing() const;
 
   // Returns the name of the lane of all handles that the program orders with this one; null if
   // there are no such handles.
@@ -72,8 +90,7 @@ class Session {
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
-  CUcontext context_ = nullptr;
-  int platform_ = 0;
+  HandleDevice device_;
   WorkspaceBudget* budget_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
   std::atomic<const void*> order_ = nullptr;
@@ -91,8 +108,7 @@ class Session {
 
 // Returns the arena's owner for work that the session's calls enqueue. Returns none if the driver
 // does not report the stream's id.
-std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                  cudnnHandle_t handle);
+std::optional<ArenaOwner> OwnerOf(const Session& session, cudnnHandle_t handle);
 
 // Sessions by handle. Find is wait-free. The table owns the sessions, reuses them for other
 // handles, and is never destroyed.

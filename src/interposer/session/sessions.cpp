@@ -1,7 +1,6 @@
 #include "interposer/session/sessions.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "base/log.h"
 #include "cuda/resources.h"
@@ -9,20 +8,16 @@
 
 namespace ucudnn::interposer {
 
-int Sessions::PlatformIndex(const planning::Platform& platform) {
+void Sessions::SetPlatform(const planning::Platform& platform, HandleDevice& device) {
   MutexLock lock(platforms_mutex_);
-  const auto known = std::find_if(platforms_.begin(), platforms_.end(),
-                                  [&](const auto& other) { return *other == platform; });
-  if (known != platforms_.end()) return static_cast<int>(known - platforms_.begin());
-  platforms_.push_back(std::make_unique<planning::Platform>(platform));
-  process_.reporter.report().SetPlatform(platform);
-  return static_cast<int>(platforms_.size()) - 1;
-}
-
-tuning::Device Sessions::DeviceOf(const Session& session) {
-  MutexLock lock(platforms_mutex_);
-  assert(session.platform() >= 0 && session.platform() < std::ssize(platforms_));
-  return {process_.driver, &process_.functions, session.context(), *platforms_[session.platform()]};
+  auto known = std::find_if(platforms_.begin(), platforms_.end(),
+                            [&](const auto& other) { return *other == platform; });
+  if (known == platforms_.end()) {
+    known = platforms_.insert(known, std::make_unique<planning::Platform>(platform));
+    process_.reporter.report().SetPlatform(platform);
+  }
+  device.platform = known->get();
+  device.platform_number = static_cast<int>(known - platforms_.begin());
 }
 
 void Sessions::Open(cudnnHandle_t handle, Session& session) {
@@ -39,12 +34,14 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
     // Measurements are stored under the device's name. Without a name, calls on the handle are
     // forwarded (platform index -1).
     WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
-    session.Open(nullptr, -1, stream);
+    session.Open({.platform_number = -1}, stream);
     return;
   }
+  HandleDevice device = {&driver, &process_.functions, context};
+  SetPlatform(*platform, device);
   WorkspaceBudget* const budget = process_.budgets.Of(context);
   if (budget != nullptr) budget->Open(handle);
-  session.Open(context, PlatformIndex(*platform), stream, budget);
+  session.Open(device, stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {
@@ -129,13 +126,6 @@ Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   }
   table_.Order(first, second);
   return Status::Ok();
-}
-
-bool Sessions::Capturing(const Session& session) const {
-  const CUstream stream = session.stream();
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
-  const cuda::ContextScope scope(*process_.driver, session.context());
-  return cuda::IsCapturing(*process_.driver, stream);
 }
 
 uint64_t Sessions::LaneOf(Session& session, cudnnHandle_t handle) {

@@ -8,7 +8,6 @@
 #include "base/mutex.h"
 #include "interposer/session/lanes.h"
 #include "interposer/session/session.h"
-#include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
@@ -37,9 +36,6 @@ class Sessions {
   // Returns the session of `handle` if one is open; null otherwise.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
-  tuning::Device DeviceOf(const Session& session);
-  // Returns whether the session's stream is being captured.
-  bool Capturing(const Session& session) const;
   // Returns the bit of the lane of the session's next call, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);
 
@@ -48,7 +44,8 @@ class Sessions {
   // To be called when `handle` was destroyed or is about to be. Returns the handle's budget (null:
   // none) and the result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
-  int PlatformIndex(const planning::Platform& platform);
+  // Numbers the platform, and enters its number and this object's copy of it into `device`.
+  void SetPlatform(const planning::Platform& platform, HandleDevice& device);
 
   Process& process_;
   SessionTable table_;
