@@ -43,7 +43,8 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
       reporter(options, kernels, hosts_share_store),
       budgets(*this),
       sessions(*this),
-      splitter(options, functions, driver, limit) {}
+      splitter(options, functions, driver, limit),
+      rules(options, followed_plan, limit, splitter, reporter) {}
 
 std::string Process::ReportText() {
   budgets.NoteAll();

@@ -2,15 +2,13 @@
 // and never destroys. The object owns and connects the parts, and decides nothing. Thread-safe.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "base/mutex.h"
-#include "convolution/tiles.h"
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "interposer/budget/budgets.h"
-#include "interposer/core/workspace_limit.h"
+#include "interposer/core/kernel_rules.h"
 #include "interposer/legacy/promise_book.h"
 #include "interposer/pinned/followed_plan.h"
 #include "interposer/report/measuring_line.h"
@@ -51,9 +49,7 @@ struct Process {
   Budgets budgets;
   Sessions sessions;
   Splitter splitter;
-  // A convolution is vast (planning::IsVast) if its images span more elements than this. Tests set
-  // it before the first call.
-  int64_t most_span = kMostViewSpan;
+  KernelRules rules;
 
  private:
   Mutex report_mutex_;  // held by the thread that writes the report file

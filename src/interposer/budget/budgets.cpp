@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/shared_library.h"
 #include "cuda/resources.h"
-#include "interposer/core/measuring.h"
 #include "interposer/process.h"
 
 namespace ucudnn::interposer {
@@ -36,8 +35,8 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  size_t budget = options.total_workspace ? *options.total_workspace : *workspace_plan->total_bytes;
-  budget -= process_.splitter.ShareOf(budget);
+  size_t budget = process_.rules.KernelPart(options.total_workspace ? *options.total_workspace
+                                                                    : *workspace_plan->total_bytes);
   size_t free_bytes = 0, device_bytes = 0;
   if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
   if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {
@@ -104,10 +103,6 @@ void Budgets::NoteAll() {
   for (const auto& [device, budget] : budgets_) NoteBudget(*budget);
 }
 
-size_t Budgets::LimitOf(const WorkspaceBudget& budget) const {
-  return std::min(budget.budget_bytes(), process_.limit.set_bytes());
-}
-
 void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
   WorkspaceBudget& budget = *session.budget();
   const bool learning = budget.learning();
@@ -138,7 +133,7 @@ std::optional<planning::BudgetShare> Budgets::ShareOf(const BudgetKernel& kernel
   if (!owner) return std::nullopt;
   const WorkspaceBudget::Share share = budget->ShareOf(kernel, *owner);
   part.kernel = share.kernel;
-  return planning::BudgetShare{share.bytes, LimitOf(*budget)};
+  return planning::BudgetShare{share.bytes, process_.rules.LimitOf(*budget)};
 }
 
 Status Budgets::EndRecording(cudnnHandle_t handle) {
@@ -169,7 +164,7 @@ size_t Budgets::PartOf(const WorkspaceBudget& budget,
     parts += kernel.use.lanes.size();
   }
   if (budget.division() != WorkspaceDivision::kDisjoint) parts = lanes.size();
-  return LimitOf(budget) / std::max<size_t>(parts, 1);
+  return process_.rules.LimitOf(budget) / std::max<size_t>(parts, 1);
 }
 
 void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
@@ -182,7 +177,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     // Applications make many plans only to choose among them. Most of these plans never run, so
     // they are not measured.
     const bool may_run = legacy || known == KernelSequence::Progress::kRepeated;
-    const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
+    const bool may_measure = may_run && process_.rules.Tunes(session, met.problem, met.api);
     choices.push_back(
         (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
     // A kernel that cannot run without workspace uses assured workspace, so it needs no share.

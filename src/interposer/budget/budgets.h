@@ -53,8 +53,6 @@ class Budgets {
   // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
-  // Returns the most bytes of ucudnn's workspace that a kernel may have.
-  size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
   // enough. Completes a division that waited for memory if the memory is free by now. Does nothing

@@ -3,8 +3,6 @@
 #include <cassert>
 #include <variant>
 
-#include "interposer/core/measuring.h"
-
 namespace ucudnn::interposer {
 
 using planning::Decision;
@@ -122,7 +120,7 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   // A plan that this process does not measure need not wait for tuning.after_calls, because only
   // measurements of other processes can bring news.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
-  due_at_ = CallsUntil(request_.process, decision.look_again, request_.calls, waits);
+  due_at_ = request_.process.rules.CallsUntil(decision.look_again, request_.calls, waits);
   stands_ = decision.standing && request_.earlier != nullptr;
   KernelState& due = stands_ ? *request_.earlier : state;
   due.due_at = due_at_;

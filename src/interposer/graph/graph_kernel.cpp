@@ -5,7 +5,6 @@
 #include "cuda/resources.h"
 #include "cudnn/part_engines.h"
 #include "execution/schedule.h"
-#include "interposer/core/measuring.h"
 #include "tuning/fitting_grids.h"
 
 namespace ucudnn::interposer {
@@ -133,8 +132,8 @@ planning::Rows GraphAnswers::Answer(const planning::Measure& question) {
 const EngineTemplates& GraphAnswers::EnginesOfTiles() {
   if (!tile_engines_.empty()) return tile_engines_;
   tile_engines_ = {kernel_.own};
-  for (const ConvolutionProblem& tile :
-       tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
+  for (const ConvolutionProblem& tile : tuning::TypicalTiles(
+           kernel_.problem(), process_.options.policy, process_.rules.most_span())) {
     // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked for
     // each kind of tile.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;

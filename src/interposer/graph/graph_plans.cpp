@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 
 namespace ucudnn::interposer {
@@ -130,7 +129,7 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
   try {
     // If there is neither a limit nor a workspace plan, an execution plan reports its own need.
     Session* const session = process_.sessions.Of(shadow->handle);
-    const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
+    const bool limited = session != nullptr && (process_.rules.UserLimit(*session) != kNoLimit ||
                                                 !process_.options.workspace_plan.empty());
     if (!limited) return std::nullopt;
     const auto plan = PlanOf(process_, configuration, shadow->handle);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cuda/child_graphs.h"
-#include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/decision/unplanned_call.h"
 
@@ -174,7 +173,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   kernel.handle = engine.handle;
   kernel.session = process_.sessions.Of(engine.handle);
   if (kernel.session == nullptr) return true;
-  kernel.limit_bytes = UserLimit(process_, *kernel.session);
+  kernel.limit_bytes = process_.rules.UserLimit(*kernel.session);
   if (kernel.limit_bytes == kNoLimit && options.workspace_plan.empty()) return true;
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
@@ -211,7 +210,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
         (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&
         steps.known().size() == 1;
     return !only_pieces_may_fit || steps.settled() ||
-           !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+           !process_.rules.MeasuresBeforePromising(*kernel.session, kernel.problem(), Api::kGraph);
   }
   if (decision.fallback == planning::FallbackKind::kPieces) return false;
   // Measurements may decide which substitute is chosen, so all candidates must have native support.

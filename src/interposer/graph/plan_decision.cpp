@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "cudnn/plan_words.h"
-#include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/owned_promise.h"
 
@@ -50,23 +49,23 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& ste
   const ConvolutionProblem& problem = kernel.problem();
   const WorkspaceBudget* const budget = kernel.session->budget();
   const planning::Platform platform = kernel.session->device().platform;
-  planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kGraph);
+  planning::Facts facts = process_.rules.FactsOf(*kernel.session, problem, Api::kGraph);
   facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
   facts.tunes = facts.tunes && !kernel.comes_late;
-  facts.tiles = UseOfTiles(process_, *kernel.session, problem, kernel.need_bytes);
+  facts.tiles = process_.rules.UseOfTiles(*kernel.session, problem, kernel.need_bytes);
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;
   plan.deterministic = kernel.own->deterministic;
   plan.is_heuristics_first = kernel.is_heuristics_first;
-  plan.is_vast = planning::IsVast(problem, process_.most_span);
+  plan.is_vast = planning::IsVast(problem, process_.rules.most_span());
   plan.store = process_.kernels.store() != nullptr;
   if (budget != nullptr) {
     // The plan's share of the budget is known only when the plan runs, because the share depends on
     // handle and stream.
-    facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
+    facts.share = planning::BudgetShare{0, process_.rules.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
       if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
                                                 kernel.handle, part)) {
@@ -82,9 +81,9 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& ste
   }
   const bool on = options.mode == Mode::kOn;
   const planning::WorkspacePlan* file = nullptr;
-  if (on && !options.workspace_plan.empty()) {
-    NoteMissing(process_, *kernel.session, problem, Api::kGraph);
-    file = process_.followed_plan.For(platform);
+  if (FollowedPlan* const followed =
+          process_.rules.PlanFor(*kernel.session, problem, Api::kGraph)) {
+    file = followed->For(platform);
   }
   const int position = file == nullptr ? -1 : file->Find(problem, Api::kGraph);
   plan.in_workspace_plan = position >= 0;
@@ -170,7 +169,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       return &state;
     }
     GraphKernel kernel = KernelOf(state, *session, handle);
-    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
+    kernel.may_measure = process_.rules.Tunes(*session, kernel.problem(), Api::kGraph) &&
                          calls >= process_.options.tuning.after_calls;
     GraphAnswers steps(process_, kernel, former_, promises_);
     Lifecycle life({process_, steps, &state, calls, epoch});
@@ -181,7 +180,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       // If a new division of the budget took this state's workspace away, the share is looked up
       // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
-      const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
+      const long soon = process_.rules.CallsUntil(planning::When::kLater, calls, false);
       state.due_at = lost ? std::min(life.due_at(), soon) : life.due_at();
       return &state;
     }
@@ -200,7 +199,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     return latest;
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan stays as it was decided");
-    state.due_at = CallsUntil(process_, planning::When::kLater, calls, false);
+    state.due_at = process_.rules.CallsUntil(planning::When::kLater, calls, false);
     return &state;
   }
 }
@@ -245,7 +244,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.is_heuristics_first = shadow.is_heuristics_first;
   kernel.session = process_.sessions.Of(shadow.handle);
   if (kernel.session == nullptr) return nullptr;
-  const size_t limit = kernel.limit_bytes = UserLimit(process_, *kernel.session);
+  const size_t limit = kernel.limit_bytes = process_.rules.UserLimit(*kernel.session);
   // Building plans must not break another thread's capture.
   const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   if (shadow.kind == GraphKind::kUnfamiliar) {
@@ -258,12 +257,10 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     // decided about in any case, because extra room for tiles may have been promised for it before,
     // even if tiles are not allowed now.
     const auto bytes = cudnn::PlanWorkspace(functions, plan);
-    const bool vast = shadow.span > static_cast<double>(process_.most_span);
-    const bool follows =
-        process_.options.mode == Mode::kOn && !process_.options.workspace_plan.empty();
+    const bool vast = shadow.span > static_cast<double>(process_.rules.most_span());
     const bool matters =
-        bytes.ok() && (*bytes > limit || vast || follows ||
-                       MayUseTiles(process_, *kernel.session, shadow.span, *bytes));
+        bytes.ok() && (*bytes > limit || vast || process_.rules.Follows() ||
+                       process_.rules.MayUseTiles(*kernel.session, shadow.span, *bytes));
     if (!matters) return nullptr;
   }
   auto json = cudnn::PlanJson(functions, plan);
@@ -308,7 +305,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
   kernel.may_measure =
-      MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+      process_.rules.MeasuresBeforePromising(*kernel.session, kernel.problem(), Api::kGraph);
   return DecideFirst(kernel, std::move(key));
 }
 
@@ -349,7 +346,7 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
   GraphAnswers steps(process_, kernel, former_, promises_);
   steps.Know(state.other);
   const planning::PromiseRequest request =
-      RequestFor(process_, met.problem, process_.budgets.LimitOf(*question.session.budget()));
+      process_.rules.RequestFor(met.problem, process_.rules.LimitOf(*question.session.budget()));
   const planning::Rows own =
       steps.Answer(planning::Measure{state.own->convolution.engine, request});
   const planning::Rows other =
@@ -358,8 +355,9 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
       own.candidates, other.candidates, met.problem.n, state.need_bytes);
   planning::Tilings tilings;
   const planning::TileUse use =
-      UseOfTiles(process_, question.session, met.problem, state.need_bytes);
-  if (planning::MayTile(use, candidates, RequestFor(process_, met.problem, question.part_bytes))) {
+      process_.rules.UseOfTiles(question.session, met.problem, state.need_bytes);
+  if (planning::MayTile(use, candidates,
+                        process_.rules.RequestFor(met.problem, question.part_bytes))) {
     tilings = steps.Answer(planning::FindTilings{
         state.own->convolution.engine, request,
         planning::MayMeasureTiles(use, state.need_bytes, question.part_bytes)});

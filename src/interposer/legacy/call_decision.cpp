@@ -4,7 +4,6 @@
 
 #include "convolution/engine_name.h"
 #include "cuda/resources.h"
-#include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/owned_promise.h"
 
@@ -29,7 +28,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
   const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem;
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
-  planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kLegacy);
+  planning::Facts facts = process_.rules.FactsOf(*kernel.session, problem, Api::kLegacy);
   facts.asked = EngineId::Legacy{call.algorithm, std::nullopt};
   facts.numeric = LegacyNumericClass(problem.operation, call.algorithm);
 
@@ -72,8 +71,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
   // little.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
-  facts.tiles = UseOfTiles(process_, *kernel.session, problem,
-                           waits ? kNoLimit : asked.need_bytes.value_or(0));
+  facts.tiles = process_.rules.UseOfTiles(*kernel.session, problem,
+                                          waits ? kNoLimit : asked.need_bytes.value_or(0));
   facts.program = std::move(asked);
   return facts;
 }
@@ -124,9 +123,9 @@ std::vector<Configuration> LegacyCalls::ChoicesOf(const DivisionQuestion& questi
   const BudgetKernel& met = question.kernel;
   LegacyKernel kernel{met.problem, &question.session, question.handle};
   kernel.may_measure = question.may_measure;
-  const size_t limit = process_.budgets.LimitOf(*question.session.budget());
+  const size_t limit = process_.rules.LimitOf(*question.session.budget());
   const tuning::LegacyRows measured =
-      Measured(process_, kernel, RequestFor(process_, met.problem, limit));
+      Measured(process_, kernel, process_.rules.RequestFor(met.problem, limit));
   const std::vector<planning::Candidate> candidates = tuning::OwnCandidates(met.problem, measured);
   const planning::PromiseRequest request =
       planning::RequestForNamed(candidates, Named(kernel, met.algorithm, limit));

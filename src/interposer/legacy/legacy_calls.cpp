@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
-#include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 #include "interposer/spatial/legacy_convolution.h"
 #include "planning/decision/unplanned_call.h"
@@ -51,7 +50,7 @@ cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const 
       cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS) {
     unplanned.need_bytes = need;
-    unplanned.user_limit = UserLimit(process, session);
+    unplanned.user_limit = process.rules.UserLimit(session);
   }
   const planning::Unplanned decided = planning::DecideUnplanned(unplanned);
   if (decided.action == planning::CallAction::kRefusal) return CUDNN_STATUS_NOT_SUPPORTED;

@@ -1,7 +1,6 @@
 #include "interposer/legacy/legacy_kernel.h"
 
 #include "cudnn/mixed_engines.h"
-#include "interposer/core/measuring.h"
 #include "planning/decision/promises.h"
 
 namespace ucudnn::interposer {
@@ -14,7 +13,7 @@ tuning::KernelToMeasure TuningKernel(Process& process, const LegacyKernel& kerne
   tuning::KernelToMeasure asked{session.device(),  kernel.problem,      session.platform(),
                                 kernel.handle,     session.Capturing(), kernel.graph,
                                 kernel.may_measure};
-  const size_t limit = UserLimit(process, session);
+  const size_t limit = process.rules.UserLimit(session);
   if (limit != kNoLimit) asked.must_fit = limit;
   return asked;
 }
@@ -62,13 +61,13 @@ planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
 }
 
 Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel) {
-  if (process.options.workspace_plan.empty() || process.options.mode != Mode::kOn) return {};
   const Session& session = *kernel.session;
-  NoteMissing(process, session, kernel.problem, Api::kLegacy);
+  FollowedPlan* const followed = process.rules.PlanFor(session, kernel.problem, Api::kLegacy);
+  if (followed == nullptr) return {};
   // Confirming makes the library create descriptors, which is forbidden in a capture.
   const cudnnHandle_t handle = session.Capturing() ? nullptr : kernel.handle;
-  const FollowedPlan::Found found = process.followed_plan.Find(
-      session.device().platform, session.platform(), kernel.problem, handle);
+  const FollowedPlan::Found found =
+      followed->Find(session.device().platform, session.platform(), kernel.problem, handle);
   if (found.why) {
     process.reporter.Fallback(kernel.problem,
                               found.unanswered ? planning::FallbackCause::kWorkspacePlanUnanswered

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/decision/decide.h"
 #include "planning/decision/offers.h"
@@ -89,12 +88,13 @@ bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyRows&
     return row.IsWhole(kernel.problem.n);
   };
   return std::any_of(measured.rows.begin(), measured.rows.end(), is_whole) &&
-         (measured.whole_tried || !Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy));
+         (measured.whole_tried ||
+          !process_.rules.Tunes(*kernel.session, kernel.problem, Api::kLegacy));
 }
 
 size_t LegacyCalls::MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const {
   const WorkspaceBudget* const budget = kernel.session->budget();
-  return budget == nullptr ? limit_bytes : process_.budgets.LimitOf(*budget);
+  return budget == nullptr ? limit_bytes : process_.rules.LimitOf(*budget);
 }
 
 planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
@@ -103,7 +103,8 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const planning::PromiseRequest& request) {
   // Under a budget, plans in ucudnn's own workspace are made when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
-  const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
+  const planning::TileUse use =
+      process_.rules.UseOfTiles(*kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
   // The caller will pass no more workspace than it is told, so tiles are timed before the answer.
   const auto proof =
@@ -116,17 +117,18 @@ planning::Tilings LegacyCalls::TilingsInBudget(LegacyKernel kernel,
                                                const std::vector<Candidate>& candidates,
                                                size_t need_bytes, size_t part_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
-  const planning::TileUse use = UseOfTiles(process_, *kernel.session, problem, need_bytes);
-  if (!planning::MayTile(use, candidates, RequestFor(process_, problem, part_bytes))) return {};
+  const planning::TileUse use = process_.rules.UseOfTiles(*kernel.session, problem, need_bytes);
+  if (!planning::MayTile(use, candidates, process_.rules.RequestFor(problem, part_bytes)))
+    return {};
   kernel.may_measure &= planning::MayMeasureTiles(use, need_bytes, part_bytes);
-  return TilingsOf(process_, kernel, RequestFor(process_, problem, MeasuredLimit(kernel, 0)));
+  return TilingsOf(process_, kernel, process_.rules.RequestFor(problem, MeasuredLimit(kernel, 0)));
 }
 
 size_t LegacyCalls::NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                                  const std::vector<Candidate>& candidates) {
   const ConvolutionProblem& problem = kernel.problem;
   const MicroConfiguration fastest =
-      planning::FindBaselines(candidates, RequestFor(process_, problem, kNoLimit)).any_api;
+      planning::FindBaselines(candidates, process_.rules.RequestFor(problem, kNoLimit)).any_api;
   if (process_.kernels.HasAllEngines(kernel.session->device(), problem)) {
     return fastest.workspace_bytes;
   }
@@ -143,7 +145,7 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
                                                     size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   const planning::PromiseRequest request =
-      RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
+      process_.rules.RequestFor(problem, MeasuredLimit(kernel, limit_bytes));
   const bool in_budget = kernel.session->budget() != nullptr;
   std::vector<planning::Offer> offers;
   for (const planning::MathGroup& group : tuning::Groups(problem, measured)) {
@@ -196,7 +198,7 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
   const bool in_budget = kernel.session->budget() != nullptr;
   const auto add = in_budget ? planning::AddPiecesInBudget : planning::AddPieces;
   const planning::PromiseRequest request =
-      RequestFor(process_, kernel.problem, MeasuredLimit(kernel, limit_bytes));
+      process_.rules.RequestFor(kernel.problem, MeasuredLimit(kernel, limit_bytes));
   std::vector<planning::Offer> offers;
   for (const planning::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
     add(kernel.problem.operation, group.math, group.candidates, request, offers);
@@ -246,7 +248,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const Convolut
 std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
     const LegacyKernel& kernel, const cudnn::Descriptors& descriptors, size_t limit_bytes) {
   const bool deterministic = process_.options.deterministic;
-  const size_t ours = UserLimit(process_, *kernel.session);
+  const size_t ours = process_.rules.UserLimit(*kernel.session);
   Performances ranking;
   if ((ours == kNoLimit && !deterministic) ||
       cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
@@ -267,7 +269,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   AlgorithmPerformance& best = ranking[0];
   const auto math = static_cast<MathType>(best.math);
   NoteAsked(kernel, best.algorithm, math);
-  const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
+  const bool tunes = process_.rules.Tunes(*kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
     // The caller is told the size that a better plan may use once the kernel is measured: at most
     // the need of the real library's own first choice.
@@ -293,20 +295,21 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
-  const size_t ours = UserLimit(process_, *kernel->session);
+  const size_t ours = process_.rules.UserLimit(*kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
-  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
-  const tuning::LegacyRows measured =
-      Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
+  kernel->may_measure =
+      process_.rules.MeasuresBeforePromising(*kernel->session, problem, Api::kLegacy);
+  const tuning::LegacyRows measured = Measured(
+      process_, *kernel, process_.rules.RequestFor(problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
   // An engine that was not measured may be the fastest. Without a limit of the user's, the real
   // library may find that engine, so the real library answers.
   const bool all = process_.kernels.HasAllEngines(kernel->session->device(), problem);
   if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
-    limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
+    limit = NeedOfFastest(problem, measured, process_.rules.RequestFor(problem, kNoLimit));
   }
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
@@ -322,14 +325,15 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
   std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
-  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
-  const size_t ours = UserLimit(process_, *kernel->session);
+  kernel->may_measure =
+      process_.rules.MeasuresBeforePromising(*kernel->session, problem, Api::kLegacy);
+  const size_t ours = process_.rules.UserLimit(*kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   const size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   if (limit != kNoLimit) {
-    const tuning::LegacyRows measured =
-        Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
+    const tuning::LegacyRows measured = Measured(
+        process_, *kernel, process_.rules.RequestFor(problem, MeasuredLimit(*kernel, limit)));
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
@@ -347,7 +351,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     return std::nullopt;
   }
   const tuning::LegacyRows measured =
-      Measured(process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes));
+      Measured(process_, *kernel, process_.rules.RequestFor(problem, ranking[0].workspace_bytes));
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
   if (!choice) return std::nullopt;
@@ -406,12 +410,12 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
                                                  size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   planning::NamedOffer offer{Named(kernel, algorithm, limit_bytes), need_bytes};
-  planning::PromiseRequest request = RequestFor(process_, problem, limit_bytes);
+  planning::PromiseRequest request = process_.rules.RequestFor(problem, limit_bytes);
   request.chosen = offer.named.numeric;
   const tuning::LegacyRows measured = Measured(process_, kernel, request);
   std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
   offer.settled = measured.settled;
-  offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
+  offer.tunes = process_.rules.Tunes(*kernel.session, problem, Api::kLegacy);
   offer.budget_bytes = MeasuredLimit(kernel, 0);
   const planning::Tilings tilings = FindTilings(kernel, candidates, need_bytes, request);
   offer.settled &= tilings.settled;
@@ -489,7 +493,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
     *bytes = reported->workspace_bytes;
     return status;
   }
-  const size_t limit = UserLimit(process_, *kernel->session);
+  const size_t limit = process_.rules.UserLimit(*kernel->session);
   if (const auto confirmed = FindConfirmed(process_, *kernel).choice) {
     auto promise = planning::PromiseOfWorkspacePlan(
         *confirmed, Named(*kernel, algorithm, MeasuredLimit(*kernel, limit)));
@@ -502,7 +506,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   // The caller chose the algorithm without asking, so engines that are at least as exact and as
   // deterministic may serve it.
   kernel->may_measure =
-      MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);
+      process_.rules.MeasuresBeforePromising(*kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);
   if (!named.promise) {
     process_.reporter.Fallback(kernel->problem, named.why_none.cause, named.why_none.detail);

@@ -2,7 +2,6 @@
 
 #include "convolution/engine_name.h"
 #include "cudnn/legacy_engines.h"
-#include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/decision/offers.h"
 #include "planning/owned_promise.h"
@@ -28,7 +27,7 @@ planning::NamedRequest LegacyCalls::Named(const LegacyKernel& kernel, std::optio
 bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
-  planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
+  planning::PromiseRequest request = process_.rules.RequestFor(kernel.problem, promise.limit_bytes);
   // ucudnn's own workspace serves only the workspace plan's configuration. So the algorithm that
   // keeps the promise alone must run without any workspace.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
