@@ -39,7 +39,7 @@ void TellAtExit() {
   try {
     interposer::Process& process = ProcessInterposer()->process();
     process.splitter.Leave();
-    process.WriteReport();
+    process.reporter.Write();
     process.TellMeasured();
   } catch (...) {
   }

@@ -145,7 +145,7 @@ cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes) {
   using namespace ucudnn;
   return WithInterposer([&](interposer::Interposer& interposer) {
     if (bytes == nullptr) return RefuseParameter("ucudnnGetReport: bytes is a null pointer");
-    const std::string report = interposer.process().ReportText();
+    const std::string report = interposer.process().reporter.Text();
     const size_t room = *bytes;
     *bytes = report.size() + 1;
     if (text == nullptr) return CUDNN_STATUS_SUCCESS;

@@ -5,18 +5,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-const char* ModeName(Mode mode) {
-  switch (mode) {
-    case Mode::kOn:
-      return "on";
-    case Mode::kObserve:
-      return "observe";
-    case Mode::kOff:
-      return "off";
-  }
-  return "";
-}
-
 // Returns the devices that help to measure. In a job there are none: another device may belong to
 // another rank, which measuring would disturb and whose work would distort the measurements.
 BenchmarkDevices HelpersOf(const Options& options) {
@@ -44,22 +32,11 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
       budgets(*this),
       sessions(*this),
       splitter(options, functions, driver, limit),
-      rules(options, followed_plan, limit, splitter, reporter) {}
-
-std::string Process::ReportText() {
-  budgets.NoteAll();
-  splitter.Note(reporter.report());
-  return reporter.report().Json(ModeName(options.mode), kernels.measured());
-}
-
-void Process::WriteReport() {
-  Report& report = reporter.report();
-  if (options.report.empty() || report.empty()) return;
-  budgets.NoteAll();
-  splitter.Note(report);
-  MutexLock lock(report_mutex_);
-  const Status status = report.Write(options.report, ModeName(options.mode), kernels.measured());
-  if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());
+      rules(options, followed_plan, limit, splitter, reporter) {
+  reporter.SetFigures([this](Report& report) {
+    budgets.NoteAll();
+    splitter.Note(report);
+  });
 }
 
 void Process::TellMeasured() {

@@ -2,9 +2,6 @@
 // and never destroys. The object owns and connects the parts, and decides nothing. Thread-safe.
 #pragma once
 
-#include <string>
-
-#include "base/mutex.h"
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
 #include "interposer/budget/budgets.h"
@@ -26,13 +23,7 @@ struct Process {
   Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
           planning::MeasurementStore* store, bool hosts_share_store);
 
-  // Returns whether the user wants reports of every kernel, even of those that ucudnn cannot
-  // change.
-  bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
   SplitContext split_context() { return {functions, sessions, splitter}; }
-  std::string ReportText();
-  // Rewrites the report file, if the user named one and this process has called a convolution.
-  void WriteReport();
   // To be called at the end of the process. Tells the user how much was measured.
   void TellMeasured();
 
@@ -50,9 +41,6 @@ struct Process {
   Sessions sessions;
   Splitter splitter;
   KernelRules rules;
-
- private:
-  Mutex report_mutex_;  // held by the thread that writes the report file
 };
 
 }  // namespace ucudnn::interposer

@@ -67,6 +67,8 @@ class KernelRules {
   planning::PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes) const {
     return planning::RequestFor(problem, limit_bytes, options_.deterministic);
   }
+  // Returns whether every call of a divided kernel is compared with the undivided call.
+  bool Checks() const { return options_.check; }
   // Returns whether the user wants kernels to follow a workspace plan.
   bool Follows() const { return options_.mode == Mode::kOn && !options_.workspace_plan.empty(); }
   // Returns the workspace plan that the user wants the kernel to follow; null if there is none.

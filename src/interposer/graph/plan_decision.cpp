@@ -172,7 +172,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     kernel.may_measure = process_.rules.Tunes(*session, kernel.problem(), Api::kGraph) &&
                          calls >= process_.options.tuning.after_calls;
     GraphAnswers steps(process_, kernel, former_, promises_);
-    Lifecycle life({process_, steps, &state, calls, epoch});
+    Lifecycle life({process_.rules, process_.reporter, steps, &state, calls, epoch});
     std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
@@ -212,7 +212,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   // Reading the plan takes time, so it is read only if its need exceeds the limit or the user wants
   // reports of every kernel.
   std::string kernel = "a plan of the graph API";
-  if (over_limit || process_.TellsAll()) {
+  if (over_limit || process_.reporter.TellsAll()) {
     const auto json = cudnn::PlanJson(process_.functions, plan);
     if (json.ok()) kernel = cudnn::PlanWords(*json);
   }
@@ -252,7 +252,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
-      !process_.TellsAll()) {
+      !process_.reporter.TellsAll()) {
     // A plan that no limit excludes and that tiles cannot speed up is not reported. A vast plan is
     // decided about in any case, because extra room for tiles may have been promised for it before,
     // even if tiles are not allowed now.
@@ -311,7 +311,7 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
 
 PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
   GraphAnswers steps(process_, kernel, former_, promises_);
-  Lifecycle life({process_, steps});
+  Lifecycle life({process_.rules, process_.reporter, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
   // The plan's share is known only when the plan runs.
   if (state->budget != nullptr) state->decided_epoch = -1;

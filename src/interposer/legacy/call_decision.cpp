@@ -108,7 +108,7 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
       facts.tunes && !capturing &&
       (process_.options.strict_limit || calls >= process_.options.tuning.after_calls);
   LegacyAnswers steps(process_, kernel);
-  Lifecycle life({process_, steps, earlier, calls, epoch});
+  Lifecycle life({process_.rules, process_.reporter, steps, earlier, calls, epoch});
   life.Decide(facts, *state);
   if (life.stands()) return earlier;
   // Nothing can be measured during a capture, so a decision for the program's own call is not kept.

@@ -8,6 +8,18 @@
 namespace ucudnn::interposer {
 namespace {
 
+const char* ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kOn:
+      return "on";
+    case Mode::kObserve:
+      return "observe";
+    case Mode::kOff:
+      return "off";
+  }
+  return "";
+}
+
 std::string Words(planning::FallbackCause cause, std::string_view detail) {
   std::string words = Sentence(cause);
   if (!detail.empty()) words.append(": ").append(detail);
@@ -15,6 +27,20 @@ std::string Words(planning::FallbackCause cause, std::string_view detail) {
 }
 
 }  // namespace
+
+std::string Reporter::Text() {
+  note_figures_(report_);
+  return report_.Json(ModeName(options_.mode), kernels_.measured());
+}
+
+void Reporter::Write() {
+  if (options_.report.empty() || report_.empty()) return;
+  note_figures_(report_);
+  MutexLock lock(write_mutex_);
+  const Status status =
+      report_.Write(options_.report, ModeName(options_.mode), kernels_.measured());
+  if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());
+}
 
 void Reporter::Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                         std::string_view detail) noexcept {
@@ -49,7 +75,7 @@ void Reporter::TooManyKernels() noexcept {
 }
 
 void Reporter::NoteUnlikeRanks() {
-  if (rank_ < 0 || unlike_ranks_noted_) return;
+  if (options_.rank < 0 || unlike_ranks_noted_) return;
   const bool own = kernels_.keeps_own();
   if ((!own && hosts_share_store_) || unlike_ranks_noted_.exchange(true)) return;
   const planning::FallbackCause cause = own ? planning::FallbackCause::kRanksShareNoStore
