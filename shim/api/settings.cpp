@@ -102,9 +102,8 @@ cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
 }
 
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle) {
-  return ucudnn::Tell("ucudnnEndRecording", {handle}, [&](auto& interposer) {
-    return interposer.process().budgets.EndRecording(handle);
-  });
+  return ucudnn::Tell("ucudnnEndRecording", {handle},
+                      [&](auto& interposer) { return interposer.sessions().EndRecording(handle); });
 }
 
 cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy) {

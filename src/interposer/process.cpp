@@ -29,8 +29,8 @@ Process::Process(const Options& options, const cudnn::Functions& functions,
       engines(functions, options, kernels),
       limit(options, driver),
       reporter(options, kernels, hosts_share_store),
-      budgets(*this),
-      sessions(*this),
+      budgets(options, driver, followed_plan, rules, kernels, reporter),
+      sessions(options, functions, driver, kernels, reporter.report(), budgets, splitter),
       splitter(options, functions, driver, limit),
       rules(options, followed_plan, limit, splitter, reporter) {
   reporter.SetFigures([this](Report& report) {

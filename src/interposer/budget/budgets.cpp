@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/shared_library.h"
 #include "cuda/resources.h"
-#include "interposer/process.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -33,18 +32,16 @@ std::string SolverPath(const Options& options) {
 // plan demands the budget and its segments exceed that memory.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
-  const Options& options = process_.options;
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  size_t budget = process_.rules.KernelPart(options.total_workspace ? *options.total_workspace
-                                                                    : *workspace_plan->total_bytes);
+  const cuda::RelaxedCaptureScope relaxed(*driver_);
+  size_t budget = rules_.KernelPart(options_.total_workspace ? *options_.total_workspace
+                                                             : *workspace_plan->total_bytes);
   size_t free_bytes = 0, device_bytes = 0;
-  if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
+  if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
   if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {
-    process_.followed_plan.Ignore("its segments take " +
-                                  FormatByteSize(workspace_plan->reserved_bytes) +
-                                  ", and the device has " + FormatByteSize(device_bytes));
+    followed_plan_.Ignore("its segments take " + FormatByteSize(workspace_plan->reserved_bytes) +
+                          ", and the device has " + FormatByteSize(device_bytes));
     workspace_plan = nullptr;
-    if (!options.total_workspace) return nullptr;
+    if (!options_.total_workspace) return nullptr;
   }
   if (budget > device_bytes) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
@@ -52,23 +49,19 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                            " are planned with");
     budget = device_bytes;
   }
-  return std::make_unique<WorkspaceBudget>(*process_.driver, context, budget, options.division,
-                                           SolverPath(options), workspace_plan);
+  return std::make_unique<WorkspaceBudget>(*driver_, context, budget, options_.division,
+                                           SolverPath(options_), workspace_plan);
 }
 
-WorkspaceBudget* Budgets::Of(CUcontext context) {
-  const Options& options = process_.options;
-  if (options.mode != Mode::kOn) return nullptr;
-  const cuda::ContextScope scope(*process_.driver, context);
+WorkspaceBudget* Budgets::Of(CUcontext context, const planning::Platform& platform) {
+  if (options_.mode != Mode::kOn) return nullptr;
+  const cuda::ContextScope scope(*driver_, context);
   const planning::WorkspacePlan* workspace_plan = nullptr;
-  if (!options.workspace_plan.empty()) {
-    const auto platform = tuning::DescribePlatform(*process_.driver, process_.functions);
-    if (platform.ok()) workspace_plan = process_.followed_plan.For(*platform);
-  }
+  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(platform);
   const bool divided = workspace_plan != nullptr && workspace_plan->total_bytes;
-  if (!options.total_workspace && !divided) return nullptr;
+  if (!options_.total_workspace && !divided) return nullptr;
   CUdevice device = 0;
-  if (process_.driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  if (driver_->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   MutexLock lock(mutex_);
   auto known = budgets_.find(device);
   if (known == budgets_.end()) {
@@ -93,9 +86,9 @@ std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle, const v
 
 void Budgets::NoteBudget(const WorkspaceBudget& budget) {
   ReportedBudget told = budget.summary();
-  told.total_bytes = process_.options.total_workspace.value_or(budget.budget_bytes());
+  told.total_bytes = options_.total_workspace.value_or(budget.budget_bytes());
   told.division = WorkspaceDivisionName(budget.division());
-  process_.reporter.report().SetBudget(&budget, told);
+  reporter_.report().SetBudget(&budget, told);
 }
 
 void Budgets::NoteAll() {
@@ -109,7 +102,7 @@ void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t
   if (!learning && !budget.waiting()) return;
   try {
     if (session.Capturing()) return;
-    const cuda::ContextScope scope(*process_.driver, session.context());
+    const cuda::ContextScope scope(session.driver(), session.context());
     if (budget.waiting()) budget.SettleNow();
     if (!learning) return;
     const auto owner = OwnerOf(session, handle);
@@ -128,26 +121,22 @@ std::optional<planning::BudgetShare> Budgets::ShareOf(const BudgetKernel& kernel
                                                       OwnedPart& part) const {
   WorkspaceBudget* const budget = session.budget();
   if (budget == nullptr) return std::nullopt;
-  const cuda::ContextScope scope(*process_.driver, session.context());
+  const cuda::ContextScope scope(session.driver(), session.context());
   const auto owner = OwnerOf(session, handle);
   if (!owner) return std::nullopt;
   const WorkspaceBudget::Share share = budget->ShareOf(kernel, *owner);
   part.kernel = share.kernel;
-  return planning::BudgetShare{share.bytes, process_.rules.LimitOf(*budget)};
+  return planning::BudgetShare{share.bytes, rules_.LimitOf(*budget)};
 }
 
-Status Budgets::EndRecording(cudnnHandle_t handle) {
-  Session* const session = process_.sessions.Of(handle);
-  if (session == nullptr) return Status::Error("the handle is unknown");
-  WorkspaceBudget* const budget = session->budget();
+Status Budgets::EndRecording(Session& session, cudnnHandle_t handle) {
+  WorkspaceBudget* const budget = session.budget();
   if (budget == nullptr) return Status::Ok();
-  if (session->Capturing()) {
-    return Status::Error("the handle's stream is captured");
-  }
-  const cuda::ContextScope scope(*process_.driver, session->context());
+  if (session.Capturing()) return Status::Error("the handle's stream is captured");
+  const cuda::ContextScope scope(session.driver(), session.context());
   try {
     UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Progress known, budget->EndLearning());
-    if (known != KernelSequence::Progress::kNotYet) Divide(*budget, *session, handle, known);
+    if (known != KernelSequence::Progress::kNotYet) Divide(*budget, session, handle, known);
     return Status::Ok();
   } catch (...) {
     budget->Stop();
@@ -164,7 +153,7 @@ size_t Budgets::PartOf(const WorkspaceBudget& budget,
     parts += kernel.use.lanes.size();
   }
   if (budget.division() != WorkspaceDivision::kDisjoint) parts = lanes.size();
-  return process_.rules.LimitOf(budget) / std::max<size_t>(parts, 1);
+  return rules_.LimitOf(budget) / std::max<size_t>(parts, 1);
 }
 
 void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
@@ -177,15 +166,11 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     // Applications make many plans only to choose among them. Most of these plans never run, so
     // they are not measured.
     const bool may_run = legacy || known == KernelSequence::Progress::kRepeated;
-    const bool may_measure = may_run && process_.rules.Tunes(session, met.problem, met.api);
-    choices.push_back(
-        (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // A kernel that cannot run without workspace uses assured workspace, so it needs no share.
-    const auto told =
-        process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
-    const bool assured = legacy && told && told->assured_bytes > 0;
-    if (choices.back().empty() && may_run && !assured) {
-      process_.reporter.Fallback(met.problem, planning::FallbackCause::kNoShare);
+    const bool may_measure = may_run && rules_.Tunes(session, met.problem, met.api);
+    DivisionChoices& api = legacy ? *legacy_ : *graph_;
+    choices.push_back(api.ChoicesOf({met, session, handle, may_measure, part_bytes}));
+    if (choices.back().empty() && may_run && !api.IsAssured(met, session)) {
+      reporter_.Fallback(met.problem, planning::FallbackCause::kNoShare);
     }
   }
   if (const Status status = budget.Divide(kernels, std::move(choices), known); !status.ok()) {
@@ -194,13 +179,13 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     return;
   }
   // Every kernel that runs was measured, so the devices that helped are released.
-  if (known == KernelSequence::Progress::kRepeated) process_.kernels.ReleaseHelpers();
+  if (known == KernelSequence::Progress::kRepeated) kernels_.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.planned_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
-                           WorkspaceDivisionName(process_.options.division) + "): they may use " +
+                           WorkspaceDivisionName(options_.division) + "): they may use " +
                            FormatByteSize(summary.shares_bytes));
   if (!summary.asked_only && summary.shares_bytes == 0) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.planned_bytes) +

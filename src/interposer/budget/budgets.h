@@ -11,12 +11,14 @@
 
 #include "base/mutex.h"
 #include "interposer/budget/workspace_budget.h"
+#include "interposer/core/kernel_rules.h"
+#include "interposer/pinned/followed_plan.h"
+#include "interposer/report/reporter.h"
+#include "interposer/session/session.h"
 #include "planning/decision/facts.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
-
-struct Process;
-class Session;
 
 // The argument of ChoicesOf: a kernel, and how ChoicesOf may find the kernel's configurations.
 struct DivisionQuestion {
@@ -35,20 +37,31 @@ class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
   virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
+  // Returns whether a promise has assured workspace for the kernel, so that it needs no share.
+  virtual bool IsAssured(const BudgetKernel&, const Session&) { return false; }
 };
 
 class Budgets {
  public:
-  explicit Budgets(Process& process) : process_(process) {}
+  // If `driver` is null, no member function may be called, except NoteAll. The caller owns all
+  // arguments and keeps them alive.
+  Budgets(const Options& options, const cuda::Driver* driver, FollowedPlan& followed_plan,
+          const KernelRules& rules, tuning::MeasuredKernels& kernels, Reporter& reporter)
+      : options_(options),
+        driver_(driver),
+        followed_plan_(followed_plan),
+        rules_(rules),
+        kernels_(kernels),
+        reporter_(reporter) {}
   // To be called before anything runs. The caller owns both objects and keeps them alive.
   void SetChoices(DivisionChoices& legacy, DivisionChoices& graph) {
     legacy_ = &legacy;
     graph_ = &graph;
   }
 
-  // Returns the budget of the device of `context`; null if there is none, or if it belongs to
-  // another context of the device.
-  WorkspaceBudget* Of(CUcontext context);
+  // Returns the budget of the device of `context`, which is of `platform`; null if there is none,
+  // or if it belongs to another context of the device.
+  WorkspaceBudget* Of(CUcontext context, const planning::Platform& platform);
   // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
   // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
@@ -62,9 +75,8 @@ class Budgets {
   // Returns none if there is no budget, or if the driver does not report the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
-  // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
-  // if there is no budget.
-  Status EndRecording(cudnnHandle_t handle);
+  // Does the work of Sessions::EndRecording. `session` is the session of `handle`.
+  Status EndRecording(Session& session, cudnnHandle_t handle);
 
   // Updates the report's figures of all budgets.
   void NoteAll();
@@ -79,7 +91,12 @@ class Budgets {
                                         const planning::WorkspacePlan* workspace_plan);
   void NoteBudget(const WorkspaceBudget& budget);
 
-  Process& process_;
+  const Options& options_;
+  const cuda::Driver* const driver_;
+  FollowedPlan& followed_plan_;
+  const KernelRules& rules_;
+  tuning::MeasuredKernels& kernels_;
+  Reporter& reporter_;
   DivisionChoices* legacy_ = nullptr;
   DivisionChoices* graph_ = nullptr;
   Mutex mutex_;

@@ -135,4 +135,10 @@ std::vector<Configuration> LegacyCalls::ChoicesOf(const DivisionQuestion& questi
   return planning::OwnedChoices(candidates, request, tilings.measured);
 }
 
+bool LegacyCalls::IsAssured(const BudgetKernel& kernel, const Session& session) {
+  const auto told =
+      process_.promises.LastReported({session.platform(), kernel.algorithm, kernel.problem});
+  return told && told->assured_bytes > 0;
+}
+
 }  // namespace ucudnn::interposer

@@ -39,6 +39,8 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
+  // A kernel that cannot run without workspace uses assured workspace.
+  bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
   // Runs the call on this rank alone.

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "cuda/resources.h"
-#include "interposer/process.h"
 
 namespace ucudnn::interposer {
 
@@ -14,22 +13,22 @@ void Sessions::SetPlatform(const planning::Platform& platform, HandleDevice& dev
                             [&](const auto& other) { return *other == platform; });
   if (known == platforms_.end()) {
     known = platforms_.insert(known, std::make_unique<planning::Platform>(platform));
-    process_.reporter.report().SetPlatform(platform);
+    report_.SetPlatform(platform);
   }
   device.platform = known->get();
   device.platform_number = static_cast<int>(known - platforms_.begin());
 }
 
 void Sessions::Open(cudnnHandle_t handle, Session& session) {
-  const cuda::Driver& driver = *process_.driver;
+  const cuda::Driver& driver = *driver_;
   cudaStream_t stream = nullptr;
-  if (process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;
+  if (functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;
   CUcontext context = nullptr;
   if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
     if (driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) context = nullptr;
   }
   const cuda::ContextScope scope(driver, context);
-  const Result<planning::Platform> platform = tuning::DescribePlatform(driver, process_.functions);
+  const Result<planning::Platform> platform = tuning::DescribePlatform(driver, functions_);
   if (!platform.ok()) {
     // Measurements are stored under the device's name. Without a name, calls on the handle are
     // forwarded (platform index -1).
@@ -37,15 +36,15 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
     session.Open({.platform_number = -1}, stream);
     return;
   }
-  HandleDevice device = {&driver, &process_.functions, context};
+  HandleDevice device = {&driver, &functions_, context};
   SetPlatform(*platform, device);
-  WorkspaceBudget* const budget = process_.budgets.Of(context);
+  WorkspaceBudget* const budget = budgets_.Of(context, *platform);
   if (budget != nullptr) budget->Open(handle);
   session.Open(device, stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {
-  const bool off = process_.driver == nullptr || process_.options.mode == Mode::kOff;
+  const bool off = driver_ == nullptr || options_.mode == Mode::kOff;
   if (handle == nullptr || off) return nullptr;
   Session* session = table_.Find(handle);
   if (session == nullptr) {
@@ -56,7 +55,7 @@ Session* Sessions::Of(cudnnHandle_t handle) {
 
 cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   Log(LogLevel::kDebug, "cudnnCreate intercepted");
-  const cudnnStatus_t status = process_.functions.cudnnCreate(handle);
+  const cudnnStatus_t status = functions_.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS || handle == nullptr) return status;
   try {
     // The program may have destroyed an earlier handle at this address without ucudnn's knowledge.
@@ -73,7 +72,7 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
   std::pair<WorkspaceBudget*, uint64_t> left;
   table_.Close(handle, [&](const void* lane) {
     if (lane != nullptr) lanes_.Leave(lane);
-    left = process_.budgets.Leave(handle, lane);
+    left = budgets_.Leave(handle, lane);
   });
   return left;
 }
@@ -81,20 +80,20 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
   // Closes the session before the real cudnnDestroy; afterwards another handle may get the address.
   const auto [budget, leave] = Leave(handle);
-  process_.splitter.Forget(handle);
-  if (table_.empty()) process_.kernels.ReleaseHelpers();
-  if (budget == nullptr) return process_.functions.cudnnDestroy(handle);
+  splitter_.Forget(handle);
+  if (table_.empty()) kernels_.ReleaseHelpers();
+  if (budget == nullptr) return functions_.cudnnDestroy(handle);
   // cudnnDestroy waits for the current device, so the budget's device is made current.
-  const cuda::ContextScope scope(*process_.driver, budget->context());
+  const cuda::ContextScope scope(*driver_, budget->context());
   CUcontext current = nullptr;
-  process_.driver->cuCtxGetCurrent(&current);
-  const cudnnStatus_t status = process_.functions.cudnnDestroy(handle);
+  driver_->cuCtxGetCurrent(&current);
+  const cudnnStatus_t status = functions_.cudnnDestroy(handle);
   if (status == CUDNN_STATUS_SUCCESS && current == budget->context()) budget->Closed(leave);
   return status;
 }
 
 cudnnStatus_t Sessions::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  const cudnnStatus_t status = process_.functions.cudnnSetStream(handle, stream);
+  const cudnnStatus_t status = functions_.cudnnSetStream(handle, stream);
   if (status == CUDNN_STATUS_SUCCESS) {
     if (Session* session = table_.Find(handle)) session->set_stream(stream);
   }
@@ -104,8 +103,7 @@ cudnnStatus_t Sessions::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
 void Sessions::FollowStream(cudnnHandle_t handle) {
   Session* const session = table_.Find(handle);
   cudaStream_t stream = nullptr;
-  if (session == nullptr ||
-      process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
+  if (session == nullptr || functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
     return;
   }
   if (stream != session->stream()) session->set_stream(stream);
@@ -126,6 +124,12 @@ Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   }
   table_.Order(first, second);
   return Status::Ok();
+}
+
+Status Sessions::EndRecording(cudnnHandle_t handle) {
+  Session* const session = Of(handle);
+  if (session == nullptr) return Status::Error("the handle is unknown");
+  return budgets_.EndRecording(*session, handle);
 }
 
 uint64_t Sessions::LaneOf(Session& session, cudnnHandle_t handle) {

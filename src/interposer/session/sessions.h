@@ -6,16 +6,28 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "interposer/budget/budgets.h"
+#include "interposer/report/report.h"
 #include "interposer/session/lanes.h"
 #include "interposer/session/session.h"
+#include "interposer/spatial/splitter.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
 
-struct Process;
-
 class Sessions {
  public:
-  explicit Sessions(Process& process) : process_(process) {}
+  // `driver` may be null; then every call is forwarded. The caller owns all arguments and keeps
+  // them alive.
+  Sessions(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+           tuning::MeasuredKernels& kernels, Report& report, Budgets& budgets, Splitter& splitter)
+      : options_(options),
+        functions_(functions),
+        driver_(driver),
+        kernels_(kernels),
+        report_(report),
+        budgets_(budgets),
+        splitter_(splitter) {}
 
   // Create, Destroy and SetStream do what cuDNN's functions of these names do, and update the
   // handle's session.
@@ -29,6 +41,9 @@ class Sessions {
   // different streams. The handles become one lane of the budget and of the report. The error says
   // why that is not possible.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
+  // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
+  // if there is no budget.
+  Status EndRecording(cudnnHandle_t handle);
 
   // Returns the session of `handle`, and opens it if the handle is new. Returns null if calls on
   // the handle must be forwarded.
@@ -47,7 +62,13 @@ class Sessions {
   // Numbers the platform, and enters its number and this object's copy of it into `device`.
   void SetPlatform(const planning::Platform& platform, HandleDevice& device);
 
-  Process& process_;
+  const Options& options_;
+  const cudnn::Functions& functions_;
+  const cuda::Driver* const driver_;
+  tuning::MeasuredKernels& kernels_;
+  Report& report_;
+  Budgets& budgets_;
+  Splitter& splitter_;
   SessionTable table_;
   Lanes lanes_;
   Mutex platforms_mutex_;
