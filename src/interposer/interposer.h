@@ -20,7 +20,9 @@ class Interposer {
   Interposer(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
              planning::MeasurementStore* store, bool hosts_share_store = true)
       : process_(options, functions, driver, store, hosts_share_store),
-        legacy_(process_),
+        legacy_(options, functions, process_.sessions, process_.budgets, process_.splitter,
+                process_.limit, process_.promises, process_.rules, process_.reporter,
+                process_.legacy_tuner),
         graph_(process_, store) {
     process_.budgets.SetChoices(legacy_, graph_);
   }

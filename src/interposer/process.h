@@ -6,6 +6,7 @@
 #include "cudnn/functions.h"
 #include "interposer/budget/budgets.h"
 #include "interposer/core/kernel_rules.h"
+#include "interposer/legacy/legacy_kernel.h"
 #include "interposer/legacy/promise_book.h"
 #include "interposer/pinned/followed_plan.h"
 #include "interposer/report/measuring_line.h"
@@ -13,7 +14,6 @@
 #include "interposer/spatial/split_operation.h"
 #include "options/options.h"
 #include "planning/measurement_store.h"
-#include "tuning/legacy_kernel.h"
 #include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
@@ -33,7 +33,7 @@ struct Process {
   MeasuringLine measuring;
   tuning::MeasuredKernels kernels;
   FollowedPlan followed_plan;
-  tuning::LegacyKernels engines;
+  LegacyTuner legacy_tuner;
   WorkspaceLimit limit;
   PromiseBook promises;  // promises to callers of the legacy API
   Reporter reporter;

@@ -12,7 +12,7 @@ bool KernelRules::Tunes(const Session& session, const ConvolutionProblem& proble
 
 bool KernelRules::MeasuresBeforePromising(const Session& session, const ConvolutionProblem& problem,
                                           Api api) const {
-  return options_.tuning.before_promising && Tunes(session, problem, api) && !session.Capturing();
+  return Tunes(session, problem, api) && MayProve(session);
 }
 
 size_t KernelRules::UserLimit(const Session& session) const {

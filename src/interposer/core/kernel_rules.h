@@ -35,6 +35,10 @@ class KernelRules {
   // Returns whether this process may measure the kernel on the session's device: the user must
   // allow measuring, and no followed workspace plan may name the kernel.
   bool Tunes(const Session& session, const ConvolutionProblem& problem, Api api) const;
+  // Returns whether a query may wait until pieces of a kernel are compared.
+  bool MayProve(const Session& session) const {
+    return options_.tuning.before_promising && !session.Capturing();
+  }
   // Returns whether a query about the kernel waits until the kernel is measured.
   bool MeasuresBeforePromising(const Session& session, const ConvolutionProblem& problem,
                                Api api) const;

@@ -13,7 +13,7 @@ TEST(LegacyAnswers, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
   Process& process = program.interposer.process();
   const LegacyKernel kernel{Problem(Operation::kForward), process.sessions.Of(program.handle()),
                             program.handle()};
-  LegacyAnswers steps(process, kernel);
+  LegacyAnswers steps(process.legacy_tuner, kernel);
   const auto of = [](const char* engine, int images) {
     return MicroConfiguration{engine, images, 1, 0, true};
   };
