@@ -23,7 +23,8 @@ class Interposer {
         legacy_(options, functions, process_.sessions, process_.budgets, process_.splitter,
                 process_.limit, process_.promises, process_.rules, process_.reporter,
                 process_.legacy_tuner),
-        graph_(process_, store) {
+        graph_(options, functions, process_.sessions, process_.budgets, process_.splitter,
+               process_.kernels, process_.rules, process_.reporter) {
     process_.budgets.SetChoices(legacy_, graph_);
   }
 

@@ -55,6 +55,7 @@ class KernelRules {
   }
   // Returns the facts about a kernel that do not depend on the engine that the program names.
   planning::Facts FactsOf(const Session& session, const ConvolutionProblem& problem, Api api) const;
+  BatchSizePolicy policy() const { return options_.policy; }
   // Returns the purpose for which the kernel may be cut into tiles. `need_bytes` is the workspace
   // of the undivided engine that the program would run. Under one budget, kToFit only means that
   // nothing forbids tiles: planning::MayMeasureTiles decides whether the kernel's share demands

@@ -91,7 +91,8 @@ planning::Trust LegacyTuner::Verify(const LegacyKernel& kernel, const planning::
 
 cudnn::MixedEngines LegacyTuner::EnginesOf(const LegacyKernel& kernel,
                                            const Configuration& configuration) {
-  return {functions_, kernel.handle, engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
+  return {kernel.session->functions(), kernel.handle,
+          engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
 }
 
 Result<NumericClass> LegacyTuner::CoarsestOf(const LegacyKernel& kernel,

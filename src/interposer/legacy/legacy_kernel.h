@@ -37,8 +37,7 @@ class LegacyTuner {
   // The caller owns all arguments and keeps them alive.
   LegacyTuner(const Options& options, const cudnn::Functions& functions,
               tuning::MeasuredKernels& kernels, const KernelRules& rules, Reporter& reporter)
-      : functions_(functions),
-        kernels_(kernels),
+      : kernels_(kernels),
         rules_(rules),
         reporter_(reporter),
         engines_(functions, options, kernels) {}
@@ -70,7 +69,6 @@ class LegacyTuner {
   // it is compared once the share is known.
   void CompareKnown(LegacyKernel kernel, const planning::PromiseRequest& request);
 
-  const cudnn::Functions& functions_;
   tuning::MeasuredKernels& kernels_;
   const KernelRules& rules_;
   Reporter& reporter_;

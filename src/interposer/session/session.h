@@ -50,6 +50,7 @@ class Session {
     return {device_.driver, device_.functions, device_.context, *device_.platform};
   }
   const cuda::Driver& driver() const { return *device_.driver; }
+  const cudnn::Functions& functions() const { return *device_.functions; }
   CUcontext context() const { return device_.context; }
   int platform() const { return device_.platform_number; }
   // Returns the budget for all kernels of the device; null if there is none.
