@@ -16,7 +16,7 @@ namespace {
 // limit holds for later questions, and for kernels that are first called later.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
-    interposer->process().limit.Set(asked.workspace_limit.value_or(interposer::kNoLimit));
+    interposer->limit().Set(asked.workspace_limit.value_or(interposer::kNoLimit));
   }
   return CUDNN_STATUS_SUCCESS;
 }

@@ -175,9 +175,7 @@ class Program {
     }
     return seen;
   }
-  nlohmann::json ReportJson() {
-    return nlohmann::json::parse(interposer.process().reporter.Text());
-  }
+  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.reporter().Text()); }
   std::string Fallbacks() { return ReportJson()["fallbacks"].dump(); }
   cudnnHandle_t handle() const { return handle_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
