@@ -30,13 +30,13 @@ std::string SolverPath(const Options& options) {
 
 // Returns null if the driver does not report how much memory the device has, or if only a workspace
 // plan demands the budget and its segments exceed that memory.
-std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
+std::unique_ptr<WorkspaceBudget> Budgets::Make(const HandleDevice& device,
                                                const planning::WorkspacePlan* workspace_plan) {
-  const cuda::RelaxedCaptureScope relaxed(*driver_);
+  const cuda::RelaxedCaptureScope relaxed(*device.driver);
   size_t budget = rules_.KernelPart(options_.total_workspace ? *options_.total_workspace
                                                              : *workspace_plan->total_bytes);
   size_t free_bytes = 0, device_bytes = 0;
-  if (driver_->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
+  if (device.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
   if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {
     followed_plan_.Ignore("its segments take " + FormatByteSize(workspace_plan->reserved_bytes) +
                           ", and the device has " + FormatByteSize(device_bytes));
@@ -49,29 +49,29 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                            " are planned with");
     budget = device_bytes;
   }
-  return std::make_unique<WorkspaceBudget>(*driver_, context, budget, options_.division,
-                                           SolverPath(options_), workspace_plan);
+  return std::make_unique<WorkspaceBudget>(*device.driver, device.context, budget,
+                                           options_.division, SolverPath(options_), workspace_plan);
 }
 
-WorkspaceBudget* Budgets::Of(CUcontext context, const planning::Platform& platform) {
+WorkspaceBudget* Budgets::Of(const HandleDevice& device) {
   if (options_.mode != Mode::kOn) return nullptr;
-  const cuda::ContextScope scope(*driver_, context);
+  const cuda::ContextScope scope(*device.driver, device.context);
   const planning::WorkspacePlan* workspace_plan = nullptr;
-  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(platform);
+  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(*device.platform);
   const bool divided = workspace_plan != nullptr && workspace_plan->total_bytes;
   if (!options_.total_workspace && !divided) return nullptr;
-  CUdevice device = 0;
-  if (driver_->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  CUdevice number = 0;
+  if (device.driver->cuCtxGetDevice(&number) != CUDA_SUCCESS) return nullptr;
   MutexLock lock(mutex_);
-  auto known = budgets_.find(device);
+  auto known = budgets_.find(number);
   if (known == budgets_.end()) {
-    std::unique_ptr<WorkspaceBudget> made = Make(context, workspace_plan);
+    std::unique_ptr<WorkspaceBudget> made = Make(device, workspace_plan);
     if (made == nullptr) return nullptr;
-    known = budgets_.emplace(device, std::move(made)).first;
+    known = budgets_.emplace(number, std::move(made)).first;
     NoteBudget(*known->second);
   }
   WorkspaceBudget& budget = *known->second;
-  if (budget.context() == context) return &budget;
+  if (budget.context() == device.context) return &budget;
   WarnOnce("contexts", "a second context on one device has no part in the total workspace");
   return nullptr;
 }

@@ -43,12 +43,10 @@ class DivisionChoices {
 
 class Budgets {
  public:
-  // If `driver` is null, no member function may be called, except NoteAll. The caller owns all
-  // arguments and keeps them alive.
-  Budgets(const Options& options, const cuda::Driver* driver, FollowedPlan& followed_plan,
-          const KernelRules& rules, tuning::MeasuredKernels& kernels, Reporter& reporter)
+  // The caller owns all arguments and keeps them alive.
+  Budgets(const Options& options, FollowedPlan& followed_plan, const KernelRules& rules,
+          tuning::MeasuredKernels& kernels, Reporter& reporter)
       : options_(options),
-        driver_(driver),
         followed_plan_(followed_plan),
         rules_(rules),
         kernels_(kernels),
@@ -59,9 +57,9 @@ class Budgets {
     graph_ = &graph;
   }
 
-  // Returns the budget of the device of `context`, which is of `platform`; null if there is none,
-  // or if it belongs to another context of the device.
-  WorkspaceBudget* Of(CUcontext context, const planning::Platform& platform);
+  // Returns the device's budget; null if there is none, or if it belongs to another context of the
+  // device. REQUIRES: the platform is known.
+  WorkspaceBudget* Of(const HandleDevice& device);
   // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
   // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
@@ -87,12 +85,11 @@ class Budgets {
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Progress known);
-  std::unique_ptr<WorkspaceBudget> Make(CUcontext context,
+  std::unique_ptr<WorkspaceBudget> Make(const HandleDevice& device,
                                         const planning::WorkspacePlan* workspace_plan);
   void NoteBudget(const WorkspaceBudget& budget);
 
   const Options& options_;
-  const cuda::Driver* const driver_;
   FollowedPlan& followed_plan_;
   const KernelRules& rules_;
   tuning::MeasuredKernels& kernels_;

@@ -73,33 +73,6 @@ Confirmation LegacyTuner::FindConfirmed(const LegacyKernel& kernel) {
   return fact;
 }
 
-bool LegacyTuner::HasAllEngines(const LegacyKernel& kernel) {
-  return kernels_.HasAllEngines(kernel.session->device(), kernel.problem);
-}
-
-planning::Tilings LegacyTuner::FastTilingsOf(const LegacyKernel& kernel,
-                                             const std::vector<planning::Candidate>& candidates,
-                                             const planning::PromiseRequest& request,
-                                             planning::Proof proof) {
-  return engines_.WithoutSlower(ToMeasure(kernel), candidates, request, TilingsOf(kernel, request),
-                                proof);
-}
-
-planning::Trust LegacyTuner::Verify(const LegacyKernel& kernel, const planning::Compare& question) {
-  return engines_.Verify(ToMeasure(kernel), question);
-}
-
-cudnn::MixedEngines LegacyTuner::EnginesOf(const LegacyKernel& kernel,
-                                           const Configuration& configuration) {
-  return {kernel.session->functions(), kernel.handle,
-          engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
-}
-
-Result<NumericClass> LegacyTuner::CoarsestOf(const LegacyKernel& kernel,
-                                             const planning::Decision& decision) {
-  return engines_.CoarsestClass(ToMeasure(kernel), decision.configuration, decision.undivided);
-}
-
 planning::Rows LegacyAnswers::Answer(const planning::Measure& question) {
   const tuning::LegacyRows measured = tuner_.Measured(kernel_, question.request);
   return {tuning::OwnCandidates(kernel_.problem, measured), measured.settled, measured.late};

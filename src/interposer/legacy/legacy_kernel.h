@@ -48,19 +48,31 @@ class LegacyTuner {
   // ones allow.
   tuning::LegacyRows Measured(const LegacyKernel& kernel, const planning::PromiseRequest& request);
   // Returns false if the fastest engine may be missing among the kernel's measurements.
-  bool HasAllEngines(const LegacyKernel& kernel);
+  bool HasAllEngines(const LegacyKernel& kernel) {
+    return kernels_.HasAllEngines(kernel.session->device(), kernel.problem);
+  }
   // Returns the kernel's grids of tiles for `request`.
   planning::Tilings TilingsOf(const LegacyKernel& kernel, const planning::PromiseRequest& request);
   // Returns TilingsOf without the grids that tuning::LegacyKernels::WithoutSlower leaves out.
   planning::Tilings FastTilingsOf(const LegacyKernel& kernel,
                                   const std::vector<planning::Candidate>& candidates,
-                                  const planning::PromiseRequest& request, planning::Proof proof);
-  planning::Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
+                                  const planning::PromiseRequest& request, planning::Proof proof) {
+    return engines_.WithoutSlower(ToMeasure(kernel), candidates, request,
+                                  TilingsOf(kernel, request), proof);
+  }
+  planning::Trust Verify(const LegacyKernel& kernel, const planning::Compare& question) {
+    return engines_.Verify(ToMeasure(kernel), question);
+  }
   Confirmation FindConfirmed(const LegacyKernel& kernel);
   // Returns the legacy algorithms and the graph engines of `configuration`.
-  cudnn::MixedEngines EnginesOf(const LegacyKernel& kernel, const Configuration& configuration);
+  cudnn::MixedEngines EnginesOf(const LegacyKernel& kernel, const Configuration& configuration) {
+    return {kernel.session->functions(), kernel.handle,
+            engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
+  }
   // Returns the coarsest numeric class among the engines of the decision.
-  Result<NumericClass> CoarsestOf(const LegacyKernel& kernel, const planning::Decision& decision);
+  Result<NumericClass> CoarsestOf(const LegacyKernel& kernel, const planning::Decision& decision) {
+    return engines_.CoarsestClass(ToMeasure(kernel), decision.configuration, decision.undivided);
+  }
 
  private:
   tuning::KernelToMeasure ToMeasure(const LegacyKernel& kernel) const;

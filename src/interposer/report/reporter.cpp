@@ -45,9 +45,7 @@ void Reporter::Write() {
 void Reporter::Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                         std::string_view detail) noexcept {
   try {
-    const std::string kernel = Describe(problem), words = Words(cause, detail);
-    WarnOnce(Sentence(cause), kernel + ": " + words);
-    report_.AddFallback(kernel, words);
+    Unread(Describe(problem), cause, detail);
   } catch (...) {
     // Memory ran out while a fault was reported. The report then lacks this fault.
   }

@@ -38,14 +38,13 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
   }
   HandleDevice device = {&driver, &functions_, context};
   SetPlatform(*platform, device);
-  WorkspaceBudget* const budget = budgets_.Of(context, *platform);
+  WorkspaceBudget* const budget = budgets_.Of(device);
   if (budget != nullptr) budget->Open(handle);
   session.Open(device, stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {
-  const bool off = driver_ == nullptr || options_.mode == Mode::kOff;
-  if (handle == nullptr || off) return nullptr;
+  if (handle == nullptr || driver_ == nullptr) return nullptr;
   Session* session = table_.Find(handle);
   if (session == nullptr) {
     session = table_.FindOrOpen(handle, [&](Session& fresh) { Open(handle, fresh); });

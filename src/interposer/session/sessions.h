@@ -19,10 +19,9 @@ class Sessions {
  public:
   // `driver` may be null; then every call is forwarded. The caller owns all arguments and keeps
   // them alive.
-  Sessions(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+  Sessions(const cudnn::Functions& functions, const cuda::Driver* driver,
            tuning::MeasuredKernels& kernels, Report& report, Budgets& budgets, Splitter& splitter)
-      : options_(options),
-        functions_(functions),
+      : functions_(functions),
         driver_(driver),
         kernels_(kernels),
         report_(report),
@@ -62,7 +61,6 @@ class Sessions {
   // Numbers the platform, and enters its number and this object's copy of it into `device`.
   void SetPlatform(const planning::Platform& platform, HandleDevice& device);
 
-  const Options& options_;
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
   tuning::MeasuredKernels& kernels_;

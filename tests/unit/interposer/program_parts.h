@@ -32,7 +32,8 @@ inline void StoreRows(planning::MeasurementStore& store, const cudnn::Functions&
 inline interposer::WorkspaceBudget& BudgetOf(interposer::Interposer& interposer) {
   CUcontext context = nullptr;
   EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-  return *interposer.budgets().Of(context, PlatformOf(interposer.functions()));
+  const planning::Platform platform = PlatformOf(interposer.functions());
+  return *interposer.budgets().Of({cuda::GetDriver(), &interposer.functions(), context, &platform});
 }
 
 // A stream of its own for a handle, and the graphs that are captured on it.
