@@ -30,7 +30,7 @@ std::string SolverPath(const Options& options) {
 
 // Returns null if the driver does not report how much memory the device has, or if only a workspace
 // plan demands the budget and its segments exceed that memory.
-std::unique_ptr<WorkspaceBudget> Budgets::Make(const HandleDevice& device,
+std::unique_ptr<WorkspaceBudget> Budgets::Make(const tuning::Device& device,
                                                const planning::WorkspacePlan* workspace_plan) {
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   size_t budget = rules_.KernelPart(options_.total_workspace ? *options_.total_workspace
@@ -53,11 +53,11 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(const HandleDevice& device,
                                            options_.division, SolverPath(options_), workspace_plan);
 }
 
-WorkspaceBudget* Budgets::Of(const HandleDevice& device) {
+WorkspaceBudget* Budgets::Of(const tuning::Device& device) {
   if (options_.mode != Mode::kOn) return nullptr;
   const cuda::ContextScope scope(*device.driver, device.context);
   const planning::WorkspacePlan* workspace_plan = nullptr;
-  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(*device.platform);
+  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(device.platform);
   const bool divided = workspace_plan != nullptr && workspace_plan->total_bytes;
   if (!options_.total_workspace && !divided) return nullptr;
   CUdevice number = 0;

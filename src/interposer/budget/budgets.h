@@ -58,8 +58,8 @@ class Budgets {
   }
 
   // Returns the device's budget; null if there is none, or if it belongs to another context of the
-  // device. REQUIRES: the platform is known.
-  WorkspaceBudget* Of(const HandleDevice& device);
+  // device.
+  WorkspaceBudget* Of(const tuning::Device& device);
   // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
   // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
@@ -85,7 +85,7 @@ class Budgets {
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Progress known);
-  std::unique_ptr<WorkspaceBudget> Make(const HandleDevice& device,
+  std::unique_ptr<WorkspaceBudget> Make(const tuning::Device& device,
                                         const planning::WorkspacePlan* workspace_plan);
   void NoteBudget(const WorkspaceBudget& budget);
 

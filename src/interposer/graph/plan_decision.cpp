@@ -47,7 +47,7 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& ste
                                     const PlanState* earlier, OwnedPart& part) {
   const ConvolutionProblem& problem = kernel.problem();
   const WorkspaceBudget* const budget = kernel.session->budget();
-  const planning::Platform platform = kernel.session->device().platform;
+  const planning::Platform& platform = kernel.session->device().platform;
   planning::Facts facts = rules_.FactsOf(*kernel.session, problem, Api::kGraph);
   facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;

@@ -7,8 +7,9 @@
 
 namespace ucudnn::interposer {
 
-void Session::Open(const HandleDevice& device, CUstream stream, WorkspaceBudget* budget) {
-  device_ = device;
+void Session::Open(tuning::Device device, int platform, CUstream stream, WorkspaceBudget* budget) {
+  device_ = std::move(device);
+  platform_ = platform;
   budget_ = budget;
   stream_ = stream;
   order_ = nullptr;

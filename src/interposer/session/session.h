@@ -27,32 +27,22 @@
 
 namespace ucudnn::interposer {
 
-// The device of a handle, and the libraries through which it is used. Whoever opens the session
-// owns the objects to which the pointers point, and keeps them alive.
-struct HandleDevice {
-  const cuda::Driver* driver = nullptr;
-  const cudnn::Functions* functions = nullptr;
-  CUcontext context = nullptr;
-  const planning::Platform* platform = nullptr;
-  int platform_number = 0;  // -1: the platform is unknown, so calls on the handle are forwarded
-};
-
 class Session {
  public:
   Session() = default;
 
   // Begins the session of a new handle. Nothing remains of an earlier handle.
-  void Open(const HandleDevice& device, CUstream stream, WorkspaceBudget* budget = nullptr);
+  // `platform` is the number of the device's platform; -1: the platform is unknown, and calls on
+  // the handle must be forwarded.
+  void Open(tuning::Device device, int platform, CUstream stream,
+            WorkspaceBudget* budget = nullptr);
   void Close();
 
-  // REQUIRES: the platform is known.
-  tuning::Device device() const {
-    return {device_.driver, device_.functions, device_.context, *device_.platform};
-  }
+  const tuning::Device& device() const { return device_; }
   const cuda::Driver& driver() const { return *device_.driver; }
   const cudnn::Functions& functions() const { return *device_.functions; }
   CUcontext context() const { return device_.context; }
-  int platform() const { return device_.platform_number; }
+  int platform() const { return platform_; }
   // Returns the budget for all kernels of the device; null if there is none.
   WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
@@ -91,7 +81,8 @@ class Session {
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
-  HandleDevice device_;
+  tuning::Device device_;
+  int platform_ = 0;
   WorkspaceBudget* budget_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
   std::atomic<const void*> order_ = nullptr;

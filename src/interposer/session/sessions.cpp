@@ -7,16 +7,13 @@
 
 namespace ucudnn::interposer {
 
-void Sessions::SetPlatform(const planning::Platform& platform, HandleDevice& device) {
+int Sessions::PlatformIndex(const planning::Platform& platform) {
   MutexLock lock(platforms_mutex_);
-  auto known = std::find_if(platforms_.begin(), platforms_.end(),
-                            [&](const auto& other) { return *other == platform; });
-  if (known == platforms_.end()) {
-    known = platforms_.insert(known, std::make_unique<planning::Platform>(platform));
-    report_.SetPlatform(platform);
-  }
-  device.platform = known->get();
-  device.platform_number = static_cast<int>(known - platforms_.begin());
+  const auto known = std::find(platforms_.begin(), platforms_.end(), platform);
+  if (known != platforms_.end()) return static_cast<int>(known - platforms_.begin());
+  platforms_.push_back(platform);
+  report_.SetPlatform(platform);
+  return static_cast<int>(platforms_.size()) - 1;
 }
 
 void Sessions::Open(cudnnHandle_t handle, Session& session) {
@@ -33,14 +30,13 @@ void Sessions::Open(cudnnHandle_t handle, Session& session) {
     // Measurements are stored under the device's name. Without a name, calls on the handle are
     // forwarded (platform index -1).
     WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
-    session.Open({.platform_number = -1}, stream);
+    session.Open({}, -1, stream);
     return;
   }
-  HandleDevice device = {&driver, &functions_, context};
-  SetPlatform(*platform, device);
+  tuning::Device device = {&driver, &functions_, context, *platform};
   WorkspaceBudget* const budget = budgets_.Of(device);
   if (budget != nullptr) budget->Open(handle);
-  session.Open(device, stream, budget);
+  session.Open(std::move(device), PlatformIndex(*platform), stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {

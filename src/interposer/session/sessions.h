@@ -2,7 +2,7 @@
 // Thread-safe.
 #pragma once
 
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -58,8 +58,7 @@ class Sessions {
   // To be called when `handle` was destroyed or is about to be. Returns the handle's budget (null:
   // none) and the result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
-  // Numbers the platform, and enters its number and this object's copy of it into `device`.
-  void SetPlatform(const planning::Platform& platform, HandleDevice& device);
+  int PlatformIndex(const planning::Platform& platform);
 
   const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
@@ -70,7 +69,7 @@ class Sessions {
   SessionTable table_;
   Lanes lanes_;
   Mutex platforms_mutex_;
-  std::vector<std::unique_ptr<planning::Platform>> platforms_ UCUDNN_GUARDED_BY(platforms_mutex_);
+  std::vector<planning::Platform> platforms_ UCUDNN_GUARDED_BY(platforms_mutex_);
 };
 
 }  // namespace ucudnn::interposer
