@@ -1,7 +1,5 @@
 #include "interposer/core/kernel_rules.h"
 
-#include <algorithm>
-
 namespace ucudnn::interposer {
 
 bool KernelRules::Tunes(const Session& session, const ConvolutionProblem& problem, Api api) const {

@@ -9,12 +9,10 @@
 
 #include "base/mutex.h"
 #include "cudnn/graph_engines.h"
-#include "interposer/core/kernel_rules.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/graph/descriptor_shadows.h"
 #include "interposer/graph/kept_promises.h"
 #include "interposer/graph/plan_state.h"
-#include "interposer/report/reporter.h"
 #include "tuning/engine_scope.h"
 #include "tuning/measured_kernels.h"
 

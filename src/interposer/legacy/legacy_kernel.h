@@ -7,9 +7,7 @@
 
 #include "cudnn/mixed_engines.h"
 #include "execution/schedule.h"
-#include "interposer/core/kernel_rules.h"
 #include "interposer/core/lifecycle.h"
-#include "interposer/report/reporter.h"
 #include "planning/decision/promises.h"
 #include "tuning/legacy_kernel.h"
 

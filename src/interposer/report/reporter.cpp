@@ -8,18 +8,6 @@
 namespace ucudnn::interposer {
 namespace {
 
-const char* ModeName(Mode mode) {
-  switch (mode) {
-    case Mode::kOn:
-      return "on";
-    case Mode::kObserve:
-      return "observe";
-    case Mode::kOff:
-      return "off";
-  }
-  return "";
-}
-
 std::string Words(planning::FallbackCause cause, std::string_view detail) {
   std::string words = Sentence(cause);
   if (!detail.empty()) words.append(": ").append(detail);
