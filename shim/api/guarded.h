@@ -13,7 +13,7 @@ cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {
     return inside();
   } catch (...) {
-    WarnOnce("exception", ProcessInterposer()->process().splitter.splits()
+    WarnOnce("exception", ProcessInterposer()->splitter().splits()
                               ? "out of memory inside ucudnn: split calls fail"
                               : "out of memory inside ucudnn: calls run as the caller asked");
     return otherwise();

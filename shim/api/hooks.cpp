@@ -30,7 +30,7 @@ using interposer::Interposer;
 using interposer::Sessions;
 
 Interposer& Ucudnn() { return *ProcessInterposer(); }
-const cudnn::Functions& Real() { return Ucudnn().process().functions; }
+const cudnn::Functions& Real() { return Ucudnn().functions(); }
 
 // Removes const: cuDNN's inputs are const pointers, but all pointers of ConvolutionCall are
 // non-const.
@@ -61,7 +61,7 @@ struct EntryPoint<part, method, otherwise, cudnnStatus_t(Arguments...)> {
 cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
   return Guarded([&] { return Ucudnn().legacy().Convolve(call); },
                  [&] {
-                   interposer::Splitter& splitter = Ucudnn().process().splitter;
+                   interposer::Splitter& splitter = Ucudnn().splitter();
                    if (splitter.splits()) return splitter.Fail("out of memory in a split call");
                    return cudnn::Convolve(Real(), call);
                  });
@@ -276,7 +276,7 @@ struct FindExHook<Order, real,
 // The program may have declared this descriptor replicated. The declaration ends here, because a
 // new descriptor may get the same address.
 cudnnStatus_t DestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
-  Ucudnn().process().splitter.DeclareReplicated(tensor, false);
+  Ucudnn().splitter().DeclareReplicated(tensor, false);
   return Real().cudnnDestroyTensorDescriptor(tensor);
 }
 
@@ -341,7 +341,7 @@ std::span<const Hook> Hooks() {
   if (ProcessInterposer() == nullptr) return RefusalsWithoutInterposer();
   // In a split process the convolutions must not reach the real library unsplit, even with
   // UCUDNN_MODE=off.
-  const bool split = Ucudnn().process().splitter.active();
+  const bool split = Ucudnn().splitter().active();
   if (FixedOptions().mode == Mode::kOff && !split) return {};
   static const std::array legacy = {
       UCUDNN_SESSION_HOOK(cudnnCreate, Create),

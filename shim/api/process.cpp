@@ -37,10 +37,10 @@ interposer::LayerNames* early_names UCUDNN_GUARDED_BY(early_mutex) = nullptr;
 void TellAtExit() {
   if (getpid() != owner) return;
   try {
-    interposer::Process& process = ProcessInterposer()->process();
-    process.splitter.Leave();
-    process.WriteReport();
-    process.TellMeasured();
+    interposer::Interposer& interposer = *ProcessInterposer();
+    interposer.splitter().Leave();
+    interposer.reporter().Write();
+    interposer.TellMeasured();
   } catch (...) {
   }
 }

@@ -109,7 +109,7 @@ cudnnStatus_t ucudnnGetPlan(ucudnnOperation_t operation, cudnnTensorDescriptor_t
         requested > 0 ? CheckSize("ucudnnGetPlan", *batches) : CUDNN_STATUS_SUCCESS;
     if (status != CUDNN_STATUS_SUCCESS) return status;
     ConvolutionProblem problem;
-    status = Read(interposer.process().functions, "ucudnnGetPlan", kOperations[index],
+    status = Read(interposer.functions(), "ucudnnGetPlan", kOperations[index],
                   {x, w, y, convolution}, problem);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const auto record = interposer.report().Find(problem);
@@ -133,9 +133,8 @@ cudnnStatus_t ucudnnGetStatistics(ucudnnStatistics_t* statistics) {
     const cudnnStatus_t status = CheckSize("ucudnnGetStatistics", *statistics);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     const interposer::Totals totals = interposer.report().Count();
-    *statistics = {sizeof *statistics,     totals.kernels,
-                   totals.divided_kernels, totals.calls,
-                   totals.divided_calls,   interposer.process().kernels.measured(),
+    *statistics = {sizeof *statistics, totals.kernels,       totals.divided_kernels,
+                   totals.calls,       totals.divided_calls, interposer.kernels().measured(),
                    totals.fallbacks};
     return CUDNN_STATUS_SUCCESS;
   });
@@ -145,7 +144,7 @@ cudnnStatus_t ucudnnGetReport(char* text, size_t* bytes) {
   using namespace ucudnn;
   return WithInterposer([&](interposer::Interposer& interposer) {
     if (bytes == nullptr) return RefuseParameter("ucudnnGetReport: bytes is a null pointer");
-    const std::string report = interposer.process().ReportText();
+    const std::string report = interposer.reporter().Text();
     const size_t room = *bytes;
     *bytes = report.size() + 1;
     if (text == nullptr) return CUDNN_STATUS_SUCCESS;

@@ -16,7 +16,7 @@ namespace {
 // limit holds for later questions, and for kernels that are first called later.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
-    interposer->process().limit.Set(asked.workspace_limit.value_or(interposer::kNoLimit));
+    interposer->limit().Set(asked.workspace_limit.value_or(interposer::kNoLimit));
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -102,9 +102,8 @@ cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
 }
 
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle) {
-  return ucudnn::Tell("ucudnnEndRecording", {handle}, [&](auto& interposer) {
-    return interposer.process().budgets.EndRecording(handle);
-  });
+  return ucudnn::Tell("ucudnnEndRecording", {handle},
+                      [&](auto& interposer) { return interposer.sessions().EndRecording(handle); });
 }
 
 cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy) {

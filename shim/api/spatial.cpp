@@ -22,7 +22,7 @@ cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
       return Refuse(CUDNN_STATUS_NOT_INITIALIZED,
                     std::string(name) + ": no real cuDNN 9 was found");
     }
-    const Status said = say(interposer->process().splitter);
+    const Status said = say(interposer->splitter());
     if (said.ok()) return CUDNN_STATUS_SUCCESS;
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(name) + ": " + said.message());
   });
@@ -116,12 +116,11 @@ cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle) {
     if (interposer == nullptr) {
       return ucudnn::Refuse(CUDNN_STATUS_NOT_INITIALIZED, name + "no real cuDNN 9 was found");
     }
-    auto& process = interposer->process();
-    const ucudnn::interposer::Session* const session = process.sessions.Of(handle);
+    const ucudnn::interposer::Session* const session = interposer->sessions().Of(handle);
     if (session == nullptr) {
       return ucudnn::Refuse(CUDNN_STATUS_BAD_PARAM, name + "the handle is of no known device");
     }
-    const ucudnn::Status awaited = process.splitter.Await(handle, *session);
+    const ucudnn::Status awaited = interposer->splitter().Await(handle, *session);
     if (awaited.ok()) return CUDNN_STATUS_SUCCESS;
     return ucudnn::Refuse(CUDNN_STATUS_EXECUTION_FAILED, name + awaited.message());
   });
@@ -140,7 +139,7 @@ cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_
     }
     std::string why;
     const cudnnStatus_t status = ucudnn::interposer::RunRowExchange(
-        interposer->process().split_context(), {handle, xDesc, x, yDesc, y}, why);
+        interposer->split_context(), {handle, xDesc, x, yDesc, y}, why);
     return why.empty() ? status : ucudnn::Refuse(status, name + why);
   });
 }
@@ -158,7 +157,7 @@ cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank) {
           CUDNN_STATUS_NOT_SUPPORTED,
           name + (spatial.refusal.empty() ? "nothing is split" : spatial.refusal));
     }
-    const ucudnn::Status joined = interposer->process().splitter.Join(handle, rank);
+    const ucudnn::Status joined = interposer->splitter().Join(handle, rank);
     if (joined.ok()) return CUDNN_STATUS_SUCCESS;
     return ucudnn::Refuse(CUDNN_STATUS_NOT_SUPPORTED, name + joined.message());
   });
@@ -175,7 +174,7 @@ cudnnStatus_t ucudnnSpatialGetCell(ucudnnSpatialCell_t* cell) {
     int rank = spatial.rank;
     if (spatial.in_process) {
       auto* const interposer = ucudnn::ProcessInterposer();
-      rank = interposer == nullptr ? -1 : interposer->process().splitter.ThisRank();
+      rank = interposer == nullptr ? -1 : interposer->splitter().ThisRank();
     }
     if (!spatial.grid || !spatial.refusal.empty() || rank < 0) {
       const char* const nobody = spatial.in_process

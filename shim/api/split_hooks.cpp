@@ -16,15 +16,14 @@
 namespace ucudnn {
 namespace {
 
-interposer::Process& OfProcess() { return ProcessInterposer()->process(); }
-interposer::SplitContext Context() { return OfProcess().split_context(); }
-const cudnn::Functions& RealOnes() { return OfProcess().functions; }
+interposer::SplitContext Context() { return ProcessInterposer()->split_context(); }
+const cudnn::Functions& RealOnes() { return ProcessInterposer()->functions(); }
 
 // Returns split(), or forward() if the program has excluded its own calls from splitting. If memory
 // runs out, the splitter fails for good.
 template <typename Split, typename Forward>
 cudnnStatus_t SplitOr(Split split, Forward forward) {
-  interposer::Splitter& splitter = OfProcess().splitter;
+  interposer::Splitter& splitter = ProcessInterposer()->splitter();
   if (splitter.refusal().empty() && !splitter.enabled()) return forward();
   return Guarded(split, [&] { return splitter.Fail("out of memory in a split call"); });
 }

@@ -89,7 +89,7 @@ struct Refused<Name, cudnnStatus_t(Arguments...)> {
   static inline std::atomic<void*> real = nullptr;
 
   static cudnnStatus_t Call(Arguments... arguments) {
-    interposer::Splitter& splitter = ProcessInterposer()->process().splitter;
+    interposer::Splitter& splitter = ProcessInterposer()->splitter();
     const bool is_local =
         splitter.refusal().empty() && (Name::kIsLocal || (IsLocal(arguments) || ...));
     if (!is_local && !splitter.RunsAlone()) return RefuseByName(splitter, Name::kText);
@@ -109,9 +109,9 @@ UCUDNN_REFUSED_WHEN_SPLIT(UCUDNN_REFUSED_NAME)
 UCUDNN_LOCAL_WHEN_SPLIT(UCUDNN_LOCAL_NAME)
 // By the x86-64 ABI the caller removes the arguments from the stack, so this function accepts any
 // arguments.
-#define UCUDNN_NEWER_NAME(name)                                          \
-  cudnnStatus_t Refuse_##name() noexcept {                               \
-    return RefuseByName(ProcessInterposer()->process().splitter, #name); \
+#define UCUDNN_NEWER_NAME(name)                                  \
+  cudnnStatus_t Refuse_##name() noexcept {                       \
+    return RefuseByName(ProcessInterposer()->splitter(), #name); \
   }
 UCUDNN_NEWER_REFUSED_WHEN_SPLIT(UCUDNN_NEWER_NAME)
 #undef UCUDNN_NEWER_NAME

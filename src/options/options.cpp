@@ -11,6 +11,19 @@
 #include "options/variable_names.h"
 
 namespace ucudnn {
+
+const char* ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kOn:
+      return "on";
+    case Mode::kObserve:
+      return "observe";
+    case Mode::kOff:
+      return "off";
+  }
+  return "";
+}
+
 namespace {
 
 // Returns $XDG_CACHE_HOME/ucudnn/measurements.db or, if the variable is not an absolute path,
@@ -43,22 +56,10 @@ void FitPolicyToBudget(Use use, Options& options) {
   }
 }
 
-const char* LeavesCallsAlone(Mode mode) {
-  switch (mode) {
-    case Mode::kOn:
-      return nullptr;
-    case Mode::kObserve:
-      return "observe";
-    case Mode::kOff:
-      return "off";
-  }
-  return nullptr;
-}
-
 // Sets options that depend on several variables.
 void Conclude(Use use, Options& options) {
   FitPolicyToBudget(use, options);
-  ConcludeSpatial(LeavesCallsAlone(options.mode), options.spatial);
+  ConcludeSpatial(options.mode == Mode::kOn ? nullptr : ModeName(options.mode), options.spatial);
 }
 
 void AddUnreadable(const char* name, const std::string& value, const std::string& why,

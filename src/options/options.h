@@ -19,6 +19,9 @@
 namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
+// Returns the value of UCUDNN_MODE that sets the mode.
+const char* ModeName(Mode mode);
+
 // The engines that may serve a call. With kLegacy, calls of the graph API are forwarded unchanged.
 // With kGraph, legacy calls are divided with graph engines only; undivided calls run legacy
 // algorithms.

@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/shared_library.h"
 #include "cuda/resources.h"
-#include "interposer/core/measuring.h"
-#include "interposer/process.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -32,20 +30,18 @@ std::string SolverPath(const Options& options) {
 
 // Returns null if the driver does not report how much memory the device has, or if only a workspace
 // plan demands the budget and its segments exceed that memory.
-std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
+std::unique_ptr<WorkspaceBudget> Budgets::Make(const tuning::Device& device,
                                                const planning::WorkspacePlan* workspace_plan) {
-  const Options& options = process_.options;
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
-  size_t budget = options.total_workspace ? *options.total_workspace : *workspace_plan->total_bytes;
-  budget -= process_.splitter.ShareOf(budget);
+  const cuda::RelaxedCaptureScope relaxed(*device.driver);
+  size_t budget = rules_.KernelPart(options_.total_workspace ? *options_.total_workspace
+                                                             : *workspace_plan->total_bytes);
   size_t free_bytes = 0, device_bytes = 0;
-  if (process_.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
+  if (device.driver->cuMemGetInfo(&free_bytes, &device_bytes) != CUDA_SUCCESS) return nullptr;
   if (workspace_plan != nullptr && workspace_plan->reserved_bytes > device_bytes) {
-    process_.followed_plan.Ignore("its segments take " +
-                                  FormatByteSize(workspace_plan->reserved_bytes) +
-                                  ", and the device has " + FormatByteSize(device_bytes));
+    followed_plan_.Ignore("its segments take " + FormatByteSize(workspace_plan->reserved_bytes) +
+                          ", and the device has " + FormatByteSize(device_bytes));
     workspace_plan = nullptr;
-    if (!options.total_workspace) return nullptr;
+    if (!options_.total_workspace) return nullptr;
   }
   if (budget > device_bytes) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(budget) +
@@ -53,33 +49,29 @@ std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                            " are planned with");
     budget = device_bytes;
   }
-  return std::make_unique<WorkspaceBudget>(*process_.driver, context, budget, options.division,
-                                           SolverPath(options), workspace_plan);
+  return std::make_unique<WorkspaceBudget>(*device.driver, device.context, budget,
+                                           options_.division, SolverPath(options_), workspace_plan);
 }
 
-WorkspaceBudget* Budgets::Of(CUcontext context) {
-  const Options& options = process_.options;
-  if (options.mode != Mode::kOn) return nullptr;
-  const cuda::ContextScope scope(*process_.driver, context);
+WorkspaceBudget* Budgets::Of(const tuning::Device& device) {
+  if (options_.mode != Mode::kOn) return nullptr;
+  const cuda::ContextScope scope(*device.driver, device.context);
   const planning::WorkspacePlan* workspace_plan = nullptr;
-  if (!options.workspace_plan.empty()) {
-    const auto platform = tuning::DescribePlatform(*process_.driver, process_.functions);
-    if (platform.ok()) workspace_plan = process_.followed_plan.For(*platform);
-  }
+  if (!options_.workspace_plan.empty()) workspace_plan = followed_plan_.For(device.platform);
   const bool divided = workspace_plan != nullptr && workspace_plan->total_bytes;
-  if (!options.total_workspace && !divided) return nullptr;
-  CUdevice device = 0;
-  if (process_.driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  if (!options_.total_workspace && !divided) return nullptr;
+  CUdevice number = 0;
+  if (device.driver->cuCtxGetDevice(&number) != CUDA_SUCCESS) return nullptr;
   MutexLock lock(mutex_);
-  auto known = budgets_.find(device);
+  auto known = budgets_.find(number);
   if (known == budgets_.end()) {
-    std::unique_ptr<WorkspaceBudget> made = Make(context, workspace_plan);
+    std::unique_ptr<WorkspaceBudget> made = Make(device, workspace_plan);
     if (made == nullptr) return nullptr;
-    known = budgets_.emplace(device, std::move(made)).first;
+    known = budgets_.emplace(number, std::move(made)).first;
     NoteBudget(*known->second);
   }
   WorkspaceBudget& budget = *known->second;
-  if (budget.context() == context) return &budget;
+  if (budget.context() == device.context) return &budget;
   WarnOnce("contexts", "a second context on one device has no part in the total workspace");
   return nullptr;
 }
@@ -94,9 +86,9 @@ std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle, const v
 
 void Budgets::NoteBudget(const WorkspaceBudget& budget) {
   ReportedBudget told = budget.summary();
-  told.total_bytes = process_.options.total_workspace.value_or(budget.budget_bytes());
+  told.total_bytes = options_.total_workspace.value_or(budget.budget_bytes());
   told.division = WorkspaceDivisionName(budget.division());
-  process_.reporter.report().SetBudget(&budget, told);
+  reporter_.report().SetBudget(&budget, told);
 }
 
 void Budgets::NoteAll() {
@@ -104,20 +96,16 @@ void Budgets::NoteAll() {
   for (const auto& [device, budget] : budgets_) NoteBudget(*budget);
 }
 
-size_t Budgets::LimitOf(const WorkspaceBudget& budget) const {
-  return std::min(budget.budget_bytes(), process_.limit.set_bytes());
-}
-
 void Budgets::Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept {
   WorkspaceBudget& budget = *session.budget();
   const bool learning = budget.learning();
   if (!learning && !budget.waiting()) return;
   try {
-    if (process_.sessions.Capturing(session)) return;
-    const cuda::ContextScope scope(*process_.driver, session.context());
+    if (session.Capturing()) return;
+    const cuda::ContextScope scope(session.driver(), session.context());
     if (budget.waiting()) budget.SettleNow();
     if (!learning) return;
-    const auto owner = OwnerOf(*process_.driver, session, handle);
+    const auto owner = OwnerOf(session, handle);
     if (!owner) return;
     const KernelSequence::Progress known = budget.Run(kernel, *owner);
     if (known != KernelSequence::Progress::kNotYet) Divide(budget, session, handle, known);
@@ -133,26 +121,22 @@ std::optional<planning::BudgetShare> Budgets::ShareOf(const BudgetKernel& kernel
                                                       OwnedPart& part) const {
   WorkspaceBudget* const budget = session.budget();
   if (budget == nullptr) return std::nullopt;
-  const cuda::ContextScope scope(*process_.driver, session.context());
-  const auto owner = OwnerOf(*process_.driver, session, handle);
+  const cuda::ContextScope scope(session.driver(), session.context());
+  const auto owner = OwnerOf(session, handle);
   if (!owner) return std::nullopt;
   const WorkspaceBudget::Share share = budget->ShareOf(kernel, *owner);
   part.kernel = share.kernel;
-  return planning::BudgetShare{share.bytes, LimitOf(*budget)};
+  return planning::BudgetShare{share.bytes, rules_.LimitOf(*budget)};
 }
 
-Status Budgets::EndRecording(cudnnHandle_t handle) {
-  Session* const session = process_.sessions.Of(handle);
-  if (session == nullptr) return Status::Error("the handle is unknown");
-  WorkspaceBudget* const budget = session->budget();
+Status Budgets::EndRecording(Session& session, cudnnHandle_t handle) {
+  WorkspaceBudget* const budget = session.budget();
   if (budget == nullptr) return Status::Ok();
-  if (process_.sessions.Capturing(*session)) {
-    return Status::Error("the handle's stream is captured");
-  }
-  const cuda::ContextScope scope(*process_.driver, session->context());
+  if (session.Capturing()) return Status::Error("the handle's stream is captured");
+  const cuda::ContextScope scope(session.driver(), session.context());
   try {
     UCUDNN_ASSIGN_OR_RETURN(const KernelSequence::Progress known, budget->EndLearning());
-    if (known != KernelSequence::Progress::kNotYet) Divide(*budget, *session, handle, known);
+    if (known != KernelSequence::Progress::kNotYet) Divide(*budget, session, handle, known);
     return Status::Ok();
   } catch (...) {
     budget->Stop();
@@ -169,7 +153,7 @@ size_t Budgets::PartOf(const WorkspaceBudget& budget,
     parts += kernel.use.lanes.size();
   }
   if (budget.division() != WorkspaceDivision::kDisjoint) parts = lanes.size();
-  return LimitOf(budget) / std::max<size_t>(parts, 1);
+  return rules_.LimitOf(budget) / std::max<size_t>(parts, 1);
 }
 
 void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
@@ -182,15 +166,11 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     // Applications make many plans only to choose among them. Most of these plans never run, so
     // they are not measured.
     const bool may_run = legacy || known == KernelSequence::Progress::kRepeated;
-    const bool may_measure = may_run && Tunes(process_, session, met.problem, met.api);
-    choices.push_back(
-        (legacy ? legacy_ : graph_)->ChoicesOf({met, session, handle, may_measure, part_bytes}));
-    // A kernel that cannot run without workspace uses assured workspace, so it needs no share.
-    const auto told =
-        process_.promises.LastReported({session.platform(), met.algorithm, met.problem});
-    const bool assured = legacy && told && told->assured_bytes > 0;
-    if (choices.back().empty() && may_run && !assured) {
-      process_.reporter.Fallback(met.problem, planning::FallbackCause::kNoShare);
+    const bool may_measure = may_run && rules_.Tunes(session, met.problem, met.api);
+    DivisionChoices& api = legacy ? *legacy_ : *graph_;
+    choices.push_back(api.ChoicesOf({met, session, handle, may_measure, part_bytes}));
+    if (choices.back().empty() && may_run && !api.IsAssured(met, session)) {
+      reporter_.Fallback(met.problem, planning::FallbackCause::kNoShare);
     }
   }
   if (const Status status = budget.Divide(kernels, std::move(choices), known); !status.ok()) {
@@ -199,13 +179,13 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     return;
   }
   // Every kernel that runs was measured, so the devices that helped are released.
-  if (known == KernelSequence::Progress::kRepeated) process_.kernels.ReleaseHelpers();
+  if (known == KernelSequence::Progress::kRepeated) kernels_.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);
   if (!summary.divided) return;
   Log(LogLevel::kInfo, FormatByteSize(summary.planned_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
-                           WorkspaceDivisionName(process_.options.division) + "): they may use " +
+                           WorkspaceDivisionName(options_.division) + "): they may use " +
                            FormatByteSize(summary.shares_bytes));
   if (!summary.asked_only && summary.shares_bytes == 0) {
     WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.planned_bytes) +

@@ -11,12 +11,14 @@
 
 #include "base/mutex.h"
 #include "interposer/budget/workspace_budget.h"
+#include "interposer/core/kernel_rules.h"
+#include "interposer/pinned/followed_plan.h"
+#include "interposer/report/reporter.h"
+#include "interposer/session/session.h"
 #include "planning/decision/facts.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
-
-struct Process;
-class Session;
 
 // The argument of ChoicesOf: a kernel, and how ChoicesOf may find the kernel's configurations.
 struct DivisionQuestion {
@@ -35,26 +37,33 @@ class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
   virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
+  // Returns whether a promise has assured workspace for the kernel, so that it needs no share.
+  virtual bool IsAssured(const BudgetKernel&, const Session&) { return false; }
 };
 
 class Budgets {
  public:
-  explicit Budgets(Process& process) : process_(process) {}
+  // The caller owns all arguments and keeps them alive.
+  Budgets(const Options& options, FollowedPlan& followed_plan, const KernelRules& rules,
+          tuning::MeasuredKernels& kernels, Reporter& reporter)
+      : options_(options),
+        followed_plan_(followed_plan),
+        rules_(rules),
+        kernels_(kernels),
+        reporter_(reporter) {}
   // To be called before anything runs. The caller owns both objects and keeps them alive.
   void SetChoices(DivisionChoices& legacy, DivisionChoices& graph) {
     legacy_ = &legacy;
     graph_ = &graph;
   }
 
-  // Returns the budget of the device of `context`; null if there is none, or if it belongs to
-  // another context of the device.
-  WorkspaceBudget* Of(CUcontext context);
+  // Returns the device's budget; null if there is none, or if it belongs to another context of the
+  // device.
+  WorkspaceBudget* Of(const tuning::Device& device);
   // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
   // (null: no lane). Returns the handle's budget (null: none) and the result of
   // WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
-  // Returns the most bytes of ucudnn's workspace that a kernel may have.
-  size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
   // enough. Completes a division that waited for memory if the memory is free by now. Does nothing
@@ -64,9 +73,8 @@ class Budgets {
   // Returns none if there is no budget, or if the driver does not report the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
-  // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
-  // if there is no budget.
-  Status EndRecording(cudnnHandle_t handle);
+  // Does the work of Sessions::EndRecording. `session` is the session of `handle`.
+  Status EndRecording(Session& session, cudnnHandle_t handle);
 
   // Updates the report's figures of all budgets.
   void NoteAll();
@@ -77,11 +85,15 @@ class Budgets {
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Progress known);
-  std::unique_ptr<WorkspaceBudget> Make(CUcontext context,
+  std::unique_ptr<WorkspaceBudget> Make(const tuning::Device& device,
                                         const planning::WorkspacePlan* workspace_plan);
   void NoteBudget(const WorkspaceBudget& budget);
 
-  Process& process_;
+  const Options& options_;
+  FollowedPlan& followed_plan_;
+  const KernelRules& rules_;
+  tuning::MeasuredKernels& kernels_;
+  Reporter& reporter_;
   DivisionChoices* legacy_ = nullptr;
   DivisionChoices* graph_ = nullptr;
   Mutex mutex_;

@@ -6,15 +6,15 @@
 
 namespace ucudnn::interposer {
 
-OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
-                               const OwnedPart& part, bool capturing)
+OwnedWorkspace::OwnedWorkspace(Session& session, cudnnHandle_t handle, const OwnedPart& part,
+                               bool capturing)
     : session_(session) {
   if (session.budget() == nullptr || part.bytes == 0) return;
-  const cuda::ContextScope scope(driver, session.context());
-  const auto owner = OwnerOf(driver, session, handle);
+  const cuda::ContextScope scope(session.driver(), session.context());
+  const auto owner = OwnerOf(session, handle);
   if (!owner) return;
   try {
-    capturing ? TakeForCapture(driver, *owner, part) : TakeShare(*owner, part);
+    capturing ? TakeForCapture(*owner, part) : TakeShare(*owner, part);
   } catch (...) {
     // Out of host memory. A segment that was only lent stays in segment_, so that the destructor
     // gives it back, and this call uses it. A segment that the owner may keep is left unused.
@@ -39,9 +39,9 @@ void OwnedWorkspace::TakeShare(const ArenaOwner& owner, const OwnedPart& part) {
   if (stays) session_.KeepWorkspace(slot, segment_.memory);
 }
 
-void OwnedWorkspace::TakeForCapture(const cuda::Driver& driver, const ArenaOwner& owner,
-                                    const OwnedPart& part) {
-  const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver, session_.stream());
+void OwnedWorkspace::TakeForCapture(const ArenaOwner& owner, const OwnedPart& part) {
+  const std::optional<cuda::Capture> capture =
+      cuda::CaptureOf(session_.driver(), session_.stream());
   if (capture) segment_.memory = session_.budget()->TakeForCapture(*capture, owner, part);
 }
 

@@ -12,8 +12,7 @@ class OwnedWorkspace {
  public:
   // Takes the workspace that `part` asks for. data() is null if it asks for none, or if there is no
   // memory. If `capturing`, takes the memory from the segments that are set aside for captures.
-  OwnedWorkspace(const cuda::Driver& driver, Session& session, cudnnHandle_t handle,
-                 const OwnedPart& part, bool capturing);
+  OwnedWorkspace(Session& session, cudnnHandle_t handle, const OwnedPart& part, bool capturing);
   // Gives a loan back. REQUIRES: the call's work was enqueued.
   ~OwnedWorkspace();
   OwnedWorkspace(const OwnedWorkspace&) = delete;
@@ -23,7 +22,7 @@ class OwnedWorkspace {
 
  private:
   void TakeShare(const ArenaOwner& owner, const OwnedPart& part);
-  void TakeForCapture(const cuda::Driver& driver, const ArenaOwner& owner, const OwnedPart& part);
+  void TakeForCapture(const ArenaOwner& owner, const OwnedPart& part);
 
   Session& session_;
   WorkspaceBudget::Segment segment_;

@@ -3,8 +3,6 @@
 #include <cassert>
 #include <variant>
 
-#include "interposer/core/measuring.h"
-
 namespace ucudnn::interposer {
 
 using planning::Decision;
@@ -117,12 +115,12 @@ planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_s
 void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   facts.failed = *state.failed;
   DecisionAnswers& answers = request_.answers;
-  state.decision = DecideBy(facts, answers, &request_.process.reporter, request_.earlier);
+  state.decision = DecideBy(facts, answers, &request_.reporter, request_.earlier);
   const Decision& decision = state.decision;
   // A plan that this process does not measure need not wait for tuning.after_calls, because only
   // measurements of other processes can bring news.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
-  due_at_ = CallsUntil(request_.process, decision.look_again, request_.calls, waits);
+  due_at_ = request_.rules.CallsUntil(decision.look_again, request_.calls, waits);
   stands_ = decision.standing && request_.earlier != nullptr;
   KernelState& due = stands_ ? *request_.earlier : state;
   due.due_at = due_at_;
@@ -143,18 +141,18 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   if (state.schedule != nullptr && decision.configuration.Pieces() > 1) {
     record_.steps = state.schedule->Steps();
   }
-  if (request_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
+  if (request_.rules.Checks() && state.schedule != nullptr && state.schedule->has_pieces()) {
     state.checked = answers.CoarsestOf(decision);
   }
 }
 
 void Lifecycle::Enter(KernelState& state) {
-  state.record = request_.process.reporter.report().Record(
+  state.record = request_.reporter.report().Record(
       record_, request_.earlier == nullptr ? nullptr : request_.earlier->record, fresh_);
 }
 
 void Lifecycle::Published() const {
-  if (fresh_) request_.process.WriteReport();
+  if (fresh_) request_.reporter.Write();
 }
 
 }  // namespace ucudnn::interposer

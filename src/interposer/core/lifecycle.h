@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "interposer/core/kernel_rules.h"
 #include "interposer/core/kernel_state.h"
-#include "interposer/process.h"
 #include "interposer/report/reporter.h"
 #include "planning/decision/decide.h"
 
@@ -70,7 +70,8 @@ planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_s
 
 // One decision about a kernel, on one thread.
 struct DecisionRequest {
-  Process& process;
+  const KernelRules& rules;
+  Reporter& reporter;
   DecisionAnswers& answers;
   KernelState* earlier = nullptr;  // the state in force; null at the first decision
   long calls = 0;                  // how many calls the kernel has had

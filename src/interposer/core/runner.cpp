@@ -28,9 +28,9 @@ void NoteFailure(const RunRequest& request) {
 // Runs the call under UCUDNN_CHECK. Returns false if the call must still be run.
 bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
-  const CheckedCall checked =
-      RunChecked(request.driver, {request.session.context(), request.session.stream(),
-                                  *state.schedule, request.problem, *state.checked, call});
+  const CheckedCall checked = RunChecked(request.session.driver(),
+                                         {request.session.context(), request.session.stream(),
+                                          *state.schedule, request.problem, *state.checked, call});
   const tuning::ComparisonResult verdict = checked.verification.verdict;
   if (verdict == tuning::ComparisonResult::kDifferent ||
       verdict == tuning::ComparisonResult::kTrespassed) {
@@ -64,13 +64,12 @@ cudnnStatus_t RunSchedule(const RunRequest& request, CallFallbacks& other) {
   assert(state.schedule != nullptr && state.failed != nullptr);
   const execution::Schedule& schedule = *state.schedule;
   if (!schedule.has_pieces()) return RunFallback(state, other);
-  const bool capturing = request.sessions.Capturing(request.session);
+  const bool capturing = request.session.Capturing();
   planning::Obstacles obstacles;
   obstacles.first_in_capture = capturing && !state.ran.load(std::memory_order_relaxed);
   obstacles.failed = *state.failed;
   if (!RunsPieces(state.decision, obstacles)) return RunFallback(state, other);
-  const OwnedWorkspace owned(request.driver, request.session, request.call.handle, state.owned,
-                             capturing);
+  const OwnedWorkspace owned(request.session, request.call.handle, state.owned, capturing);
   cudnn::ConvolutionCall call = request.call;
   if (state.owned.bytes > 0) {
     obstacles.no_workspace = owned.data() == nullptr;

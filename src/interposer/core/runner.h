@@ -5,7 +5,7 @@
 
 #include "interposer/core/kernel_state.h"
 #include "interposer/report/reporter.h"
-#include "interposer/session/sessions.h"
+#include "interposer/session/session.h"
 
 namespace ucudnn::interposer {
 
@@ -24,9 +24,7 @@ class CallFallbacks {
 
 // One call, with the session of its handle. `call` has the workspace that the caller passed.
 struct RunRequest {
-  const cuda::Driver& driver;
   Reporter& reporter;
-  const Sessions& sessions;
   Session& session;
   const ConvolutionProblem& problem;
   KernelState& state;  // must have a schedule

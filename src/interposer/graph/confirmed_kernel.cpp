@@ -31,7 +31,7 @@ Result<Configuration> GraphAnswers::ConfirmWithEngines(Configuration configurati
   for (size_t at = 0; at < configuration.runs.size(); ++at) {
     configuration.runs[at].micro.engine = engines[at]->convolution.engine;
     owned.push_back(std::make_unique<cudnn::GraphEngines>(
-        process_.functions, cudnn::PlanDevice{kernel_.handle, nullptr},
+        functions_, cudnn::PlanDevice{kernel_.handle, nullptr},
         std::vector<const cudnn::GraphTemplate*>{engines[at].get()}));
     asked.push_back(owned.back().get());
   }

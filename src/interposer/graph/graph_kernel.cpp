@@ -5,7 +5,6 @@
 #include "cuda/resources.h"
 #include "cudnn/part_engines.h"
 #include "execution/schedule.h"
-#include "interposer/core/measuring.h"
 #include "tuning/fitting_grids.h"
 
 namespace ucudnn::interposer {
@@ -46,13 +45,13 @@ void FormerSubstitutes::Add(uint64_t problem, int engine) {
   engines_[problem].push_back(engine);
 }
 
-Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
+Result<cudnn::BackendDescriptor> PlanOf(const Session& session,
                                         cudnnBackendDescriptor_t configuration,
                                         cudnnHandle_t handle) {
-  const cuda::RelaxedCaptureScope relaxed(*process.driver);
-  UCUDNN_ASSIGN_OR_RETURN(
-      cudnn::BackendDescriptor plan,
-      cudnn::BackendDescriptor::Create(process.functions, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  const cuda::RelaxedCaptureScope relaxed(session.driver());
+  UCUDNN_ASSIGN_OR_RETURN(cudnn::BackendDescriptor plan,
+                          cudnn::BackendDescriptor::Create(
+                              session.functions(), CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
   UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
   UCUDNN_RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configuration));
@@ -96,7 +95,7 @@ tuning::GraphScope GraphAnswers::ScopeOf(const EngineTemplates& engines) const {
   scope.engine = own.convolution.engine;
   scope.numeric = Coarsest(classes);
   scope.fused = own.convolution.operands;
-  scope.make = [functions = &process_.functions, engines](cudnnHandle_t handle) {
+  scope.make = [functions = &functions_, engines](cudnnHandle_t handle) {
     return std::make_unique<cudnn::GraphEngines>(*functions, cudnn::PlanDevice{handle, nullptr},
                                                  Pointers(engines));
   };
@@ -109,7 +108,7 @@ planning::Rows GraphAnswers::Answer(const planning::Measure& question) {
   tuning::Question asked;
   asked.problem = kernel_.problem();
   // A substitute runs only undivided, so it is measured only on the whole mini-batch.
-  asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
+  asked.policy = engine == kernel_.own ? rules_.policy() : BatchSizePolicy::kUndivided;
   asked.request = question.request;
   asked.may_measure = kernel_.is_measured();
   asked.scope = ScopeOf({engine});
@@ -119,15 +118,14 @@ planning::Rows GraphAnswers::Answer(const planning::Measure& question) {
   }
   if (kernel_.is_measured()) {
     if (engine == kernel_.own) CompareKnown(asked);
-    asked.until = process_.kernels.EndOfTurn(asked.problem);
+    asked.until = kernels_.EndOfTurn(asked.problem);
   }
-  const tuning::MeasuredRows measured =
-      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), asked);
+  const tuning::MeasuredRows measured = kernels_.Get(kernel_.session->device(), asked);
   if (kernel_.is_measured() && !measured.status.ok()) {
-    process_.reporter.Fallback(kernel_.problem(), planning::FallbackCause::kCannotBeMeasured,
-                               measured.status.message());
+    reporter_.Fallback(kernel_.problem(), planning::FallbackCause::kCannotBeMeasured,
+                       measured.status.message());
   }
-  process_.reporter.NoteUnlikeRanks();
+  reporter_.NoteUnlikeRanks();
   return {CandidatesOf(measured.rows, *engine), measured.settled, measured.late};
 }
 
@@ -135,12 +133,12 @@ const EngineTemplates& GraphAnswers::EnginesOfTiles() {
   if (!tile_engines_.empty()) return tile_engines_;
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
-       tuning::TypicalTiles(kernel_.problem(), process_.options.policy, process_.most_span)) {
+       tuning::TypicalTiles(kernel_.problem(), rules_.policy(), rules_.most_span())) {
     // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked for
     // each kind of tile.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
-    for (cudnn::GraphTemplate& other : cudnn::EnginesOfPart(
-             process_.functions, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
+    for (cudnn::GraphTemplate& other :
+         cudnn::EnginesOfPart(functions_, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {
       EngineTemplate known = Find(other.convolution.engine);
       if (known == nullptr) {
         known = std::make_shared<const cudnn::GraphTemplate>(std::move(other));
@@ -157,13 +155,13 @@ const EngineTemplates& GraphAnswers::EnginesOfTiles() {
 planning::Tilings GraphAnswers::Answer(const planning::FindTilings& question) {
   tuning::Question asked;
   asked.problem = kernel_.problem();
-  asked.policy = process_.options.policy;
+  asked.policy = rules_.policy();
   asked.request = question.request;
   asked.may_measure = kernel_.is_measured() && question.may_measure;
   const EngineTemplates engines =
       question.engine.empty() ? EnginesOfTiles() : EngineTemplates{kernel_.own};
   asked.scope = ScopeOf(engines);
-  if (kernel_.is_measured()) asked.until = process_.kernels.EndOfTurn(asked.problem);
+  if (kernel_.is_measured()) asked.until = kernels_.EndOfTurn(asked.problem);
   tuning::TilingTask task;
   for (const EngineTemplate& engine : engines) {
     task.engines.push_back(engine->convolution.engine);
@@ -178,9 +176,8 @@ planning::Tilings GraphAnswers::Answer(const planning::FindTilings& question) {
     }
     return candidates;
   };
-  planning::Tilings tilings =
-      process_.kernels.GetTilings(process_.sessions.DeviceOf(*kernel_.session), asked, task);
-  process_.reporter.NoteUnlikeRanks();
+  planning::Tilings tilings = kernels_.GetTilings(kernel_.session->device(), asked, task);
+  reporter_.NoteUnlikeRanks();
   return tilings;
 }
 
@@ -189,8 +186,7 @@ void GraphAnswers::CompareKnown(tuning::Question question) {
   // runs.
   if (kernel_.session->budget() != nullptr) return;
   question.may_measure = false;
-  const tuning::MeasuredRows known =
-      process_.kernels.Get(process_.sessions.DeviceOf(*kernel_.session), question);
+  const tuning::MeasuredRows known = kernels_.Get(kernel_.session->device(), question);
   if (known.settled) return;
   const cudnn::GraphTemplate& own = *kernel_.own;
   const auto pieces =
@@ -200,8 +196,7 @@ void GraphAnswers::CompareKnown(tuning::Question question) {
                                         kernel_.need_bytes, own.deterministic};
   const planning::Trust trust = Answer(planning::Compare{pieces->configuration, undivided});
   if (trust.kind == planning::Trust::Kind::kWrong) {
-    process_.reporter.Fallback(kernel_.problem(), planning::FallbackCause::kDivisionWrong,
-                               trust.message);
+    reporter_.Fallback(kernel_.problem(), planning::FallbackCause::kDivisionWrong, trust.message);
   }
 }
 
@@ -212,16 +207,16 @@ EngineTemplate GraphAnswers::Serving(Result<cudnn::GraphTemplate> other) const {
 
 EngineTemplate GraphAnswers::Serving(const EngineId& engine) const {
   return Serving(
-      cudnn::WithOtherEngine(process_.functions, {kernel_.handle, nullptr}, *kernel_.own, engine));
+      cudnn::WithOtherEngine(functions_, {kernel_.handle, nullptr}, *kernel_.own, engine));
 }
 
 std::optional<MicroConfiguration> GraphAnswers::UndividedOf(const cudnn::GraphTemplate& other,
                                                             size_t limit_bytes) {
   const cudnn::FusedConvolution& own = kernel_.own->convolution;
-  auto built = cudnn::BuildPart(process_.functions, {kernel_.handle, nullptr}, other,
+  auto built = cudnn::BuildPart(functions_, {kernel_.handle, nullptr}, other,
                                 {kernel_.problem(), own.alpha, own.beta});
   if (!built.ok()) return std::nullopt;
-  const auto bytes = cudnn::PlanWorkspace(process_.functions, built->get());
+  const auto bytes = cudnn::PlanWorkspace(functions_, built->get());
   if (!bytes.ok() || *bytes > limit_bytes) return std::nullopt;
   undivided_plans_.insert_or_assign(other.convolution.engine, std::move(*built));
   return MicroConfiguration{other.convolution.engine, kernel_.problem().n, kUnknownTime, *bytes,
@@ -229,10 +224,9 @@ std::optional<MicroConfiguration> GraphAnswers::UndividedOf(const cudnn::GraphTe
 }
 
 std::vector<EngineId> GraphAnswers::MeasuredWhole(size_t limit_bytes) const {
-  planning::MeasurementStore* const store = process_.kernels.store();
+  planning::MeasurementStore* const store = kernels_.store();
   if (store == nullptr) return {};
-  const auto stored =
-      store->Read(kernel_.problem(), process_.sessions.DeviceOf(*kernel_.session).platform);
+  const auto stored = store->Read(kernel_.problem(), kernel_.session->device().platform);
   const EngineId::Graph* const own = kernel_.own->convolution.engine.graph();
   if (!stored.ok() || own == nullptr) return {};
   std::vector<std::pair<double, EngineId>> ranked;
@@ -297,10 +291,10 @@ std::vector<MicroConfiguration> GraphAnswers::Answer(const planning::FindSubstit
   for (const cudnnBackendDescriptor_t configuration : kernel_.configurations()) {
     if (found.size() == kMostCompared) break;
     // Notes are read before the plan is built, because building may take long.
-    const auto notes = cudnn::ConfigurationNotes(process_.functions, configuration);
+    const auto notes = cudnn::ConfigurationNotes(functions_, configuration);
     if (notes.ok() && !cudnn::IsExactAs(*notes, kernel_.own->notes)) continue;
-    const auto plan = PlanOf(process_, configuration, kernel_.handle);
-    if (plan.ok()) Add(Serving(cudnn::ReadTemplate(process_.functions, plan->get())), limit, found);
+    const auto plan = PlanOf(*kernel_.session, configuration, kernel_.handle);
+    if (plan.ok()) Add(Serving(cudnn::ReadTemplate(functions_, plan->get())), limit, found);
   }
   for (const EngineId& engine : MeasuredWhole(limit)) {
     if (Add(Serving(engine), limit, found)) break;
@@ -310,11 +304,11 @@ std::vector<MicroConfiguration> GraphAnswers::Answer(const planning::FindSubstit
 }
 
 planning::Trust GraphAnswers::Answer(const planning::Compare& question) {
-  const bool capturing = process_.sessions.Capturing(*kernel_.session);
+  const bool capturing = kernel_.session->Capturing();
   planning::Compare asked = question;
   if (capturing) asked.proof = WithoutComparing(asked.proof);
-  return process_.kernels.Verify(process_.sessions.DeviceOf(*kernel_.session), kernel_.problem(),
-                                 asked, ScopeOf(Used(question.configuration, question.against)));
+  return kernels_.Verify(kernel_.session->device(), kernel_.problem(), asked,
+                         ScopeOf(Used(question.configuration, question.against)));
 }
 
 BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
@@ -325,12 +319,12 @@ BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
     if (other == nullptr) return {BuildOutcome::Kind::kNoUndivided, Sentence(Detail::kNoEngine)};
     cudnn::BackendDescriptor& plan = undivided_plans_[question.undivided.engine];
     if (plan.get() == nullptr) {
-      auto built = cudnn::BuildPart(process_.functions, {kernel_.handle, nullptr}, *other,
+      auto built = cudnn::BuildPart(functions_, {kernel_.handle, nullptr}, *other,
                                     {kernel_.problem(), own.alpha, own.beta});
       if (!built.ok()) return {BuildOutcome::Kind::kNoUndivided, built.message()};
       plan = std::move(*built);
     }
-    const auto bytes = cudnn::PlanWorkspace(process_.functions, plan.get());
+    const auto bytes = cudnn::PlanWorkspace(functions_, plan.get());
     if (!bytes.ok()) return {BuildOutcome::Kind::kNoUndivided, bytes.message()};
     if (*bytes > question.promised_bytes) {
       return {BuildOutcome::Kind::kNoUndivided,
@@ -341,7 +335,7 @@ BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
   }
   if (question.configuration.runs.empty()) return {};
   const EngineTemplates used = Used(question.configuration, question.undivided);
-  cudnn::GraphEngines engines(process_.functions, {kernel_.handle, nullptr}, Pointers(used));
+  cudnn::GraphEngines engines(functions_, {kernel_.handle, nullptr}, Pointers(used));
   const auto division = DivisionOf(kernel_.problem(), question.configuration);
   if (!division.ok()) return {BuildOutcome::Kind::kNoPieces, division.message()};
   auto schedule = execution::Schedule::Make(
@@ -354,7 +348,7 @@ BuildOutcome GraphAnswers::Answer(const planning::Build& question) {
 planning::KeptPromise GraphAnswers::Keep(const planning::Decision& decision) {
   const planning::KeptPromise& promise = *decision.promise;
   const planning::EnginePromise given = {kernel_.problem(),
-                                         process_.sessions.DeviceOf(*kernel_.session).platform,
+                                         kernel_.session->device().platform,
                                          kernel_.own->convolution.engine,
                                          kernel_.limit_bytes,
                                          promise.workspace_bytes,

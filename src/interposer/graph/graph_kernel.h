@@ -13,8 +13,8 @@
 #include "interposer/graph/descriptor_shadows.h"
 #include "interposer/graph/kept_promises.h"
 #include "interposer/graph/plan_state.h"
-#include "interposer/process.h"
 #include "tuning/engine_scope.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
 
@@ -53,8 +53,8 @@ class FormerSubstitutes {
   std::unordered_map<uint64_t, std::vector<int>> engines_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// Makes a finalized execution plan of `configuration`.
-Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
+// Makes a finalized execution plan of `configuration`. `session` is the session of `handle`.
+Result<cudnn::BackendDescriptor> PlanOf(const Session& session,
                                         cudnnBackendDescriptor_t configuration,
                                         cudnnHandle_t handle);
 
@@ -63,10 +63,14 @@ bool BecomesNative(const cudnn::EngineNotes& notes);
 
 class GraphAnswers : public DecisionAnswers {
  public:
-  GraphAnswers(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
-               KeptPromises& promises)
-      : process_(process),
+  // The caller owns all arguments and keeps them alive.
+  GraphAnswers(tuning::MeasuredKernels& kernels, const KernelRules& rules, Reporter& reporter,
+               const GraphKernel& kernel, FormerSubstitutes& former, KeptPromises& promises)
+      : kernels_(kernels),
+        rules_(rules),
+        reporter_(reporter),
         kernel_(kernel),
+        functions_(kernel.session->functions()),
         former_(former),
         promises_(promises),
         known_({kernel.own}) {}
@@ -132,8 +136,11 @@ class GraphAnswers : public DecisionAnswers {
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 
-  Process& process_;
+  tuning::MeasuredKernels& kernels_;
+  const KernelRules& rules_;
+  Reporter& reporter_;
   const GraphKernel& kernel_;
+  const cudnn::Functions& functions_;
   FormerSubstitutes& former_;
   KeptPromises& promises_;
   EngineTemplates known_;  // the plan's own engine is the first

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 
 namespace ucudnn::interposer {
@@ -31,7 +30,7 @@ class GraphFallbacks : public CallFallbacks {
 
 cudnnStatus_t GraphPlans::Create(cudnnBackendDescriptorType_t type,
                                  cudnnBackendDescriptor_t* descriptor) {
-  const cudnnStatus_t status = process_.functions.cudnnBackendCreateDescriptor(type, descriptor);
+  const cudnnStatus_t status = functions_.cudnnBackendCreateDescriptor(type, descriptor);
   if (status != CUDNN_STATUS_SUCCESS || descriptor == nullptr) return status;
   if (type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
     OpenPack(*descriptor);
@@ -63,11 +62,11 @@ cudnnStatus_t GraphPlans::Destroy(cudnnBackendDescriptor_t descriptor) {
       return CUDNN_STATUS_SUCCESS;
     }
   }
-  return process_.functions.cudnnBackendDestroyDescriptor(descriptor);
+  return functions_.cudnnBackendDestroyDescriptor(descriptor);
 }
 
 cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
-  const cudnnStatus_t status = process_.functions.cudnnBackendInitialize(descriptor);
+  const cudnnStatus_t status = functions_.cudnnBackendInitialize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (VariantPack* pack = FindPack(descriptor)) {
     pack->Clear();
@@ -85,7 +84,7 @@ cudnnStatus_t GraphPlans::Initialize(cudnnBackendDescriptor_t descriptor) {
 cudnnStatus_t GraphPlans::Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   const cudnnStatus_t status =
-      process_.functions.cudnnBackendSetAttribute(descriptor, name, type, count, values);
+      functions_.cudnnBackendSetAttribute(descriptor, name, type, count, values);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (name >= CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS && name < CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID) {
     if (VariantPack* pack = FindPack(descriptor)) pack->OnSet(name, count, values);
@@ -104,7 +103,7 @@ cudnnStatus_t GraphPlans::Get(cudnnBackendDescriptor_t descriptor, cudnnBackendA
   int64_t given = 0;
   int64_t* const counted = count != nullptr ? count : &given;
   const cudnnStatus_t status =
-      process_.functions.cudnnBackendGetAttribute(descriptor, name, type, requested, count, values);
+      functions_.cudnnBackendGetAttribute(descriptor, name, type, requested, count, values);
   if (status != CUDNN_STATUS_SUCCESS || values == nullptr || requested < 1) return status;
   if (count == nullptr) given = requested;
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
@@ -129,11 +128,11 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
   if (!convolution || shadow->handle == nullptr) return std::nullopt;
   try {
     // If there is neither a limit nor a workspace plan, an execution plan reports its own need.
-    Session* const session = process_.sessions.Of(shadow->handle);
-    const bool limited = session != nullptr && (UserLimit(process_, *session) != kNoLimit ||
-                                                !process_.options.workspace_plan.empty());
+    Session* const session = sessions_.Of(shadow->handle);
+    const bool limited = session != nullptr && (rules_.UserLimit(*session) != kNoLimit ||
+                                                !options_.workspace_plan.empty());
     if (!limited) return std::nullopt;
-    const auto plan = PlanOf(process_, configuration, shadow->handle);
+    const auto plan = PlanOf(*session, configuration, shadow->handle);
     if (!plan.ok()) return std::nullopt;
     const PlanState* const state = Decide(plan->get(), *shadow);
     if (state == nullptr || !state->promises_other()) return std::nullopt;
@@ -144,10 +143,9 @@ std::optional<size_t> GraphPlans::PromiseOf(cudnnBackendDescriptor_t configurati
 }
 
 cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
-  const cudnnStatus_t status = process_.functions.cudnnBackendFinalize(descriptor);
+  const cudnnStatus_t status = functions_.cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS || FindOwnPack(descriptor) != nullptr) return status;
-  if (process_.splitter.splits() && FindPack(descriptor) == nullptr)
-    return FinalizeSplit(descriptor);
+  if (splitter_.splits() && FindPack(descriptor) == nullptr) return FinalizeSplit(descriptor);
   try {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
     if (!shadow || shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
@@ -165,7 +163,7 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     }
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan is left alone");
-    if (process_.options.mode == Mode::kOn && ForbidsSome()) return CUDNN_STATUS_ALLOC_FAILED;
+    if (options_.mode == Mode::kOn && ForbidsSome()) return CUDNN_STATUS_ALLOC_FAILED;
   }
   return status;
 }
@@ -179,7 +177,7 @@ bool GraphPlans::Enter(cudnnBackendDescriptor_t plan, PlanState& state) {
     }
   }
   if (!plans->Insert(plan, &state)) {
-    process_.reporter.TooManyKernels();
+    reporter_.TooManyKernels();
     return false;
   }
   if (state.budget != nullptr) {
@@ -196,14 +194,13 @@ PlanState* GraphPlans::FindPlan(cudnnBackendDescriptor_t plan) const {
 
 cudnnStatus_t GraphPlans::Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
-  return process_.splitter.splits() ? ExecuteSplit(handle, plan, pack)
-                                    : ExecuteHere(handle, plan, pack);
+  return splitter_.splits() ? ExecuteSplit(handle, plan, pack) : ExecuteHere(handle, plan, pack);
 }
 
 cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                       cudnnBackendDescriptor_t pack) {
   PlanState* state = FindPlan(plan);
-  if (state == nullptr) return process_.functions.cudnnBackendExecute(handle, plan, pack);
+  if (state == nullptr) return functions_.cudnnBackendExecute(handle, plan, pack);
   if (state->budget != nullptr) Follow(handle, *state);
   if (state->IsDue(state->record->calls, EpochOf(state->budget))) state = Improve(handle, *state);
   Session* const session = SessionOf(handle, *state);
@@ -213,28 +210,28 @@ cudnnStatus_t GraphPlans::ExecuteHere(cudnnHandle_t handle, cudnnBackendDescript
     return RunPieces(session, handle, plan, pack, *state);
   }
   return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
-    return process_.functions.cudnnBackendExecute(handle, whole, pack);
+    return functions_.cudnnBackendExecute(handle, whole, pack);
   });
 }
 
 cudnnStatus_t GraphPlans::ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                            cudnnBackendDescriptor_t pack) noexcept {
-  if (process_.splitter.splits()) {
-    return process_.splitter.Fail("out of memory in a split call");
+  if (splitter_.splits()) {
+    return splitter_.Fail("out of memory in a split call");
   }
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
   return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
-    return process_.functions.cudnnBackendExecute(handle, whole, pack);
+    return functions_.cudnnBackendExecute(handle, whole, pack);
   });
 }
 
 void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
   if (!state.budget->learning() && !state.budget->waiting()) return;
   try {
-    Session* const session = process_.sessions.Of(handle);
+    Session* const session = sessions_.Of(handle);
     if (session == nullptr || session->budget() != state.budget) return;
-    process_.budgets.Follow(state.budget_kernel(), *session, handle);
+    budgets_.Follow(state.budget_kernel(), *session, handle);
   } catch (...) {
     // Memory ran out when a handle was used for the first time. The budget does not learn from this
     // call.
@@ -242,13 +239,13 @@ void GraphPlans::Follow(cudnnHandle_t handle, const PlanState& state) {
 }
 
 void GraphPlans::Count(Session* session, cudnnHandle_t handle, const PlanState& state) const {
-  state.record->Count(session != nullptr ? process_.sessions.LaneOf(*session, handle) : 0);
+  state.record->Count(session != nullptr ? sessions_.LaneOf(*session, handle) : 0);
 }
 
 Session* GraphPlans::SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept {
-  if (state.schedule == nullptr) return process_.sessions.Find(handle);
+  if (state.schedule == nullptr) return sessions_.Find(handle);
   try {
-    return process_.sessions.Of(handle);
+    return sessions_.Of(handle);
   } catch (...) {
     return nullptr;  // out of memory when a handle is used for the first time
   }
@@ -285,7 +282,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
 cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
                                     cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
                                     PlanState& state) {
-  GraphFallbacks other(process_.functions, handle, state.Undivided(plan), pack);
+  GraphFallbacks other(functions_, handle, state.Undivided(plan), pack);
   const VariantPack* const operands = FindPack(pack);
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
@@ -300,9 +297,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // The pack lacks an operand; the real library refuses such a pack.
   if (!call) return RunFallback(state, other);
-  return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
-                      state.own->convolution.problem, state, *call},
-                     other);
+  return RunSchedule({reporter_, *session, state.own->convolution.problem, state, *call}, other);
 }
 
 cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -314,7 +309,7 @@ cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescri
   if (whole == nullptr && (operands == nullptr || !operands->plain)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  const cudnnStatus_t status = process_.functions.cudnnGetExecutionPlanWorkspaceSize(
+  const cudnnStatus_t status = functions_.cudnnGetExecutionPlanWorkspaceSize(
       handle, whole != nullptr ? whole : plan, pack, bytes);
   if (status != CUDNN_STATUS_SUCCESS || !other || bytes == nullptr) return status;
   // A pack with other shapes runs undivided, in the workspace that these shapes need.

@@ -23,15 +23,27 @@
 #include "interposer/graph/plan_state.h"
 #include "interposer/graph/variant_packs.h"
 #include "interposer/session/address_table.h"
+#include "interposer/session/sessions.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 
 class GraphPlans : public DivisionChoices {
  public:
-  // `store` keeps promises for later processes; if it is null, promises are forgotten when this
-  // process ends.
-  GraphPlans(Process& process, planning::MeasurementStore* store)
-      : process_(process), promises_(store) {
+  // The caller owns all arguments and keeps them alive. The store of `kernels` keeps promises for
+  // later processes; if there is none, promises are forgotten when this process ends.
+  GraphPlans(const Options& options, const cudnn::Functions& functions, Sessions& sessions,
+             Budgets& budgets, Splitter& splitter, tuning::MeasuredKernels& kernels,
+             const KernelRules& rules, Reporter& reporter)
+      : options_(options),
+        functions_(functions),
+        sessions_(sessions),
+        budgets_(budgets),
+        splitter_(splitter),
+        kernels_(kernels),
+        rules_(rules),
+        reporter_(reporter),
+        promises_(kernels.store()) {
     refused_.decision.action = planning::CallAction::kRefusal;
   }
   GraphPlans(const GraphPlans&) = delete;
@@ -163,9 +175,7 @@ class GraphPlans : public DivisionChoices {
   // determinism forbids the plan.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
   // Returns whether the user's options may forbid plans.
-  bool ForbidsSome() const {
-    return process_.options.deterministic || process_.options.strict_limit;
-  }
+  bool ForbidsSome() const { return options_.deterministic || options_.strict_limit; }
   // Does the work of LeaveAlone for a plan that cannot be remembered, because most_kernels_ plans
   // are remembered already. Records nothing if the user's options forbid nothing.
   PlanState* LeaveUnremembered(cudnnBackendDescriptor_t plan, size_t limit_bytes);
@@ -176,6 +186,9 @@ class GraphPlans : public DivisionChoices {
   // Plans keep their number when Improve replaces their state. Returns the earliest state with this
   // number. REQUIRES: some plan has this number.
   const PlanState* FindNumbered(uint64_t number);
+  GraphAnswers AnswersAbout(const GraphKernel& kernel) {
+    return {kernels_, rules_, reporter_, kernel, former_, promises_};
+  }
   // Returns the facts for a decision about `kernel`. If there is a budget, sets `part.kernel` to
   // the kernel's number in the budget. `earlier` is the state in force; null when the plan is
   // finalized.
@@ -185,10 +198,17 @@ class GraphPlans : public DivisionChoices {
                                   const PlanState* earlier, Lifecycle& life);
 
   std::shared_ptr<const LentConfigurations> Lend(const ListedConfigurations& list) {
-    return std::make_shared<LentConfigurations>(shadows_, process_.functions, list);
+    return std::make_shared<LentConfigurations>(shadows_, functions_, list);
   }
 
-  Process& process_;
+  const Options& options_;
+  const cudnn::Functions& functions_;
+  Sessions& sessions_;
+  Budgets& budgets_;
+  Splitter& splitter_;
+  tuning::MeasuredKernels& kernels_;
+  const KernelRules& rules_;
+  Reporter& reporter_;
   KeptPromises promises_;
   // The state of all plans that the user's options forbid.
   PlanState refused_;

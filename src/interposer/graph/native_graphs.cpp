@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cuda/child_graphs.h"
-#include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/decision/unplanned_call.h"
 
@@ -14,10 +13,8 @@ namespace {
 // nothing, and assumes that every comparison succeeds.
 class AskedOnly : public GraphAnswers {
  public:
-  AskedOnly(Process& process, const GraphKernel& kernel, FormerSubstitutes& former,
-            KeptPromises& promises)
-      : GraphAnswers(process, kernel, former, promises) {}
   using GraphAnswers::Answer;
+  using GraphAnswers::GraphAnswers;
   planning::Rows Answer(const planning::Measure& question) override {
     planning::Rows rows = GraphAnswers::Answer(question);
     settled_ &= rows.settled;
@@ -75,7 +72,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::NativeCall(cudnnHandle_t handl
   // native graph of such a step.
   if (state.schedule->sums_partials() || state.schedule->packs_tiles()) return std::nullopt;
   const VariantPack* const operands = FindPack(pack);
-  const Session* const session = process_.sessions.Of(handle);
+  const Session* const session = sessions_.Of(handle);
   if (operands == nullptr || !operands->plain || session == nullptr ||
       session->context() != state.context) {
     return std::nullopt;
@@ -113,7 +110,7 @@ bool GraphPlans::PopulatePieces(cudnnHandle_t handle, PlanState& state,
 
 cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (splitter_.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) {
     Count(SessionOf(handle, *state), handle, *state);
@@ -125,8 +122,8 @@ cudnnStatus_t GraphPlans::PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDe
 cudnnStatus_t GraphPlans::PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                             cudnnBackendDescriptor_t pack,
                                             cudaGraph_t graph) noexcept {
-  if (process_.splitter.splits()) {
-    return process_.splitter.Fail("out of memory in a split call");
+  if (splitter_.splits()) {
+    return splitter_.Fail("out of memory in a split call");
   }
   return PopulateAsOne(handle, plan, pack, graph);
 }
@@ -136,13 +133,13 @@ cudnnStatus_t GraphPlans::PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescri
   PlanState* const state = FindPlan(plan);
   if (state != nullptr) state->CountUndivided();
   return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
-    return process_.functions.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
+    return functions_.cudnnBackendPopulateCudaGraph(handle, whole, pack, graph);
   });
 }
 
 cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                           cudnnBackendDescriptor_t pack, cudaGraph_t graph) {
-  if (process_.splitter.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (splitter_.splits() && IsRefusedNative(plan)) return CUDNN_STATUS_NOT_SUPPORTED;
   PlanState* const state = FindPlan(plan);
   const std::vector<CUgraph> children =
       state == nullptr ? std::vector<CUgraph>() : cuda::ChildrenInARow(graph);
@@ -160,32 +157,31 @@ cudnnStatus_t GraphPlans::UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDesc
     }
   }
   return WithUndivided(state, plan, [&](cudnnBackendDescriptor_t whole) {
-    return process_.functions.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
+    return functions_.cudnnBackendUpdateCudaGraph(handle, whole, pack, graph);
   });
 }
 
 bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
-  const Options& options = process_.options;
-  if (process_.splitter.splits() && !engine.is_pointwise) return false;
-  if (engine.handle == nullptr || engine.configuration == nullptr || options.mode != Mode::kOn) {
+  if (splitter_.splits() && !engine.is_pointwise) return false;
+  if (engine.handle == nullptr || engine.configuration == nullptr || options_.mode != Mode::kOn) {
     return true;
   }
   GraphKernel kernel;
   kernel.handle = engine.handle;
-  kernel.session = process_.sessions.Of(engine.handle);
+  kernel.session = sessions_.Of(engine.handle);
   if (kernel.session == nullptr) return true;
-  kernel.limit_bytes = UserLimit(process_, *kernel.session);
-  if (kernel.limit_bytes == kNoLimit && options.workspace_plan.empty()) return true;
-  const LentConfigurations own_configuration(shadows_, process_.functions,
+  kernel.limit_bytes = rules_.UserLimit(*kernel.session);
+  if (kernel.limit_bytes == kNoLimit && options_.workspace_plan.empty()) return true;
+  const LentConfigurations own_configuration(shadows_, functions_,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
   // The library's own answer is right if the library refuses the configuration, or if ucudnn does
   // not change plans of this configuration.
-  const auto plan = PlanOf(process_, engine.configuration, engine.handle);
-  const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
-                              : Result<size_t>(plan.status());
-  if (!need.ok() || (*need <= kernel.limit_bytes && options.workspace_plan.empty())) return true;
-  auto own = cudnn::ReadTemplate(process_.functions, plan->get());
+  const auto plan = PlanOf(*kernel.session, engine.configuration, engine.handle);
+  const auto need =
+      plan.ok() ? cudnn::PlanWorkspace(functions_, plan->get()) : Result<size_t>(plan.status());
+  if (!need.ok() || (*need <= kernel.limit_bytes && options_.workspace_plan.empty())) return true;
+  auto own = cudnn::ReadTemplate(functions_, plan->get());
   if (!own.ok()) return true;
   {
     MutexLock lock(mutex_);
@@ -199,7 +195,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*own));
   kernel.need_bytes = *need;
   if (engine.list != nullptr) kernel.listed = Lend(*engine.list);
-  AskedOnly steps(process_, kernel, former_, promises_);
+  AskedOnly steps(kernels_, rules_, reporter_, kernel, former_, promises_);
   OwnedPart part;
   planning::Facts facts = FactsOf(kernel, steps, nullptr, part);
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
@@ -211,7 +207,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
         (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&
         steps.known().size() == 1;
     return !only_pieces_may_fit || steps.settled() ||
-           !MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+           !rules_.MeasuresBeforePromising(*kernel.session, kernel.problem(), Api::kGraph);
   }
   if (decision.fallback == planning::FallbackKind::kPieces) return false;
   // Measurements may decide which substitute is chosen, so all candidates must have native support.
@@ -233,11 +229,10 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {
-    return process_.functions.cudnnBackendGetAttribute(engine, kName, type, requested, count,
-                                                       values);
+    return functions_.cudnnBackendGetAttribute(engine, kName, type, requested, count, values);
   };
   if (type != CUDNN_TYPE_BEHAVIOR_NOTE ||
-      process_.functions.cudnnBackendGetAttribute(engine, kName, type, kMost, &all, notes) !=
+      functions_.cudnnBackendGetAttribute(engine, kName, type, kMost, &all, notes) !=
           CUDNN_STATUS_SUCCESS ||
       all < 0 || all > kMost) {
     return real();

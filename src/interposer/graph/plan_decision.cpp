@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "cudnn/plan_words.h"
-#include "interposer/core/measuring.h"
 #include "interposer/graph/graph_plans.h"
 #include "planning/owned_promise.h"
 
@@ -46,30 +45,29 @@ GraphKernel GraphPlans::KernelOf(const PlanState& state, Session& session,
 
 planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& steps,
                                     const PlanState* earlier, OwnedPart& part) {
-  const Options& options = process_.options;
   const ConvolutionProblem& problem = kernel.problem();
   const WorkspaceBudget* const budget = kernel.session->budget();
-  const planning::Platform platform = process_.sessions.DeviceOf(*kernel.session).platform;
-  planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kGraph);
+  const planning::Platform& platform = kernel.session->device().platform;
+  planning::Facts facts = rules_.FactsOf(*kernel.session, problem, Api::kGraph);
   facts.asked = kernel.own->convolution.engine;
   facts.numeric = kernel.own->numeric;
   facts.user_limit = kernel.limit_bytes;
   facts.tunes = facts.tunes && !kernel.comes_late;
-  facts.tiles = UseOfTiles(process_, *kernel.session, problem, kernel.need_bytes);
+  facts.tiles = rules_.UseOfTiles(*kernel.session, problem, kernel.need_bytes);
 
   planning::PlanFacts plan;
   plan.need_bytes = kernel.need_bytes;
   plan.deterministic = kernel.own->deterministic;
   plan.is_heuristics_first = kernel.is_heuristics_first;
-  plan.is_vast = planning::IsVast(problem, process_.most_span);
-  plan.store = process_.kernels.store() != nullptr;
+  plan.is_vast = planning::IsVast(problem, rules_.most_span());
+  plan.store = kernels_.store() != nullptr;
   if (budget != nullptr) {
     // The plan's share of the budget is known only when the plan runs, because the share depends on
     // handle and stream.
-    facts.share = planning::BudgetShare{0, process_.budgets.LimitOf(*budget)};
+    facts.share = planning::BudgetShare{0, rules_.LimitOf(*budget)};
     if (earlier != nullptr && earlier->budget != nullptr) {
-      if (auto share = process_.budgets.ShareOf(earlier->budget_kernel(), *kernel.session,
-                                                kernel.handle, part)) {
+      if (auto share =
+              budgets_.ShareOf(earlier->budget_kernel(), *kernel.session, kernel.handle, part)) {
         facts.share = share;
       }
     }
@@ -80,11 +78,10 @@ planning::Facts GraphPlans::FactsOf(const GraphKernel& kernel, GraphAnswers& ste
     plan.told = earlier->decision.promise;
     plan.told_here = plan.told.has_value();
   }
-  const bool on = options.mode == Mode::kOn;
+  const bool on = options_.mode == Mode::kOn;
   const planning::WorkspacePlan* file = nullptr;
-  if (on && !options.workspace_plan.empty()) {
-    NoteMissing(process_, *kernel.session, problem, Api::kGraph);
-    file = process_.followed_plan.For(platform);
+  if (FollowedPlan* const followed = rules_.PlanFor(*kernel.session, problem, Api::kGraph)) {
+    file = followed->For(platform);
   }
   const int position = file == nullptr ? -1 : file->Find(problem, Api::kGraph);
   plan.in_workspace_plan = position >= 0;
@@ -160,21 +157,20 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
   const bool redivided = decided_epoch != epoch;
   const long due = state.due_at.exchange(KernelState::kFinal);
   if ((due == KernelState::kFinal && !redivided) || *state.failed) return &state;
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
   try {
-    Session* const session = process_.sessions.Of(handle);
+    Session* const session = sessions_.Of(handle);
     // Inside a capture the present state stays, although more may be known by now.
-    if (session == nullptr || session->context() != state.context ||
-        process_.sessions.Capturing(*session)) {
+    if (session == nullptr || session->context() != state.context || session->Capturing()) {
       state.due_at = due;
       state.decided_epoch = decided_epoch;
       return &state;
     }
+    const cuda::RelaxedCaptureScope relaxed(session->driver());
     GraphKernel kernel = KernelOf(state, *session, handle);
-    kernel.may_measure = Tunes(process_, *session, kernel.problem(), Api::kGraph) &&
-                         calls >= process_.options.tuning.after_calls;
-    GraphAnswers steps(process_, kernel, former_, promises_);
-    Lifecycle life({process_, steps, &state, calls, epoch});
+    kernel.may_measure = rules_.Tunes(*session, kernel.problem(), Api::kGraph) &&
+                         calls >= options_.tuning.after_calls;
+    GraphAnswers steps = AnswersAbout(kernel);
+    Lifecycle life({rules_, reporter_, steps, &state, calls, epoch});
     std::unique_ptr<PlanState> better = Make(kernel, steps, &state, life);
     const bool has_its_part = state.owned.bytes == 0 || state.owned.epoch == epoch;
     const bool is_as_before = life.record() == state.record->record && !redivided && has_its_part;
@@ -182,7 +178,7 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
       // If a new division of the budget took this state's workspace away, the share is looked up
       // again soon.
       const bool lost = redivided && state.owned.bytes > 0;
-      const long soon = CallsUntil(process_, planning::When::kLater, calls, false);
+      const long soon = rules_.CallsUntil(planning::When::kLater, calls, false);
       state.due_at = lost ? std::min(life.due_at(), soon) : life.due_at();
       return &state;
     }
@@ -201,37 +197,35 @@ PlanState* GraphPlans::Improve(cudnnHandle_t handle, PlanState& state) {
     return latest;
   } catch (...) {
     WarnOnce("memory", "out of host memory: a plan stays as it was decided");
-    state.due_at = CallsUntil(process_, planning::When::kLater, calls, false);
+    state.due_at = rules_.CallsUntil(planning::When::kLater, calls, false);
     return &state;
   }
 }
 
 PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes,
                                   const std::string& why) {
-  const Options& options = process_.options;
-  const auto need = cudnn::PlanWorkspace(process_.functions, plan);
+  const auto need = cudnn::PlanWorkspace(functions_, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
   // Reading the plan takes time, so it is read only if its need exceeds the limit or the user wants
   // reports of every kernel.
   std::string kernel = "a plan of the graph API";
-  if (over_limit || process_.TellsAll()) {
-    const auto json = cudnn::PlanJson(process_.functions, plan);
+  if (over_limit || reporter_.TellsAll()) {
+    const auto json = cudnn::PlanJson(functions_, plan);
     if (json.ok()) kernel = cudnn::PlanWords(*json);
   }
-  process_.reporter.Unread(kernel, FallbackCause::kLeftAlone, why);
-  if (options.mode != Mode::kOn) return nullptr;
-  if (options.deterministic) {
-    const auto notes = cudnn::ReadNotes(process_.functions, plan);
+  reporter_.Unread(kernel, FallbackCause::kLeftAlone, why);
+  if (options_.mode != Mode::kOn) return nullptr;
+  if (options_.deterministic) {
+    const auto notes = cudnn::ReadNotes(functions_, plan);
     if (!notes.ok() || notes->Has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
-      process_.reporter.Unread(kernel, FallbackCause::kRefused,
-                               Sentence(Detail::kNotDeterministic));
+      reporter_.Unread(kernel, FallbackCause::kRefused, Sentence(Detail::kNotDeterministic));
       return &refused_;
     }
   }
   if (!over_limit) return nullptr;
-  process_.reporter.Unread(kernel, FallbackCause::kOverLimit,
-                           Sentence(Detail::kStaysWhole, {*need, limit_bytes, 0, why}));
-  return options.strict_limit ? &refused_ : nullptr;
+  reporter_.Unread(kernel, FallbackCause::kOverLimit,
+                   Sentence(Detail::kStaysWhole, {*need, limit_bytes, 0, why}));
+  return options_.strict_limit ? &refused_ : nullptr;
 }
 
 PlanState* GraphPlans::LeaveUnremembered(cudnnBackendDescriptor_t plan, size_t limit_bytes) {
@@ -240,34 +234,29 @@ PlanState* GraphPlans::LeaveUnremembered(cudnnBackendDescriptor_t plan, size_t l
 }
 
 PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow) {
-  const cudnn::Functions& functions = process_.functions;
   GraphKernel kernel;
   kernel.handle = shadow.handle;
   kernel.is_heuristics_first = shadow.is_heuristics_first;
-  kernel.session = process_.sessions.Of(shadow.handle);
+  kernel.session = sessions_.Of(shadow.handle);
   if (kernel.session == nullptr) return nullptr;
-  const size_t limit = kernel.limit_bytes = UserLimit(process_, *kernel.session);
+  const size_t limit = kernel.limit_bytes = rules_.UserLimit(*kernel.session);
   // Building plans must not break another thread's capture.
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  const cuda::RelaxedCaptureScope relaxed(kernel.session->driver());
   if (shadow.kind == GraphKind::kUnfamiliar) {
     return LeaveAlone(plan, limit, Sentence(Detail::kUnfamiliarShapes));
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
-  if (undividable && !process_.splitter.splits() && !process_.options.deterministic &&
-      !process_.TellsAll()) {
+  if (undividable && !splitter_.splits() && !options_.deterministic && !reporter_.TellsAll()) {
     // A plan that no limit excludes and that tiles cannot speed up is not reported. A vast plan is
     // decided about in any case, because extra room for tiles may have been promised for it before,
     // even if tiles are not allowed now.
-    const auto bytes = cudnn::PlanWorkspace(functions, plan);
-    const bool vast = shadow.span > static_cast<double>(process_.most_span);
-    const bool follows =
-        process_.options.mode == Mode::kOn && !process_.options.workspace_plan.empty();
-    const bool matters =
-        bytes.ok() && (*bytes > limit || vast || follows ||
-                       MayUseTiles(process_, *kernel.session, shadow.span, *bytes));
+    const auto bytes = cudnn::PlanWorkspace(functions_, plan);
+    const bool vast = shadow.span > static_cast<double>(rules_.most_span());
+    const bool matters = bytes.ok() && (*bytes > limit || vast || rules_.Follows() ||
+                                        rules_.MayUseTiles(*kernel.session, shadow.span, *bytes));
     if (!matters) return nullptr;
   }
-  auto json = cudnn::PlanJson(functions, plan);
+  auto json = cudnn::PlanJson(functions_, plan);
   if (!json.ok()) {
     return shadow.kind == GraphKind::kUnknown ? nullptr : LeaveAlone(plan, limit, json.message());
   }
@@ -281,19 +270,19 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       return known->second == nullptr ? nullptr : known->second->Latest();
     }
     if (states_.size() >= most_kernels_) {
-      process_.reporter.TooManyKernels();
+      reporter_.TooManyKernels();
       kernel.comes_late = true;
     }
   }
   // Other ranks may have made fewer plans and may split this plan's calls. This rank must then
   // split them, too, so it decides about the plan although the plan comes late.
-  if (kernel.comes_late && !process_.splitter.active()) {
+  if (kernel.comes_late && !splitter_.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? LeaveUnremembered(plan, limit) : nullptr;
   }
   const char* const unfamiliar = cudnn::UnfamiliarAtAGlance(text);
   auto read = unfamiliar != nullptr ? Result<cudnn::GraphTemplate>(Status::Error(unfamiliar))
-                                    : cudnn::ReadTemplate(functions, plan, text);
+                                    : cudnn::ReadTemplate(functions_, plan, text);
   if (!read.ok()) {
     // A plan from JSON may compute anything, not only a convolution.
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
@@ -303,19 +292,19 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
     states_.try_emplace(std::move(key), nullptr);
     return nullptr;
   }
-  const auto need = cudnn::PlanWorkspace(functions, plan);
+  const auto need = cudnn::PlanWorkspace(functions_, plan);
   if (!need.ok()) return nullptr;
   kernel.own = std::make_shared<const cudnn::GraphTemplate>(std::move(*read));
   kernel.need_bytes = *need;
   if (shadow.list != nullptr) kernel.listed = Lend(*shadow.list);
   kernel.may_measure =
-      MeasuresBeforePromising(process_, *kernel.session, kernel.problem(), Api::kGraph);
+      rules_.MeasuresBeforePromising(*kernel.session, kernel.problem(), Api::kGraph);
   return DecideFirst(kernel, std::move(key));
 }
 
 PlanState* GraphPlans::DecideFirst(const GraphKernel& kernel, Key key) {
-  GraphAnswers steps(process_, kernel, former_, promises_);
-  Lifecycle life({process_, steps});
+  GraphAnswers steps = AnswersAbout(kernel);
+  Lifecycle life({rules_, reporter_, steps});
   std::unique_ptr<PlanState> state = Make(kernel, steps, nullptr, life);
   // The plan's share is known only when the plan runs.
   if (state->budget != nullptr) state->decided_epoch = -1;
@@ -343,14 +332,14 @@ const PlanState* GraphPlans::FindNumbered(uint64_t number) {
 std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& question) {
   const BudgetKernel& met = question.kernel;
   // Building plans must not break another thread's capture.
-  const cuda::RelaxedCaptureScope relaxed(*process_.driver);
+  const cuda::RelaxedCaptureScope relaxed(question.session.driver());
   const PlanState& state = *FindNumbered(met.plan);
   GraphKernel kernel = KernelOf(state, question.session, question.handle);
   kernel.may_measure = question.may_measure;
-  GraphAnswers steps(process_, kernel, former_, promises_);
+  GraphAnswers steps = AnswersAbout(kernel);
   steps.Know(state.other);
   const planning::PromiseRequest request =
-      RequestFor(process_, met.problem, process_.budgets.LimitOf(*question.session.budget()));
+      rules_.RequestFor(met.problem, rules_.LimitOf(*question.session.budget()));
   const planning::Rows own =
       steps.Answer(planning::Measure{state.own->convolution.engine, request});
   const planning::Rows other =
@@ -358,9 +347,8 @@ std::vector<Configuration> GraphPlans::ChoicesOf(const DivisionQuestion& questio
   const std::vector<planning::Candidate> candidates = planning::CandidatesInBudget(
       own.candidates, other.candidates, met.problem.n, state.need_bytes);
   planning::Tilings tilings;
-  const planning::TileUse use =
-      UseOfTiles(process_, question.session, met.problem, state.need_bytes);
-  if (planning::MayTile(use, candidates, RequestFor(process_, met.problem, question.part_bytes))) {
+  const planning::TileUse use = rules_.UseOfTiles(question.session, met.problem, state.need_bytes);
+  if (planning::MayTile(use, candidates, rules_.RequestFor(met.problem, question.part_bytes))) {
     tilings = steps.Answer(planning::FindTilings{
         state.own->convolution.engine, request,
         planning::MayMeasureTiles(use, state.need_bytes, question.part_bytes)});

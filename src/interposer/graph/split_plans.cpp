@@ -96,22 +96,21 @@ const char* WhyNotSplit(const PlanState* state) {
 }  // namespace
 
 cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
-  const Splitter& splitter = process_.splitter;
   try {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(descriptor);
     if (shadow && shadow->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
       return CUDNN_STATUS_SUCCESS;
     }
-    if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+    if (!splitter_.refusal().empty()) return splitter_.Refuse(splitter_.refusal());
     if (shadow && shadow->is_pointwise) return CUDNN_STATUS_SUCCESS;
     if (!shadow || shadow->kind == GraphKind::kOther || shadow->handle == nullptr) {
-      return splitter.RunsAlone() ? CUDNN_STATUS_SUCCESS : splitter.Refuse(NotPointwise(shadow));
+      return splitter_.RunsAlone() ? CUDNN_STATUS_SUCCESS : splitter_.Refuse(NotPointwise(shadow));
     }
     PlanState* const state = Decide(descriptor, *shadow);
     if (state != nullptr && state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
     if (const char* const why = WhyNotSplit(state)) {
       const bool names = state == nullptr && shadow->wide;
-      return splitter.Refuse(why + (names ? ": it has " + NameOf(*shadow->wide) : std::string()));
+      return splitter_.Refuse(why + (names ? ": it has " + NameOf(*shadow->wide) : std::string()));
     }
     return Enter(descriptor, *state) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
   } catch (...) {
@@ -124,13 +123,13 @@ cudnnStatus_t GraphPlans::FinalizeSplit(cudnnBackendDescriptor_t descriptor) {
 class GraphPlans::OwnSplitCall : public spatial::LocalCall {
  public:
   OwnSplitCall(GraphPlans& plans, const PlanState& state, const VariantPack& operands,
-               cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack, CUstream stream)
+               cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack, const Session& session)
       : plans_(plans),
         state_(state),
         operands_(operands),
         plan_(plan),
         pack_(pack),
-        stream_(stream) {}
+        session_(session) {}
 
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
     const cudnn::FusedConvolution& graph = state_.own->convolution;
@@ -151,9 +150,9 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     if (state_.wide_beta != 0) {
       // Here the output is memory of ucudnn's. The plan would add to its old content, so it is set
       // to 0 first.
-      const CUresult cleared = plans_.process_.driver->cuMemsetD8Async(
+      const CUresult cleared = session_.driver().cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
-          cudnn::ResultBytes(graph.problem), stream_);
+          cudnn::ResultBytes(graph.problem), session_.stream());
       if (cleared != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
     }
     cudnnBackendDescriptor_t pack = nullptr;
@@ -177,30 +176,29 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
   const PlanState& state_;
   const VariantPack& operands_;
   const cudnnBackendDescriptor_t plan_, pack_;
-  const CUstream stream_;
+  const Session& session_;
 };
 
 cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                        cudnnBackendDescriptor_t pack) {
-  Splitter& splitter = process_.splitter;
-  if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
+  if (!splitter_.refusal().empty()) return splitter_.Refuse(splitter_.refusal());
   const PlanState* const state = FindPlan(plan);
   if (state == nullptr) {
     const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
-    const bool is_local = splitter.RunsAlone() || (shadow && shadow->is_pointwise);
-    if (!is_local) return splitter.Refuse(NotPointwise(shadow));
-    return process_.functions.cudnnBackendExecute(handle, plan, pack);
+    const bool is_local = splitter_.RunsAlone() || (shadow && shadow->is_pointwise);
+    if (!is_local) return splitter_.Refuse(NotPointwise(shadow));
+    return functions_.cudnnBackendExecute(handle, plan, pack);
   }
   // The plan may have been finalized while the program's calls were local to this rank.
-  if (const char* const why = WhyNotSplit(state)) return splitter.Refuse(why);
-  Session* const session = process_.sessions.Of(handle);
-  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
+  if (const char* const why = WhyNotSplit(state)) return splitter_.Refuse(why);
+  Session* const session = sessions_.Of(handle);
+  if (session == nullptr) return splitter_.Fail("a cuDNN handle is of no known device");
   const VariantPack* const operands = FindPack(pack);
   ConvolutionProblem problem = state->own->convolution.problem;
   if (operands == nullptr || !operands->plain) {
-    return splitter.RefuseCall(problem.operation, handle, session->context(),
-                               "a convolution of the graph API is not split: its variant pack has "
-                               "more than pointers and a workspace");
+    return splitter_.RefuseCall(problem.operation, handle, session->context(),
+                                "a convolution of the graph API is not split: its variant pack has "
+                                "more than pointers and a workspace");
   }
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
@@ -208,21 +206,20 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   // Each rank may choose its own engine for the plan. The computations with received rows must have
   // the same math type on all ranks and be at least as exact as any of these engines.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
-  OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());
+  OwnSplitCall own(*this, *state, *operands, plan, pack, *session);
   spatial::SplitCall split{problem, *call, session->context(), session->stream(),
-                           process_.sessions.Capturing(*session)};
+                           session->Capturing()};
   split.plan = state->own.get();
-  return splitter.Run(split, own);
+  return splitter_.Run(split, own);
 }
 
 bool GraphPlans::IsRefusedNative(cudnnBackendDescriptor_t plan) {
-  const Splitter& splitter = process_.splitter;
   const std::optional<DescriptorShadow> shadow = shadows_.Find(plan);
-  if (shadow && shadow->is_pointwise && splitter.refusal().empty()) return false;
-  splitter.Refuse(!splitter.refusal().empty() ? splitter.refusal()
-                  : FindPlan(plan) == nullptr
-                      ? NotPointwise(shadow)
-                      : "a convolution that is split over ranks has no native CUDA graph");
+  if (shadow && shadow->is_pointwise && splitter_.refusal().empty()) return false;
+  splitter_.Refuse(!splitter_.refusal().empty() ? splitter_.refusal()
+                   : FindPlan(plan) == nullptr
+                       ? NotPointwise(shadow)
+                       : "a convolution that is split over ranks has no native CUDA graph");
   return true;
 }
 

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
-#include "interposer/core/measuring.h"
 #include "interposer/core/runner.h"
 #include "interposer/spatial/legacy_convolution.h"
 #include "planning/decision/unplanned_call.h"
@@ -34,37 +33,37 @@ bool IsReproducible(Operation operation, int algorithm) {
   return false;
 }
 
-// Runs a call as planning::DecideUnplanned says. Allocates nothing.
-cudnnStatus_t ConvolveUnplanned(Process& process, const Session& session, const CallKey& key,
-                                const cudnn::ConvolutionCall& call) {
+}  // namespace
+
+cudnnStatus_t LegacyCalls::ConvolveUnplanned(const Session& session, const CallKey& key,
+                                             const cudnn::ConvolutionCall& call) {
   planning::UnplannedCall unplanned;
   unplanned.kind = key.kind;
   unplanned.algorithm = call.algorithm;
-  unplanned.told = process.promises.FindUndivided({session.platform(), call.algorithm, key.problem},
-                                                  key.workspace_bytes);
-  unplanned.strict_limit = process.options.strict_limit;
-  unplanned.varies =
-      process.options.deterministic && !IsReproducible(call.operation, call.algorithm);
-  unplanned.observes = process.options.mode != Mode::kOn;
+  unplanned.told = promises_.FindUndivided({session.platform(), call.algorithm, key.problem},
+                                           key.workspace_bytes);
+  unplanned.strict_limit = options_.strict_limit;
+  unplanned.varies = options_.deterministic && !IsReproducible(call.operation, call.algorithm);
+  unplanned.observes = options_.mode != Mode::kOn;
   size_t need = 0;
   if (unplanned.strict_limit && !unplanned.observes &&
-      cudnn::WorkspaceBytes(process.functions, call.operation, call.handle, call.descriptors,
+      cudnn::WorkspaceBytes(functions_, call.operation, call.handle, call.descriptors,
                             call.algorithm, &need) == CUDNN_STATUS_SUCCESS) {
     unplanned.need_bytes = need;
-    unplanned.user_limit = UserLimit(process, session);
+    unplanned.user_limit = rules_.UserLimit(session);
   }
   const planning::Unplanned decided = planning::DecideUnplanned(unplanned);
   if (decided.action == planning::CallAction::kRefusal) return CUDNN_STATUS_NOT_SUPPORTED;
   cudnn::ConvolutionCall undivided = call;
   undivided.algorithm = decided.algorithm;
-  return cudnn::Convolve(process.functions, undivided);
+  return cudnn::Convolve(functions_, undivided);
 }
 
-class LegacyFallbacks : public CallFallbacks {
+class LegacyCalls::Fallbacks : public CallFallbacks {
  public:
-  LegacyFallbacks(Process& process, const Session& session, const CallKey& key,
-                  const CallState& state, const cudnn::ConvolutionCall& call)
-      : process_(process), session_(session), key_(key), state_(state), call_(call) {}
+  Fallbacks(LegacyCalls& calls, const Session& session, const CallKey& key, const CallState& state,
+            const cudnn::ConvolutionCall& call)
+      : calls_(calls), session_(session), key_(key), state_(state), call_(call) {}
 
   // If the undivided engine fails, the program's own call runs in the caller's workspace.
   cudnnStatus_t Undivided(bool failed) override {
@@ -74,19 +73,17 @@ class LegacyFallbacks : public CallFallbacks {
                      outcome == execution::Outcome::kUndivided;
     return ran ? CUDNN_STATUS_SUCCESS : Real();
   }
-  cudnnStatus_t Real() override { return cudnn::Convolve(process_.functions, call_); }
+  cudnnStatus_t Real() override { return cudnn::Convolve(calls_.functions_, call_); }
   // The caller passes less workspace than the call needs, so the real library returns an error.
-  cudnnStatus_t Refused() override { return ConvolveUnplanned(process_, session_, key_, call_); }
+  cudnnStatus_t Refused() override { return calls_.ConvolveUnplanned(session_, key_, call_); }
 
  private:
-  Process& process_;
+  LegacyCalls& calls_;
   const Session& session_;
   const CallKey& key_;
   const CallState& state_;
   const cudnn::ConvolutionCall& call_;
 };
-
-}  // namespace
 
 std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
                                             const ConvolutionProblem& problem) const {
@@ -95,7 +92,7 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
                        (call.bias == nullptr || cudnn::IsAligned(call.bias->z));
   if (call.bias == nullptr) {
     if (!aligned) return CallKind::kMisaligned;
-    if (process_.options.engines == EngineSet::kLegacy) return CallKind::kPlain;
+    if (options_.engines == EngineSet::kLegacy) return CallKind::kPlain;
     if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return CallKind::kScaled;
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
@@ -106,14 +103,14 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     return adds ? CallKind::kAdding : CallKind::kScaled;
   }
   // Pieces use the descriptor of their y for z, too, so z must be laid out like y.
-  if (!cudnn::SameTensor(process_.functions, call.bias->z_descriptor, call.descriptors.y)) {
+  if (!cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
     return std::nullopt;
   }
   cudnnActivationMode_t mode;
   cudnnNanPropagation_t nan;
   double coefficient = 0;
-  if (process_.functions.cudnnGetActivationDescriptor(call.bias->activation, &mode, &nan,
-                                                      &coefficient) != CUDNN_STATUS_SUCCESS) {
+  if (functions_.cudnnGetActivationDescriptor(call.bias->activation, &mode, &nan, &coefficient) !=
+      CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
   if (mode == CUDNN_ACTIVATION_IDENTITY) return CallKind::kIdentity;
@@ -122,24 +119,23 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
 
 bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
   return !session.full() &&
-         (!process_.promises.full() ||
-          process_.promises.Knows({session.platform(), key.algorithm, key.problem}));
+         (!promises_.full() || promises_.Knows({session.platform(), key.algorithm, key.problem}));
 }
 
 bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
   // Only the named algorithm serves an identity activation, undivided or in pieces.
   if (key.kind == CallKind::kIdentity) {
-    return process_.promises
+    return promises_
         .FindAlone({session.platform(), key.algorithm, key.problem}, key.workspace_bytes)
         .has_value();
   }
   const auto told =
-      process_.promises.Find({session.platform(), key.algorithm, key.problem}, key.workspace_bytes);
+      promises_.Find({session.platform(), key.algorithm, key.problem}, key.workspace_bytes);
   return told && told->undivided.engine.empty();
 }
 
 cudnnStatus_t LegacyCalls::Convolve(const cudnn::ConvolutionCall& call) {
-  return process_.splitter.splits() ? ConvolveSplit(call) : ConvolveHere(call);
+  return splitter_.splits() ? ConvolveSplit(call) : ConvolveHere(call);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
@@ -153,52 +149,49 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
    private:
     LegacyCalls& calls_;
   };
-  if (!HasAllPointers(call) && process_.splitter.refusal().empty()) return CUDNN_STATUS_BAD_PARAM;
+  if (!HasAllPointers(call) && splitter_.refusal().empty()) return CUDNN_STATUS_BAD_PARAM;
   OwnCall own(*this);
-  return RunLegacyConvolution(process_.split_context(), call, own);
+  return RunLegacyConvolution({functions_, sessions_, splitter_}, call, own);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
-  const cudnn::Functions& functions = process_.functions;
-  Session* const session = HasAllPointers(call) ? process_.sessions.Of(call.handle) : nullptr;
+  Session* const session = HasAllPointers(call) ? sessions_.Of(call.handle) : nullptr;
   CallKey key;
   if (session == nullptr ||
-      cudnn::ReadProblem(functions, call.operation, call.descriptors, key.problem) != nullptr) {
-    return cudnn::Convolve(functions, call);
+      cudnn::ReadProblem(functions_, call.operation, call.descriptors, key.problem) != nullptr) {
+    return cudnn::Convolve(functions_, call);
   }
   const std::optional<CallKind> kind = KindOf(call, key.problem);
-  if (!kind) return cudnn::Convolve(functions, call);
+  if (!kind) return cudnn::Convolve(functions_, call);
   key.algorithm = call.algorithm;
   key.kind = *kind;
   key.workspace_bytes = call.workspace == nullptr ? 0 : call.workspace_bytes;
 
   WorkspaceBudget* const budget = session->budget();
   if (budget != nullptr) {
-    process_.budgets.Follow({Api::kLegacy, key.problem, 0, call.algorithm}, *session, call.handle);
+    budgets_.Follow({Api::kLegacy, key.problem, 0, call.algorithm}, *session, call.handle);
   }
   CallState* state = session->Find(key);
   const bool due = state != nullptr && state->IsDue(state->page->calls, EpochOf(budget));
   // Inside a capture the present state stays, although more may be known by now.
-  if (state == nullptr || (due && !process_.sessions.Capturing(*session))) {
+  if (state == nullptr || (due && !session->Capturing())) {
     if (state == nullptr && !MayRemember(*session, key) && !NeedsPlan(*session, key)) {
-      process_.reporter.TooManyKernels();
-      return ConvolveUnplanned(process_, *session, key, call);
+      reporter_.TooManyKernels();
+      return ConvolveUnplanned(*session, key, call);
     }
     try {
       state = Decide(call, *session, key, state);
     } catch (...) {
       WarnOnce("memory", "out of host memory: a kernel runs undivided");
-      return ConvolveUnplanned(process_, *session, key, call);
+      return ConvolveUnplanned(*session, key, call);
     }
   }
-  if (state == nullptr) return cudnn::Convolve(functions, call);
-  state->Count(process_.sessions.LaneOf(*session, call.handle));
+  if (state == nullptr) return cudnn::Convolve(functions_, call);
+  state->Count(sessions_.LaneOf(*session, call.handle));
   if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (state->schedule == nullptr) return cudnn::Convolve(functions, call);
-  LegacyFallbacks other(process_, *session, key, *state, call);
-  return RunSchedule(
-      {*process_.driver, process_.reporter, process_.sessions, *session, key.problem, *state, call},
-      other);
+  if (state->schedule == nullptr) return cudnn::Convolve(functions_, call);
+  Fallbacks other(*this, *session, key, *state, call);
+  return RunSchedule({reporter_, *session, key.problem, *state, call}, other);
 }
 
 }  // namespace ucudnn::interposer

@@ -8,14 +8,31 @@
 #include "cudnn/convolution_call.h"
 #include "interposer/budget/budgets.h"
 #include "interposer/legacy/legacy_kernel.h"
+#include "interposer/legacy/promise_book.h"
 #include "interposer/session/call_state.h"
+#include "interposer/session/sessions.h"
+#include "interposer/spatial/splitter.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {
 
 class LegacyCalls : public DivisionChoices {
  public:
-  explicit LegacyCalls(Process& process) : process_(process) {}
+  // The caller owns all arguments and keeps them alive. `limit` is lowered when callers seem to
+  // lack memory.
+  LegacyCalls(const Options& options, const cudnn::Functions& functions, Sessions& sessions,
+              Budgets& budgets, Splitter& splitter, WorkspaceLimit& limit, PromiseBook& promises,
+              const KernelRules& rules, Reporter& reporter, LegacyTuner& tuner)
+      : options_(options),
+        functions_(functions),
+        sessions_(sessions),
+        budgets_(budgets),
+        splitter_(splitter),
+        limit_(limit),
+        promises_(promises),
+        rules_(rules),
+        reporter_(reporter),
+        tuner_(tuner) {}
 
   // Runs a convolution. In a process whose calls are split, the call is this rank's part of a
   // larger one.
@@ -39,11 +56,17 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
+  // A kernel that cannot run without workspace uses assured workspace.
+  bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
   // Runs the call on this rank alone.
   cudnnStatus_t ConvolveHere(const cudnn::ConvolutionCall& call);
   cudnnStatus_t ConvolveSplit(const cudnn::ConvolutionCall& call);
+  // Runs a call as planning::DecideUnplanned says. Allocates nothing.
+  cudnnStatus_t ConvolveUnplanned(const Session& session, const CallKey& key,
+                                  const cudnn::ConvolutionCall& call);
+  class Fallbacks;
   // Returns the kind of a call; none if ucudnn leaves the call unchanged.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
@@ -78,7 +101,7 @@ class LegacyCalls : public DivisionChoices {
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
   // Returns the answer from measurements. Each pair of algorithm and math type that fits is listed
   // once, with the undivided engine or a promise, whichever is faster. Adds the promises to
-  // process_.promises. Empty if nothing fits. Under a budget, the answer has the algorithms that an
+  // promises_. Empty if nothing fits. Under a budget, the answer has the algorithms that an
   // engine without workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
@@ -127,7 +150,7 @@ class LegacyCalls : public DivisionChoices {
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
-  // Adds the promises of `offers` to process_.promises. Returns the answer that tells the caller
+  // Adds the promises of `offers` to promises_. Returns the answer that tells the caller
   // these promises. `settled` says that no better plan can follow.
   Performances Promised(const LegacyKernel& kernel, std::vector<planning::Offer> offers,
                         bool settled);
@@ -148,13 +171,22 @@ class LegacyCalls : public DivisionChoices {
   // that run undivided within the limit. Returns none if the workspace plan does not name the
   // kernel, or if the library does not confirm its entry.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
-  // Adds the promise of the workspace plan's configuration to process_.promises, for callers of
+  // Adds the promise of the workspace plan's configuration to promises_, for callers of
   // `algorithm`. Returns false if the promise cannot be kept.
   bool PromiseConfirmed(const LegacyKernel& kernel,
                         const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                         planning::Promise& promise);
 
-  Process& process_;
+  const Options& options_;
+  const cudnn::Functions& functions_;
+  Sessions& sessions_;
+  Budgets& budgets_;
+  Splitter& splitter_;
+  WorkspaceLimit& limit_;
+  PromiseBook& promises_;
+  const KernelRules& rules_;
+  Reporter& reporter_;
+  LegacyTuner& tuner_;
 };
 
 }  // namespace ucudnn::interposer

@@ -1,12 +1,13 @@
-// A kernel of the legacy API on a session, and the steps of its decision.
+// A kernel of the legacy API on a session, what is known about it, and the steps of its decision.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "cudnn/mixed_engines.h"
 #include "execution/schedule.h"
 #include "interposer/core/lifecycle.h"
-#include "interposer/process.h"
 #include "planning/decision/promises.h"
 #include "tuning/legacy_kernel.h"
 
@@ -20,38 +21,79 @@ struct LegacyKernel {
   bool may_measure = false;  // missing measurements may be made now
 };
 
-// Returns the kernel in the form that tuning takes.
-tuning::KernelToMeasure TuningKernel(Process& process, const LegacyKernel& kernel);
-
-// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
-// neither the whole mini-batch nor a configuration that fits the limit was measured. If the kernel
-// may be measured and measurements are missing, first compares the plan that the existing ones
-// allow.
-tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
-                            const planning::PromiseRequest& request);
-
-// Returns the kernel's grids of tiles for `request`.
-planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
-                            const planning::PromiseRequest& request);
-
-// The workspace plan's entry for the kernel, if the library confirms it. `unanswered` says that the
+// The workspace plan's entry for a kernel, if the library confirms it. `unanswered` says that the
 // library could not confirm the entry now, but may do so later.
 struct Confirmation {
   std::optional<planning::ConfirmedLegacyKernel> choice;
   bool unanswered = false;
 };
-Confirmation FindConfirmed(Process& process, const LegacyKernel& kernel);
+
+// Finds or makes what is planned with for kernels of the legacy API: measurements, comparisons,
+// engines and entries of the workspace plan. Thread-safe.
+class LegacyTuner {
+ public:
+  // The caller owns all arguments and keeps them alive.
+  LegacyTuner(const Options& options, const cudnn::Functions& functions,
+              tuning::MeasuredKernels& kernels, const KernelRules& rules, Reporter& reporter)
+      : kernels_(kernels),
+        rules_(rules),
+        reporter_(reporter),
+        engines_(functions, options, kernels) {}
+
+  // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
+  // neither the whole mini-batch nor a configuration that fits the limit was measured. If the
+  // kernel may be measured and measurements are missing, first compares the plan that the existing
+  // ones allow.
+  tuning::LegacyRows Measured(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+  // Returns false if the fastest engine may be missing among the kernel's measurements.
+  bool HasAllEngines(const LegacyKernel& kernel) {
+    return kernels_.HasAllEngines(kernel.session->device(), kernel.problem);
+  }
+  // Returns the kernel's grids of tiles for `request`.
+  planning::Tilings TilingsOf(const LegacyKernel& kernel, const planning::PromiseRequest& request);
+  // Returns TilingsOf without the grids that tuning::LegacyKernels::WithoutSlower leaves out.
+  planning::Tilings FastTilingsOf(const LegacyKernel& kernel,
+                                  const std::vector<planning::Candidate>& candidates,
+                                  const planning::PromiseRequest& request, planning::Proof proof) {
+    return engines_.WithoutSlower(ToMeasure(kernel), candidates, request,
+                                  TilingsOf(kernel, request), proof);
+  }
+  planning::Trust Verify(const LegacyKernel& kernel, const planning::Compare& question) {
+    return engines_.Verify(ToMeasure(kernel), question);
+  }
+  Confirmation FindConfirmed(const LegacyKernel& kernel);
+  // Returns the legacy algorithms and the graph engines of `configuration`.
+  cudnn::MixedEngines EnginesOf(const LegacyKernel& kernel, const Configuration& configuration) {
+    return {kernel.session->functions(), kernel.handle,
+            engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
+  }
+  // Returns the coarsest numeric class among the engines of the decision.
+  Result<NumericClass> CoarsestOf(const LegacyKernel& kernel, const planning::Decision& decision) {
+    return engines_.CoarsestClass(ToMeasure(kernel), decision.configuration, decision.undivided);
+  }
+
+ private:
+  tuning::KernelToMeasure ToMeasure(const LegacyKernel& kernel) const;
+  // Compares the plan that the existing measurements allow, before more are made. If time runs out
+  // later, at least this plan may run. Under one budget the plan depends on the kernel's share, so
+  // it is compared once the share is known.
+  void CompareKnown(LegacyKernel kernel, const planning::PromiseRequest& request);
+
+  tuning::MeasuredKernels& kernels_;
+  const KernelRules& rules_;
+  Reporter& reporter_;
+  tuning::LegacyKernels engines_;
+};
 
 class LegacyAnswers : public DecisionAnswers {
  public:
-  LegacyAnswers(Process& process, const LegacyKernel& kernel)
-      : process_(process), kernel_(kernel) {}
+  LegacyAnswers(LegacyTuner& tuner, const LegacyKernel& kernel) : tuner_(tuner), kernel_(kernel) {}
 
   planning::Rows Answer(const planning::Measure& question) override;
   planning::Tilings Answer(const planning::FindTilings& question) override {
     LegacyKernel kernel = kernel_;
     kernel.may_measure &= question.may_measure;
-    return TilingsOf(process_, kernel, question.request);
+    return tuner_.TilingsOf(kernel, question.request);
   }
   std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes&) override { return {}; }
   planning::Trust Answer(const planning::Compare& question) override;
@@ -62,7 +104,7 @@ class LegacyAnswers : public DecisionAnswers {
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
 
  private:
-  Process& process_;
+  LegacyTuner& tuner_;
   const LegacyKernel& kernel_;
 };
 

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
-#include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/decision/decide.h"
 #include "planning/decision/offers.h"
@@ -56,29 +55,23 @@ size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows
   return fastest ? fastest->workspace_bytes : 0;
 }
 
-// Returns whether a query may wait until pieces of the kernel are compared.
-bool MayProve(const Process& process, const Session& session) {
-  return process.options.tuning.before_promising && !process.sessions.Capturing(session);
-}
-
 }  // namespace
 
 std::optional<LegacyKernel> LegacyCalls::QueriedKernel(Operation operation, cudnnHandle_t handle,
                                                        const cudnn::Descriptors& descriptors) {
-  if (process_.options.mode != Mode::kOn) return std::nullopt;
+  if (options_.mode != Mode::kOn) return std::nullopt;
   LegacyKernel kernel;
-  kernel.session = process_.sessions.Of(handle);
+  kernel.session = sessions_.Of(handle);
   kernel.handle = handle;
   if (kernel.session == nullptr) return std::nullopt;
-  const char* const why =
-      cudnn::ReadProblem(process_.functions, operation, descriptors, kernel.problem);
+  const char* const why = cudnn::ReadProblem(functions_, operation, descriptors, kernel.problem);
   if (why != nullptr) {
     if (LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, std::string("left alone: ") + why);
     return std::nullopt;
   }
   const int platform = kernel.session->platform();
-  if (process_.promises.full() && !process_.promises.Knows(platform, kernel.problem)) {
-    process_.reporter.TooManyKernels();
+  if (promises_.full() && !promises_.Knows(platform, kernel.problem)) {
+    reporter_.TooManyKernels();
     return std::nullopt;
   }
   return kernel;
@@ -89,12 +82,12 @@ bool LegacyCalls::Compares(const LegacyKernel& kernel, const tuning::LegacyRows&
     return row.IsWhole(kernel.problem.n);
   };
   return std::any_of(measured.rows.begin(), measured.rows.end(), is_whole) &&
-         (measured.whole_tried || !Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy));
+         (measured.whole_tried || !rules_.Tunes(*kernel.session, kernel.problem, Api::kLegacy));
 }
 
 size_t LegacyCalls::MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const {
   const WorkspaceBudget* const budget = kernel.session->budget();
-  return budget == nullptr ? limit_bytes : process_.budgets.LimitOf(*budget);
+  return budget == nullptr ? limit_bytes : rules_.LimitOf(*budget);
 }
 
 planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
@@ -103,35 +96,34 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const planning::PromiseRequest& request) {
   // Under a budget, plans in ucudnn's own workspace are made when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
-  const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
+  const planning::TileUse use = rules_.UseOfTiles(*kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
   // The caller will pass no more workspace than it is told, so tiles are timed before the answer.
   const auto proof =
-      MayProve(process_, *kernel.session) ? planning::Proof::kOnce : planning::Proof::kKnown;
-  return process_.engines.WithoutSlower(TuningKernel(process_, kernel), candidates, request,
-                                        TilingsOf(process_, kernel, request), proof);
+      rules_.MayProve(*kernel.session) ? planning::Proof::kOnce : planning::Proof::kKnown;
+  return tuner_.FastTilingsOf(kernel, candidates, request, proof);
 }
 
 planning::Tilings LegacyCalls::TilingsInBudget(LegacyKernel kernel,
                                                const std::vector<Candidate>& candidates,
                                                size_t need_bytes, size_t part_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
-  const planning::TileUse use = UseOfTiles(process_, *kernel.session, problem, need_bytes);
-  if (!planning::MayTile(use, candidates, RequestFor(process_, problem, part_bytes))) return {};
+  const planning::TileUse use = rules_.UseOfTiles(*kernel.session, problem, need_bytes);
+  if (!planning::MayTile(use, candidates, rules_.RequestFor(problem, part_bytes))) return {};
   kernel.may_measure &= planning::MayMeasureTiles(use, need_bytes, part_bytes);
-  return TilingsOf(process_, kernel, RequestFor(process_, problem, MeasuredLimit(kernel, 0)));
+  return tuner_.TilingsOf(kernel, rules_.RequestFor(problem, MeasuredLimit(kernel, 0)));
 }
 
 size_t LegacyCalls::NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                                  const std::vector<Candidate>& candidates) {
   const ConvolutionProblem& problem = kernel.problem;
   const MicroConfiguration fastest =
-      planning::FindBaselines(candidates, RequestFor(process_, problem, kNoLimit)).any_api;
-  if (process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel.session), problem)) {
+      planning::FindBaselines(candidates, rules_.RequestFor(problem, kNoLimit)).any_api;
+  if (tuner_.HasAllEngines(kernel)) {
     return fastest.workspace_bytes;
   }
   Performances ranking;
-  const bool ranks = cudnn::RankAlgorithms(process_.functions, problem.operation, kernel.handle,
+  const bool ranks = cudnn::RankAlgorithms(functions_, problem.operation, kernel.handle,
                                            descriptors, ranking) == CUDNN_STATUS_SUCCESS &&
                      !ranking.empty() && ranking[0].status == CUDNN_STATUS_SUCCESS;
   return std::max(fastest.workspace_bytes, ranks ? ranking[0].workspace_bytes : 0);
@@ -143,7 +135,7 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
                                                     size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   const planning::PromiseRequest request =
-      RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
+      rules_.RequestFor(problem, MeasuredLimit(kernel, limit_bytes));
   const bool in_budget = kernel.session->budget() != nullptr;
   std::vector<planning::Offer> offers;
   for (const planning::MathGroup& group : tuning::Groups(problem, measured)) {
@@ -179,8 +171,8 @@ LegacyCalls::Performances LegacyCalls::Promised(const LegacyKernel& kernel,
     ConvolutionProblem as_told = kernel.problem;
     as_told.math = offer.math;
     offer.promise.provisional = !settled;
-    process_.promises.Add({kernel.session->platform(), answer.back().algorithm, as_told},
-                          std::move(offer.promise));
+    promises_.Add({kernel.session->platform(), answer.back().algorithm, as_told},
+                  std::move(offer.promise));
   }
   if (!answer.empty()) {
     NoteAsked(kernel, answer[0].algorithm, static_cast<MathType>(answer[0].math));
@@ -192,11 +184,11 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
                                                       const cudnn::Descriptors& descriptors,
                                                       const tuning::LegacyRows& measured,
                                                       size_t limit_bytes, size_t caller_bytes) {
-  if (!MayProve(process_, *kernel.session)) return {};
+  if (!rules_.MayProve(*kernel.session)) return {};
   const bool in_budget = kernel.session->budget() != nullptr;
   const auto add = in_budget ? planning::AddPiecesInBudget : planning::AddPieces;
   const planning::PromiseRequest request =
-      RequestFor(process_, kernel.problem, MeasuredLimit(kernel, limit_bytes));
+      rules_.RequestFor(kernel.problem, MeasuredLimit(kernel, limit_bytes));
   std::vector<planning::Offer> offers;
   for (const planning::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
     add(kernel.problem.operation, group.math, group.candidates, request, offers);
@@ -214,12 +206,12 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
     // A caller with less room than the pieces need may still use the engines that the real library
     // ranks and that fit the caller's limit, unless the user's limit is strict.
     Performances ranking;
-    if (!process_.options.strict_limit && !in_budget &&
-        cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
-                              descriptors, ranking) == CUDNN_STATUS_SUCCESS) {
+    if (!options_.strict_limit && !in_budget &&
+        cudnn::RankAlgorithms(functions_, kernel.problem.operation, kernel.handle, descriptors,
+                              ranking) == CUDNN_STATUS_SUCCESS) {
       std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
         return ranked.status != CUDNN_STATUS_SUCCESS || SameEngine(ranked, answer[0]) ||
-               ranked.workspace_bytes > caller_bytes || !IsDemanded(process_.options, ranked);
+               ranked.workspace_bytes > caller_bytes || !IsDemanded(options_, ranked);
       });
       answer.insert(answer.end(), ranking.begin(), ranking.end());
     }
@@ -238,23 +230,23 @@ void LegacyCalls::NoteAsked(const LegacyKernel& kernel, int algorithm, MathType 
 
 std::optional<LegacyCalls::Performances> LegacyCalls::NothingFits(const ConvolutionProblem& problem,
                                                                   FallbackCause cause) {
-  process_.reporter.Fallback(problem, cause);
-  if (process_.options.strict_limit) return Performances{};
+  reporter_.Fallback(problem, cause);
+  if (options_.strict_limit) return Performances{};
   return std::nullopt;
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
     const LegacyKernel& kernel, const cudnn::Descriptors& descriptors, size_t limit_bytes) {
-  const bool deterministic = process_.options.deterministic;
-  const size_t ours = UserLimit(process_, *kernel.session);
+  const bool deterministic = options_.deterministic;
+  const size_t ours = rules_.UserLimit(*kernel.session);
   Performances ranking;
   if ((ours == kNoLimit && !deterministic) ||
-      cudnn::RankAlgorithms(process_.functions, kernel.problem.operation, kernel.handle,
-                            descriptors, ranking) != CUDNN_STATUS_SUCCESS) {
+      cudnn::RankAlgorithms(functions_, kernel.problem.operation, kernel.handle, descriptors,
+                            ranking) != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
   std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
-    return ranked.status != CUDNN_STATUS_SUCCESS || !IsDemanded(process_.options, ranked);
+    return ranked.status != CUDNN_STATUS_SUCCESS || !IsDemanded(options_, ranked);
   });
   const size_t wanted = ranking.empty() ? 0 : ranking[0].workspace_bytes;
   std::erase_if(ranking, [&](const AlgorithmPerformance& ranked) {
@@ -267,7 +259,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   AlgorithmPerformance& best = ranking[0];
   const auto math = static_cast<MathType>(best.math);
   NoteAsked(kernel, best.algorithm, math);
-  const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
+  const bool tunes = rules_.Tunes(*kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
     // The caller is told the size that a better plan may use once the kernel is measured: at most
     // the need of the real library's own first choice.
@@ -281,8 +273,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
     promise.limit_bytes = limit_bytes;
     promise.provisional = true;
     promise.reported.workspace_bytes = best.workspace_bytes;
-    process_.promises.Add({kernel.session->platform(), best.algorithm, problem},
-                          std::move(promise));
+    promises_.Add({kernel.session->platform(), best.algorithm, problem}, std::move(promise));
   }
   return ranking;
 }
@@ -293,21 +284,20 @@ std::optional<LegacyCalls::Performances> LegacyCalls::FindAlgorithms(
   std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
-  const size_t ours = UserLimit(process_, *kernel->session);
+  const size_t ours = rules_.UserLimit(*kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
-  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
+  kernel->may_measure = rules_.MeasuresBeforePromising(*kernel->session, problem, Api::kLegacy);
   const tuning::LegacyRows measured =
-      Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
+      tuner_.Measured(*kernel, rules_.RequestFor(problem, MeasuredLimit(*kernel, limit)));
   if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
   // An engine that was not measured may be the fastest. Without a limit of the user's, the real
   // library may find that engine, so the real library answers.
-  const bool all =
-      process_.kernels.HasAllEngines(process_.sessions.DeviceOf(*kernel->session), problem);
+  const bool all = tuner_.HasAllEngines(*kernel);
   if (ours == kNoLimit && !all) return std::nullopt;
   if (limit == kNoLimit) {
-    limit = NeedOfFastest(problem, measured, RequestFor(process_, problem, kNoLimit));
+    limit = NeedOfFastest(problem, measured, rules_.RequestFor(problem, kNoLimit));
   }
   Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
   if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
@@ -323,14 +313,14 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
   std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return std::nullopt;
   const ConvolutionProblem& problem = kernel->problem;
-  kernel->may_measure = MeasuresBeforePromising(process_, *kernel->session, problem, Api::kLegacy);
-  const size_t ours = UserLimit(process_, *kernel->session);
+  kernel->may_measure = rules_.MeasuresBeforePromising(*kernel->session, problem, Api::kLegacy);
+  const size_t ours = rules_.UserLimit(*kernel->session);
   const size_t caller = caller_bytes.value_or(kNoLimit);
   const size_t limit = std::min(caller, ours);
   if (auto answer = ConfirmedAnswer(*kernel, limit)) return answer;
   if (limit != kNoLimit) {
     const tuning::LegacyRows measured =
-        Measured(process_, *kernel, RequestFor(process_, problem, MeasuredLimit(*kernel, limit)));
+        tuner_.Measured(*kernel, rules_.RequestFor(problem, MeasuredLimit(*kernel, limit)));
     if (!Compares(*kernel, measured)) return AnswerUnmeasured(*kernel, descriptors, limit);
     Performances answer = AnswerWithin(*kernel, descriptors, measured, limit);
     if (answer.empty()) answer = AnswerOfPieces(*kernel, descriptors, measured, limit, caller);
@@ -342,13 +332,13 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
   // Without any limit, the workspace of the heuristics' first choice becomes the limit. That choice
   // is the answer unless a measured engine is faster within this limit.
   Performances ranking;
-  if (cudnn::RankAlgorithms(process_.functions, operation, handle, descriptors, ranking) !=
+  if (cudnn::RankAlgorithms(functions_, operation, handle, descriptors, ranking) !=
           CUDNN_STATUS_SUCCESS ||
       ranking.empty() || ranking[0].status != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
   const tuning::LegacyRows measured =
-      Measured(process_, *kernel, RequestFor(process_, problem, ranking[0].workspace_bytes));
+      tuner_.Measured(*kernel, rules_.RequestFor(problem, ranking[0].workspace_bytes));
   if (measured.rows.empty()) return AnswerUnmeasured(*kernel, descriptors, kNoLimit);
   const std::optional<AlgorithmPerformance> choice = MeasuredAs(ranking[0], problem, measured.rows);
   if (!choice) return std::nullopt;
@@ -363,8 +353,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::GetAlgorithms(
     std::rotate(answer.begin(), chosen, chosen + 1);
   }
   for (const AlgorithmPerformance& ranked : ranking) {
-    if (IsDemanded(process_.options, ranked) && listed(ranked) == answer.end())
-      answer.push_back(ranked);
+    if (IsDemanded(options_, ranked) && listed(ranked) == answer.end()) answer.push_back(ranked);
   }
   return answer;
 }
@@ -373,8 +362,8 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
                                            const cudnn::Descriptors& descriptors) {
   const ConvolutionProblem& problem = kernel.problem;
   Performances ranking;
-  if (cudnn::RankAlgorithms(process_.functions, problem.operation, kernel.handle, descriptors,
-                            ranking) != CUDNN_STATUS_SUCCESS) {
+  if (cudnn::RankAlgorithms(functions_, problem.operation, kernel.handle, descriptors, ranking) !=
+      CUDNN_STATUS_SUCCESS) {
     return {};
   }
   std::vector<MicroConfiguration> rows;
@@ -390,7 +379,7 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
     // When the engine runs, its workspace is checked against the size that WorkspaceBytes returns,
     // which may exceed the size that the heuristics state.
     size_t bytes = 0;
-    if (cudnn::WorkspaceBytes(process_.functions, problem.operation, kernel.handle, descriptors,
+    if (cudnn::WorkspaceBytes(functions_, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
       continue;
     }
@@ -407,12 +396,12 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
                                                  size_t limit_bytes) {
   const ConvolutionProblem& problem = kernel.problem;
   planning::NamedOffer offer{Named(kernel, algorithm, limit_bytes), need_bytes};
-  planning::PromiseRequest request = RequestFor(process_, problem, limit_bytes);
+  planning::PromiseRequest request = rules_.RequestFor(problem, limit_bytes);
   request.chosen = offer.named.numeric;
-  const tuning::LegacyRows measured = Measured(process_, kernel, request);
+  const tuning::LegacyRows measured = tuner_.Measured(kernel, request);
   std::vector<Candidate> candidates = tuning::OwnCandidates(problem, measured);
   offer.settled = measured.settled;
-  offer.tunes = Tunes(process_, *kernel.session, problem, Api::kLegacy);
+  offer.tunes = rules_.Tunes(*kernel.session, problem, Api::kLegacy);
   offer.budget_bytes = MeasuredLimit(kernel, 0);
   const planning::Tilings tilings = FindTilings(kernel, candidates, need_bytes, request);
   offer.settled &= tilings.settled;
@@ -440,7 +429,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
   if (!knows_whole) answer.promise = of_heuristics();
   if (answer.promise) return answer;
   if (measured.late) answer.why_none.cause = FallbackCause::kNotMeasuredOverLimit;
-  const bool may_prove = MayProve(process_, *kernel.session);
+  const bool may_prove = rules_.MayProve(*kernel.session);
   for (int wrong = 0; may_prove && wrong < planning::kMostWrong; ++wrong) {
     answer.promise = planning::PiecesFor(offer, candidates);
     if (!answer.promise) break;
@@ -452,7 +441,7 @@ LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,
       answer.why_none.detail = trusted ? Sentence(planning::Detail::kNoRoomInTotal) : trust.message;
       break;
     }
-    candidates = tuning::OwnCandidates(problem, Measured(process_, kernel, request));
+    candidates = tuning::OwnCandidates(problem, tuner_.Measured(kernel, request));
   }
   if (knows_whole && !measured.settled && offer.tunes) answer.promise = of_heuristics();
   return answer;
@@ -465,10 +454,9 @@ bool LegacyCalls::Assure(const LegacyKernel& kernel, size_t bytes) const {
 
 planning::Trust LegacyCalls::Prove(const LegacyKernel& kernel, const Promise& pieces) {
   const planning::Trust trust =
-      process_.engines.Verify(TuningKernel(process_, kernel),
-                              {pieces.configuration, pieces.reference, planning::Proof::kHere});
+      tuner_.Verify(kernel, {pieces.configuration, pieces.reference, planning::Proof::kHere});
   if (trust.kind == planning::Trust::Kind::kWrong) {
-    process_.reporter.Fallback(kernel.problem, FallbackCause::kDivisionWrong, trust.message);
+    reporter_.Fallback(kernel.problem, FallbackCause::kDivisionWrong, trust.message);
   }
   return trust;
 }
@@ -477,7 +465,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
                                          const cudnn::Descriptors& descriptors, int algorithm,
                                          size_t* bytes) {
   const cudnnStatus_t status =
-      cudnn::WorkspaceBytes(process_.functions, operation, handle, descriptors, algorithm, bytes);
+      cudnn::WorkspaceBytes(functions_, operation, handle, descriptors, algorithm, bytes);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   std::optional<LegacyKernel> kernel = QueriedKernel(operation, handle, descriptors);
   if (!kernel) return status;
@@ -485,13 +473,13 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
   // Repeats an earlier promise, unless the workspace budget of this device has no room left for the
   // bytes that must be assured.
-  const auto reported = process_.promises.LastReported(key);
+  const auto reported = promises_.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;
     return status;
   }
-  const size_t limit = UserLimit(process_, *kernel->session);
-  if (const auto confirmed = FindConfirmed(process_, *kernel).choice) {
+  const size_t limit = rules_.UserLimit(*kernel->session);
+  if (const auto confirmed = tuner_.FindConfirmed(*kernel).choice) {
     auto promise = planning::PromiseOfWorkspacePlan(
         *confirmed, Named(*kernel, algorithm, MeasuredLimit(*kernel, limit)));
     if (promise && PromiseConfirmed(*kernel, *confirmed, algorithm, *promise)) {
@@ -503,19 +491,19 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   // The caller chose the algorithm without asking, so engines that are at least as exact and as
   // deterministic may serve it.
   kernel->may_measure =
-      MeasuresBeforePromising(process_, *kernel->session, kernel->problem, Api::kLegacy);
+      rules_.MeasuresBeforePromising(*kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);
   if (!named.promise) {
-    process_.reporter.Fallback(kernel->problem, named.why_none.cause, named.why_none.detail);
-    return process_.options.strict_limit ? CUDNN_STATUS_NOT_SUPPORTED : status;
+    reporter_.Fallback(kernel->problem, named.why_none.cause, named.why_none.detail);
+    return options_.strict_limit ? CUDNN_STATUS_NOT_SUPPORTED : status;
   }
   if (named.promise->workspace_bytes > limit) {
-    process_.reporter.Fallback(kernel->problem, FallbackCause::kOverLimit,
-                               Sentence(planning::Detail::kServesIdentity));
-    if (process_.options.strict_limit) return CUDNN_STATUS_NOT_SUPPORTED;
+    reporter_.Fallback(kernel->problem, FallbackCause::kOverLimit,
+                       Sentence(planning::Detail::kServesIdentity));
+    if (options_.strict_limit) return CUDNN_STATUS_NOT_SUPPORTED;
   }
   *bytes = named.promise->workspace_bytes;
-  process_.promises.Add(key, std::move(*named.promise));
+  promises_.Add(key, std::move(*named.promise));
   return status;
 }
 

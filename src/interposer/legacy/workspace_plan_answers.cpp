@@ -2,7 +2,6 @@
 
 #include "convolution/engine_name.h"
 #include "cudnn/legacy_engines.h"
-#include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/decision/offers.h"
 #include "planning/owned_promise.h"
@@ -20,7 +19,7 @@ planning::NamedRequest LegacyCalls::Named(const LegacyKernel& kernel, std::optio
     named.numeric = LegacyNumericClass(kernel.problem.operation, *algorithm);
   }
   named.limit_bytes = limit_bytes;
-  named.deterministic = process_.options.deterministic;
+  named.deterministic = options_.deterministic;
   named.in_budget = kernel.session->budget() != nullptr;
   return named;
 }
@@ -28,7 +27,7 @@ planning::NamedRequest LegacyCalls::Named(const LegacyKernel& kernel, std::optio
 bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
-  planning::PromiseRequest request = RequestFor(process_, kernel.problem, promise.limit_bytes);
+  planning::PromiseRequest request = rules_.RequestFor(kernel.problem, promise.limit_bytes);
   // ucudnn's own workspace serves only the workspace plan's configuration. So the algorithm that
   // keeps the promise alone must run without any workspace.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
@@ -40,14 +39,14 @@ bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
   for (Run& run : promise.alone.runs) planning::ForgetOrder(confirmed.configuration, run.micro);
   if (promise.limit_bytes == kNoLimit) promise.limit_bytes = promise.workspace_bytes;
   const bool brought = promise.owned_bytes > 0;
-  process_.promises.Add({kernel.session->platform(), algorithm, kernel.problem},
-                        brought ? planning::UndividedAlone(promise) : promise);
+  promises_.Add({kernel.session->platform(), algorithm, kernel.problem},
+                brought ? planning::UndividedAlone(promise) : promise);
   return true;
 }
 
 std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const LegacyKernel& kernel,
                                                                       size_t limit_bytes) {
-  const auto confirmed = FindConfirmed(process_, kernel).choice;
+  const auto confirmed = tuner_.FindConfirmed(kernel).choice;
   if (!confirmed) return std::nullopt;
   std::optional<Promise> promise = planning::PromiseOfWorkspacePlan(
       *confirmed, Named(kernel, std::nullopt, MeasuredLimit(kernel, limit_bytes)));
@@ -67,7 +66,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   for (const Candidate& candidate : confirmed->candidates) {
     MicroConfiguration micro = candidate.micro;
     const bool serves = micro.IsWhole(problem.n) && micro.workspace_bytes <= limit_bytes &&
-                        (micro.deterministic || !process_.options.deterministic);
+                        (micro.deterministic || !options_.deterministic);
     if (!serves || micro.engine == promise->reported.engine) continue;
     micro.time_ms = planning::kUnknownTime;
     answer.push_back(cudnn::PerformanceOf(micro, problem.math));

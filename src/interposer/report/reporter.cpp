@@ -16,12 +16,24 @@ std::string Words(planning::FallbackCause cause, std::string_view detail) {
 
 }  // namespace
 
+std::string Reporter::Text() {
+  note_figures_(report_);
+  return report_.Json(ModeName(options_.mode), kernels_.measured());
+}
+
+void Reporter::Write() {
+  if (options_.report.empty() || report_.empty()) return;
+  note_figures_(report_);
+  MutexLock lock(write_mutex_);
+  const Status status =
+      report_.Write(options_.report, ModeName(options_.mode), kernels_.measured());
+  if (!status.ok()) WarnOnce("report", "the report cannot be written: " + status.message());
+}
+
 void Reporter::Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                         std::string_view detail) noexcept {
   try {
-    const std::string kernel = Describe(problem), words = Words(cause, detail);
-    WarnOnce(Sentence(cause), kernel + ": " + words);
-    report_.AddFallback(kernel, words);
+    Unread(Describe(problem), cause, detail);
   } catch (...) {
     // Memory ran out while a fault was reported. The report then lacks this fault.
   }
@@ -49,7 +61,7 @@ void Reporter::TooManyKernels() noexcept {
 }
 
 void Reporter::NoteUnlikeRanks() {
-  if (rank_ < 0 || unlike_ranks_noted_) return;
+  if (options_.rank < 0 || unlike_ranks_noted_) return;
   const bool own = kernels_.keeps_own();
   if ((!own && hosts_share_store_) || unlike_ranks_noted_.exchange(true)) return;
   const planning::FallbackCause cause = own ? planning::FallbackCause::kRanksShareNoStore

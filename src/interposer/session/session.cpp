@@ -2,14 +2,15 @@
 
 #include <cassert>
 
+#include "cuda/resources.h"
 #include "interposer/core/capacity.h"
 
 namespace ucudnn::interposer {
 
-void Session::Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget) {
-  context_ = context;
-  budget_ = budget;
+void Session::Open(tuning::Device device, int platform, CUstream stream, WorkspaceBudget* budget) {
+  device_ = std::move(device);
   platform_ = platform;
+  budget_ = budget;
   stream_ = stream;
   order_ = nullptr;
   lane_ = 0;
@@ -21,6 +22,13 @@ void Session::Close() {
   replaced_.clear();
   workspaces_.clear();
   full_ = false;
+}
+
+bool Session::Capturing() const {
+  const CUstream stream = this->stream();
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
+  const cuda::ContextScope scope(driver(), context());
+  return cuda::IsCapturing(driver(), stream);
 }
 
 Arena::Segment Session::FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation) {
@@ -77,9 +85,8 @@ bool SessionTable::empty() {
   return spare_.size() == sessions_.size();
 }
 
-std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                  cudnnHandle_t handle) {
-  auto owner = OwnerOf(driver, handle, session.stream());
+std::optional<ArenaOwner> OwnerOf(const Session& session, cudnnHandle_t handle) {
+  auto owner = OwnerOf(session.driver(), handle, session.stream());
   if (const void* const lane = session.order(); owner && lane != nullptr) {
     owner = ArenaOwner{lane};
     owner->capturable = true;

@@ -23,6 +23,7 @@
 #include "interposer/session/address_table.h"
 #include "interposer/session/call_state.h"
 #include "interposer/session/ordered_handles.h"
+#include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
@@ -31,10 +32,16 @@ class Session {
   Session() = default;
 
   // Begins the session of a new handle. Nothing remains of an earlier handle.
-  void Open(CUcontext context, int platform, CUstream stream, WorkspaceBudget* budget = nullptr);
+  // `platform` is the number of the device's platform; -1: the platform is unknown, and calls on
+  // the handle must be forwarded.
+  void Open(tuning::Device device, int platform, CUstream stream,
+            WorkspaceBudget* budget = nullptr);
   void Close();
 
-  CUcontext context() const { return context_; }
+  const tuning::Device& device() const { return device_; }
+  const cuda::Driver& driver() const { return *device_.driver; }
+  const cudnn::Functions& functions() const { return *device_.functions; }
+  CUcontext context() const { return device_.context; }
   int platform() const { return platform_; }
   // Returns the budget for all kernels of the device; null if there is none.
   WorkspaceBudget* budget() const { return budget_; }
@@ -44,6 +51,8 @@ class Session {
     stream_.store(stream, std::memory_order_relaxed);
     set_lane(0);
   }
+  // Returns whether the session's stream is being captured.
+  bool Capturing() const;
 
   // Returns the name of the lane of all handles that the program orders with this one; null if
   // there are no such handles.
@@ -72,7 +81,7 @@ class Session {
   bool full() const { return full_.load(std::memory_order_relaxed); }
 
  private:
-  CUcontext context_ = nullptr;
+  tuning::Device device_;
   int platform_ = 0;
   WorkspaceBudget* budget_ = nullptr;
   std::atomic<CUstream> stream_ = nullptr;
@@ -91,8 +100,7 @@ class Session {
 
 // Returns the arena's owner for work that the session's calls enqueue. Returns none if the driver
 // does not report the stream's id.
-std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                  cudnnHandle_t handle);
+std::optional<ArenaOwner> OwnerOf(const Session& session, cudnnHandle_t handle);
 
 // Sessions by handle. Find is wait-free. The table owns the sessions, reuses them for other
 // handles, and is never destroyed.

@@ -1,55 +1,46 @@
 #include "interposer/session/sessions.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "base/log.h"
 #include "cuda/resources.h"
-#include "interposer/process.h"
 
 namespace ucudnn::interposer {
 
 int Sessions::PlatformIndex(const planning::Platform& platform) {
   MutexLock lock(platforms_mutex_);
-  const auto known = std::find_if(platforms_.begin(), platforms_.end(),
-                                  [&](const auto& other) { return *other == platform; });
+  const auto known = std::find(platforms_.begin(), platforms_.end(), platform);
   if (known != platforms_.end()) return static_cast<int>(known - platforms_.begin());
-  platforms_.push_back(std::make_unique<planning::Platform>(platform));
-  process_.reporter.report().SetPlatform(platform);
+  platforms_.push_back(platform);
+  report_.SetPlatform(platform);
   return static_cast<int>(platforms_.size()) - 1;
 }
 
-tuning::Device Sessions::DeviceOf(const Session& session) {
-  MutexLock lock(platforms_mutex_);
-  assert(session.platform() >= 0 && session.platform() < std::ssize(platforms_));
-  return {process_.driver, &process_.functions, session.context(), *platforms_[session.platform()]};
-}
-
 void Sessions::Open(cudnnHandle_t handle, Session& session) {
-  const cuda::Driver& driver = *process_.driver;
+  const cuda::Driver& driver = *driver_;
   cudaStream_t stream = nullptr;
-  if (process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;
+  if (functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) stream = nullptr;
   CUcontext context = nullptr;
   if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
     if (driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) context = nullptr;
   }
   const cuda::ContextScope scope(driver, context);
-  const Result<planning::Platform> platform = tuning::DescribePlatform(driver, process_.functions);
+  const Result<planning::Platform> platform = tuning::DescribePlatform(driver, functions_);
   if (!platform.ok()) {
     // Measurements are stored under the device's name. Without a name, calls on the handle are
     // forwarded (platform index -1).
     WarnOnce("platform", "a handle's device cannot be described: " + platform.message());
-    session.Open(nullptr, -1, stream);
+    session.Open({}, -1, stream);
     return;
   }
-  WorkspaceBudget* const budget = process_.budgets.Of(context);
+  tuning::Device device = {&driver, &functions_, context, *platform};
+  WorkspaceBudget* const budget = budgets_.Of(device);
   if (budget != nullptr) budget->Open(handle);
-  session.Open(context, PlatformIndex(*platform), stream, budget);
+  session.Open(std::move(device), PlatformIndex(*platform), stream, budget);
 }
 
 Session* Sessions::Of(cudnnHandle_t handle) {
-  const bool off = process_.driver == nullptr || process_.options.mode == Mode::kOff;
-  if (handle == nullptr || off) return nullptr;
+  if (handle == nullptr || driver_ == nullptr) return nullptr;
   Session* session = table_.Find(handle);
   if (session == nullptr) {
     session = table_.FindOrOpen(handle, [&](Session& fresh) { Open(handle, fresh); });
@@ -59,7 +50,7 @@ Session* Sessions::Of(cudnnHandle_t handle) {
 
 cudnnStatus_t Sessions::Create(cudnnHandle_t* handle) {
   Log(LogLevel::kDebug, "cudnnCreate intercepted");
-  const cudnnStatus_t status = process_.functions.cudnnCreate(handle);
+  const cudnnStatus_t status = functions_.cudnnCreate(handle);
   if (status != CUDNN_STATUS_SUCCESS || handle == nullptr) return status;
   try {
     // The program may have destroyed an earlier handle at this address without ucudnn's knowledge.
@@ -76,7 +67,7 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
   std::pair<WorkspaceBudget*, uint64_t> left;
   table_.Close(handle, [&](const void* lane) {
     if (lane != nullptr) lanes_.Leave(lane);
-    left = process_.budgets.Leave(handle, lane);
+    left = budgets_.Leave(handle, lane);
   });
   return left;
 }
@@ -84,20 +75,20 @@ std::pair<WorkspaceBudget*, uint64_t> Sessions::Leave(cudnnHandle_t handle) {
 cudnnStatus_t Sessions::Destroy(cudnnHandle_t handle) {
   // Closes the session before the real cudnnDestroy; afterwards another handle may get the address.
   const auto [budget, leave] = Leave(handle);
-  process_.splitter.Forget(handle);
-  if (table_.empty()) process_.kernels.ReleaseHelpers();
-  if (budget == nullptr) return process_.functions.cudnnDestroy(handle);
+  splitter_.Forget(handle);
+  if (table_.empty()) kernels_.ReleaseHelpers();
+  if (budget == nullptr) return functions_.cudnnDestroy(handle);
   // cudnnDestroy waits for the current device, so the budget's device is made current.
-  const cuda::ContextScope scope(*process_.driver, budget->context());
+  const cuda::ContextScope scope(*driver_, budget->context());
   CUcontext current = nullptr;
-  process_.driver->cuCtxGetCurrent(&current);
-  const cudnnStatus_t status = process_.functions.cudnnDestroy(handle);
+  driver_->cuCtxGetCurrent(&current);
+  const cudnnStatus_t status = functions_.cudnnDestroy(handle);
   if (status == CUDNN_STATUS_SUCCESS && current == budget->context()) budget->Closed(leave);
   return status;
 }
 
 cudnnStatus_t Sessions::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  const cudnnStatus_t status = process_.functions.cudnnSetStream(handle, stream);
+  const cudnnStatus_t status = functions_.cudnnSetStream(handle, stream);
   if (status == CUDNN_STATUS_SUCCESS) {
     if (Session* session = table_.Find(handle)) session->set_stream(stream);
   }
@@ -107,8 +98,7 @@ cudnnStatus_t Sessions::SetStream(cudnnHandle_t handle, cudaStream_t stream) {
 void Sessions::FollowStream(cudnnHandle_t handle) {
   Session* const session = table_.Find(handle);
   cudaStream_t stream = nullptr;
-  if (session == nullptr ||
-      process_.functions.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
+  if (session == nullptr || functions_.cudnnGetStream(handle, &stream) != CUDNN_STATUS_SUCCESS) {
     return;
   }
   if (stream != session->stream()) session->set_stream(stream);
@@ -131,11 +121,10 @@ Status Sessions::DeclareOrder(cudnnHandle_t first, cudnnHandle_t second) {
   return Status::Ok();
 }
 
-bool Sessions::Capturing(const Session& session) const {
-  const CUstream stream = session.stream();
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
-  const cuda::ContextScope scope(*process_.driver, session.context());
-  return cuda::IsCapturing(*process_.driver, stream);
+Status Sessions::EndRecording(cudnnHandle_t handle) {
+  Session* const session = Of(handle);
+  if (session == nullptr) return Status::Error("the handle is unknown");
+  return budgets_.EndRecording(*session, handle);
 }
 
 uint64_t Sessions::LaneOf(Session& session, cudnnHandle_t handle) {

@@ -2,21 +2,31 @@
 // Thread-safe.
 #pragma once
 
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "interposer/budget/budgets.h"
+#include "interposer/report/report.h"
 #include "interposer/session/lanes.h"
 #include "interposer/session/session.h"
-#include "tuning/measure.h"
+#include "interposer/spatial/splitter.h"
+#include "tuning/measured_kernels.h"
 
 namespace ucudnn::interposer {
 
-struct Process;
-
 class Sessions {
  public:
-  explicit Sessions(Process& process) : process_(process) {}
+  // `driver` may be null; then every call is forwarded. The caller owns all arguments and keeps
+  // them alive.
+  Sessions(const cudnn::Functions& functions, const cuda::Driver* driver,
+           tuning::MeasuredKernels& kernels, Report& report, Budgets& budgets, Splitter& splitter)
+      : functions_(functions),
+        driver_(driver),
+        kernels_(kernels),
+        report_(report),
+        budgets_(budgets),
+        splitter_(splitter) {}
 
   // Create, Destroy and SetStream do what cuDNN's functions of these names do, and update the
   // handle's session.
@@ -30,6 +40,9 @@ class Sessions {
   // different streams. The handles become one lane of the budget and of the report. The error says
   // why that is not possible.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
+  // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
+  // if there is no budget.
+  Status EndRecording(cudnnHandle_t handle);
 
   // Returns the session of `handle`, and opens it if the handle is new. Returns null if calls on
   // the handle must be forwarded.
@@ -37,9 +50,6 @@ class Sessions {
   // Returns the session of `handle` if one is open; null otherwise.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
-  tuning::Device DeviceOf(const Session& session);
-  // Returns whether the session's stream is being captured.
-  bool Capturing(const Session& session) const;
   // Returns the bit of the lane of the session's next call, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);
 
@@ -50,11 +60,16 @@ class Sessions {
   std::pair<WorkspaceBudget*, uint64_t> Leave(cudnnHandle_t handle);
   int PlatformIndex(const planning::Platform& platform);
 
-  Process& process_;
+  const cudnn::Functions& functions_;
+  const cuda::Driver* const driver_;
+  tuning::MeasuredKernels& kernels_;
+  Report& report_;
+  Budgets& budgets_;
+  Splitter& splitter_;
   SessionTable table_;
   Lanes lanes_;
   Mutex platforms_mutex_;
-  std::vector<std::unique_ptr<planning::Platform>> platforms_ UCUDNN_GUARDED_BY(platforms_mutex_);
+  std::vector<planning::Platform> platforms_ UCUDNN_GUARDED_BY(platforms_mutex_);
 };
 
 }  // namespace ucudnn::interposer

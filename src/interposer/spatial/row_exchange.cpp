@@ -43,7 +43,7 @@ cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall&
   Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   Session* const session = context.sessions.Of(call.handle);
-  if (session == nullptr || context.driver == nullptr) {
+  if (session == nullptr) {
     why = "the handle is of no known device";
     return CUDNN_STATUS_BAD_PARAM;
   }
@@ -58,13 +58,13 @@ cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall&
   forward.handle = call.handle;
   forward.x = const_cast<void*>(call.x);
   forward.y = call.y;
-  OwnRows own(*context.driver, problem, session->stream());
+  OwnRows own(session->driver(), problem, session->stream());
   if (!splitter.splits()) {
-    const cuda::ContextScope scope(*context.driver, session->context());
+    const cuda::ContextScope scope(session->driver(), session->context());
     return own.Run(forward);
   }
   spatial::SplitCall split{problem, forward, session->context(), session->stream(),
-                           context.sessions.Capturing(*session)};
+                           session->Capturing()};
   split.work = spatial::SplitWork::kRows;
   return splitter.Run(split, own);
 }

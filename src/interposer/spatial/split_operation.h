@@ -12,7 +12,6 @@ namespace ucudnn::interposer {
 // The parts of a process that its split operations use.
 struct SplitContext {
   const cudnn::Functions& functions;
-  const cuda::Driver* driver;  // null without CUDA
   Sessions& sessions;
   Splitter& splitter;
 };
@@ -32,7 +31,7 @@ cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
                                        std::string(name) + " is not split: " + unreadable);
   }
   spatial::SplitCall split{problem, call, session->context(), session->stream(),
-                           context.sessions.Capturing(*session)};
+                           session->Capturing()};
   return run(split);
 }
 

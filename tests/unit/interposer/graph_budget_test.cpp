@@ -53,7 +53,7 @@ class Shared : public OnePlan {
   // Returns the workspace that one piece needs (bytes), including the room for its partial sum.
   size_t need() const { return need_; }
   void EndRecording() {
-    const Status status = program_.interposer.process().budgets.EndRecording(program_.handle);
+    const Status status = program_.interposer.sessions().EndRecording(program_.handle);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 

@@ -90,7 +90,7 @@ TEST_P(GraphCapture, MeasuringOnAnotherThreadLeavesItAlone) {
   options.policy = BatchSizePolicy::kPowerOfTwo;
   CapturedStep step(GetParam(), options);
   step.Run();
-  const long measured_before = step.program().interposer.process().kernels.measured();
+  const long measured_before = step.program().interposer.kernels().measured();
   CUcontext context = nullptr;
   ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
   cudnnHandle_t handle = nullptr;
@@ -114,7 +114,7 @@ TEST_P(GraphCapture, MeasuringOnAnotherThreadLeavesItAlone) {
     if (HasFailure()) break;
   }
   other.join();
-  EXPECT_GT(step.program().interposer.process().kernels.measured(), measured_before);
+  EXPECT_GT(step.program().interposer.kernels().measured(), measured_before);
   for (size_t i = 0; i + 1 < execs.size(); ++i) {
     EXPECT_EQ(cuGraphExecDestroy(execs[i]), CUDA_SUCCESS);
   }

@@ -120,16 +120,16 @@ TEST(GraphLimits, AnotherLimitHoldsForPlansMadeFromThenOn) {
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), {});
   const auto before = setting.Plan();
   ASSERT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  setting.interposer.process().limit.Set(kNoLimit);
+  setting.interposer.limit().Set(kNoLimit);
   const auto free = setting.Plan();
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  setting.interposer.process().limit.Set(0);
+  setting.interposer.limit().Set(0);
   EXPECT_EQ(setting.Workspace(setting.PlanOfRank(0)), 0u);
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
   // Under an earlier limit the earlier promise holds again.
-  setting.interposer.process().limit.Set(GraphSetting::kPartBytes);
+  setting.interposer.limit().Set(GraphSetting::kPartBytes);
   EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
 }
 

@@ -283,7 +283,7 @@ class Program {
                 5,
                 true}});
   }
-  nlohmann::json Report() { return nlohmann::json::parse(interposer.process().ReportText()); }
+  nlohmann::json Report() { return nlohmann::json::parse(interposer.reporter().Text()); }
 
   const cudnn::Functions real = test::StandInGraphs();
   cudnn::Functions under = real;  // what the interposer calls

@@ -112,7 +112,7 @@ TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   for (int call = 0; call < 2; ++call) setting.Execute(plan);
   ASSERT_THAT(Executions().calls, SizeIs(2)) << "one a call";
   for (const auto& call : Executions().calls) EXPECT_EQ(call.engine, 0);
-  const auto report = nlohmann::json::parse(setting.interposer.process().ReportText());
+  const auto report = nlohmann::json::parse(setting.interposer.reporter().Text());
   ASSERT_THAT(report["kernels"], SizeIs(1));
   const auto& kernel = report["kernels"][0];
   EXPECT_EQ(kernel["plan"].size(), 1u);

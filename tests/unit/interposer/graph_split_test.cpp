@@ -45,7 +45,7 @@ ConvolutionProblem StripeOfOneTap() {
 class SplitProgram : public Program {
  public:
   using Program::Program;
-  ~SplitProgram() { interposer.process().splitter.Leave(); }
+  ~SplitProgram() { interposer.splitter().Leave(); }
 
   void OnAllRanks(const std::function<void(int, cudnnHandle_t)>& work) {
     CUcontext context = nullptr;
@@ -60,7 +60,7 @@ class SplitProgram : public Program {
         ASSERT_EQ(sessions.Create(&own), CUDNN_STATUS_SUCCESS);
         ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         EXPECT_EQ(sessions.SetStream(own, stream), CUDNN_STATUS_SUCCESS);
-        const Status joined = interposer.process().splitter.Join(own, rank);
+        const Status joined = interposer.splitter().Join(own, rank);
         EXPECT_TRUE(joined.ok()) << joined.message();
         work(rank, own);
         EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -135,7 +135,7 @@ TEST(GraphSplit, PlansBeyondTheLastRememberedOneAreNotMeasured) {
     SplitProgram program(SplitInTwo(options));
     program.interposer.graph().set_most_kernels(remembered);
     ExpectSplitCalls(program);
-    EXPECT_EQ(program.interposer.process().kernels.measured() > 0, remembered > 0);
+    EXPECT_EQ(program.interposer.kernels().measured() > 0, remembered > 0);
   }
 }
 

@@ -404,7 +404,7 @@ class VastPlan : public OnePlan {
     program_.under.cudnnBackendFinalize = FinalizeInVastLibrary;
     program_.under.cudnnBackendGetAttribute = GetFromVastLibrary;
     // The whole image counts as vast, but its quarters do not.
-    program_.interposer.process().most_span = int64_t{problem.c} * problem.x[1] * problem.x[2] / 2;
+    program_.interposer.rules().set_most_span(int64_t{problem.c} * problem.x[1] * problem.x[2] / 2);
     undivided_ = whole_.Plan(0);
     plan_ = hooked_.Plan(0);
     EXPECT_TRUE(plan_ && undivided_);

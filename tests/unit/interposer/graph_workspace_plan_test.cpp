@@ -87,7 +87,7 @@ class Follower : public OnePlan {
     EXPECT_EQ(kernel["plan"][0]["micro_batch"], kPart);
     EXPECT_EQ(kernel["plan"][0]["count"], problem_.n / kPart);
     EXPECT_THAT(kernel["reason"], HasSubstr("as the workspace plan says"));
-    EXPECT_EQ(program_.interposer.process().kernels.measured(), 0);
+    EXPECT_EQ(program_.interposer.kernels().measured(), 0);
     EXPECT_EQ(Fallbacks(), "[]");
   }
 };
@@ -163,7 +163,7 @@ TEST_P(GraphWorkspacePlan, ThatTheLibraryContradictsIsNotFollowed) {
   EXPECT_EQ(follower.Kernel()["plan"][0]["count"], 1);
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("the workspace plan does not hold for it"));
   EXPECT_THAT(follower.Fallbacks(), HasSubstr("needs " + std::to_string(pieces.bytes)));
-  EXPECT_EQ(follower.program().interposer.process().kernels.measured(), 0);
+  EXPECT_EQ(follower.program().interposer.kernels().measured(), 0);
 }
 
 TEST_P(GraphWorkspacePlan, WhoseLimitIsTooLowForItsOwnEngineIsNotFollowed) {

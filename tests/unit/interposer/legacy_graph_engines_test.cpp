@@ -293,9 +293,9 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   EXPECT_EQ(graphs(), 0);
   EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(graphs(), 3);
-  const long measured = program.interposer.process().kernels.measured();
+  const long measured = program.interposer.kernels().measured();
   EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
+  EXPECT_EQ(program.interposer.kernels().measured(), measured);
 }
 
 // A plan holds its scales: beta = 1 if it adds to the gradient of a filter, otherwise beta = 0.
@@ -361,9 +361,9 @@ TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
     program.ExpectRight(told->front().algorithm, told->front().workspace_bytes);
     EXPECT_EQ(program.Executions(told->front().algorithm, told->front().workspace_bytes),
               one.graphs_run);
-    const long measured = program.interposer.process().kernels.measured();
+    const long measured = program.interposer.kernels().measured();
     program.Gotten();
-    EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
+    EXPECT_EQ(program.interposer.kernels().measured(), measured);
   }
 }
 

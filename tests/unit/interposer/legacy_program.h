@@ -175,7 +175,7 @@ class Program {
     }
     return seen;
   }
-  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.process().ReportText()); }
+  nlohmann::json ReportJson() { return nlohmann::json::parse(interposer.reporter().Text()); }
   std::string Fallbacks() { return ReportJson()["fallbacks"].dump(); }
   cudnnHandle_t handle() const { return handle_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }

@@ -10,10 +10,10 @@ using Kind = planning::BuildOutcome::Kind;
 
 TEST(LegacyAnswers, SayWhetherPiecesOrTheUndividedEngineCannotBeBuilt) {
   Program program(Operation::kForward, Planned());
-  Process& process = program.interposer.process();
-  const LegacyKernel kernel{Problem(Operation::kForward), process.sessions.Of(program.handle()),
-                            program.handle()};
-  LegacyAnswers steps(process, kernel);
+  Interposer& interposer = program.interposer;
+  const LegacyKernel kernel{Problem(Operation::kForward),
+                            interposer.sessions().Of(program.handle()), program.handle()};
+  LegacyAnswers steps(interposer.legacy_tuner(), kernel);
   const auto of = [](const char* engine, int images) {
     return MicroConfiguration{engine, images, 1, 0, true};
   };

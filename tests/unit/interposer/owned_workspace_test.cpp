@@ -211,16 +211,15 @@ TEST(TotalWorkspace, WithoutMemoryASmallerBudgetIsPlanned) {
 
 TEST(TotalWorkspace, IsDividedWhenTheProgramEndsTheRecording) {
   Shared program(Operation::kForward);
-  EXPECT_FALSE(program.interposer.process().budgets.EndRecording(program.handle()).ok())
-      << "nothing ran";
+  EXPECT_FALSE(program.interposer.sessions().EndRecording(program.handle()).ok()) << "nothing ran";
   program.Ran();
   EXPECT_EQ(program.Total()["divided"], false);
-  ASSERT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok());
+  ASSERT_TRUE(program.interposer.sessions().EndRecording(program.handle()).ok());
   EXPECT_EQ(program.Total()["divided"], true);
   EXPECT_EQ(program.Total()["kernels"], 1);
   EXPECT_FALSE(program.TheBudget().learning());
   program.Ran();
-  EXPECT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok()) << "again";
+  EXPECT_TRUE(program.interposer.sessions().EndRecording(program.handle()).ok()) << "again";
   EXPECT_EQ(program.TheBudget().bytes(), program.need);
 }
 
@@ -245,7 +244,7 @@ TEST(TotalWorkspace, WhatItsDivisionLeavesAsItWasIsNotBuiltAgain) {
 TEST(TotalWorkspace, IsDividedAmongWhatWasAskedAboutWhereNothingRan) {
   Shared program(Operation::kForward);
   ASSERT_TRUE(program.Found());
-  ASSERT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok());
+  ASSERT_TRUE(program.interposer.sessions().EndRecording(program.handle()).ok());
   EXPECT_EQ(program.Total()["divided"], true);
   EXPECT_EQ(program.Total()["kernels"], 1);
   EXPECT_EQ(program.Total()["total_workspace_bytes"], 0) << "who runs it is not known";

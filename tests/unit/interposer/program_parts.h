@@ -32,7 +32,8 @@ inline void StoreRows(planning::MeasurementStore& store, const cudnn::Functions&
 inline interposer::WorkspaceBudget& BudgetOf(interposer::Interposer& interposer) {
   CUcontext context = nullptr;
   EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-  return *interposer.process().budgets.Of(context);
+  const cudnn::Functions& functions = interposer.functions();
+  return *interposer.budgets().Of({cuda::GetDriver(), &functions, context, PlatformOf(functions)});
 }
 
 // A stream of its own for a handle, and the graphs that are captured on it.

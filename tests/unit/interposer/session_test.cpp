@@ -24,7 +24,7 @@ CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
 // Opens the session of Handle(number), on Stream(number).
 Session* Open(SessionTable& table, uintptr_t number) {
   return table.FindOrOpen(Handle(number),
-                          [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });
+                          [&](Session& session) { session.Open({}, 0, Stream(number)); });
 }
 
 // Returns a decision that stays valid, because its page in the PromiseBook never gets a promise.
@@ -157,7 +157,7 @@ TEST(SessionTable, IsEmptyAgainAfterOpeningFailed) {
 
 TEST(Session, ForgetsItsLaneOnlyWhereThatMayBeAnother) {
   Session session;
-  session.Open(nullptr, 0, Stream(1));
+  session.Open({}, 0, Stream(1));
   EXPECT_EQ(session.lane(), 0u);
   session.set_lane(4);
   session.set_stream(Stream(1));
@@ -174,7 +174,7 @@ TEST(Session, OnlyPromisesOfTheSameKernelOvertakeADecision) {
   PromiseKey key, other;
   other.algorithm = 1;
   Session session;
-  session.Open(nullptr, 0, nullptr);
+  session.Open({}, 0, nullptr);
   auto decision = std::make_unique<CallState>();
   decision->page = &book.PageOf(key);
   decision->version = decision->page->version();

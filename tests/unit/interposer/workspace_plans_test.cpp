@@ -51,10 +51,10 @@ TEST(PlanFile, IsFollowedInTheCallersWorkspaceAndNothingIsMeasured) {
     Follower program(operation, PlanFile(operation, need));
     EXPECT_EQ(program.Pieces(need), kPairs);
     EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
-    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
+    EXPECT_EQ(program.interposer.kernels().measured(), 0);
     EXPECT_EQ(program.Fallbacks(), "[]");
     EXPECT_EQ(program.Pieces(need - 1), 1u) << "not in less than it needs";
-    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
+    EXPECT_EQ(program.interposer.kernels().measured(), 0);
   }
 }
 
@@ -92,7 +92,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
     EXPECT_EQ(total["total_bytes"], need);
     EXPECT_EQ(total["total_workspace_bytes"], need);
     EXPECT_EQ(total["divided"], true);
-    EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
+    EXPECT_EQ(program.interposer.kernels().measured(), 0);
     EXPECT_EQ(test::BudgetOf(program.interposer).bytes(), need);
   }
 }
