@@ -32,9 +32,8 @@ Interposer::Interposer(const Options& options, const cudnn::Functions& functions
                 reporter_.report(), budgets_, splitter_),
       splitter_(options, functions, driver, limit_),
       rules_(options, followed_plan_, limit_, splitter_, reporter_),
-      legacy_(options, functions, sessions_, budgets_, splitter_, limit_, promises_, rules_,
-              reporter_, legacy_tuner_),
-      graph_(options, functions, sessions_, budgets_, splitter_, kernels_, rules_, reporter_) {
+      legacy_(split_context(), budgets_, limit_, promises_, rules_, legacy_tuner_),
+      graph_(split_context(), budgets_, kernels_, rules_) {
   budgets_.SetChoices(legacy_, graph_);
   reporter_.SetFigures([this](Report& report) {
     budgets_.NoteAll();

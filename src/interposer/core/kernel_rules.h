@@ -32,6 +32,8 @@ class KernelRules {
         splitter_(splitter),
         reporter_(reporter) {}
 
+  const Options& options() const { return options_; }
+  Reporter& reporter() const { return reporter_; }
   // Returns whether this process may measure the kernel on the session's device: the user must
   // allow measuring, and no followed workspace plan may name the kernel.
   bool Tunes(const Session& session, const ConvolutionProblem& problem, Api api) const;

@@ -24,7 +24,7 @@
 #include "interposer/graph/variant_packs.h"
 #include "interposer/session/address_table.h"
 #include "interposer/session/sessions.h"
-#include "interposer/spatial/splitter.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
@@ -32,17 +32,16 @@ class GraphPlans : public DivisionChoices {
  public:
   // The caller owns all arguments and keeps them alive. The store of `kernels` keeps promises for
   // later processes; if there is none, promises are forgotten when this process ends.
-  GraphPlans(const Options& options, const cudnn::Functions& functions, Sessions& sessions,
-             Budgets& budgets, Splitter& splitter, tuning::MeasuredKernels& kernels,
-             const KernelRules& rules, Reporter& reporter)
-      : options_(options),
-        functions_(functions),
-        sessions_(sessions),
+  GraphPlans(const SplitContext& parts, Budgets& budgets, tuning::MeasuredKernels& kernels,
+             const KernelRules& rules)
+      : options_(rules.options()),
+        functions_(parts.functions),
+        sessions_(parts.sessions),
         budgets_(budgets),
-        splitter_(splitter),
+        splitter_(parts.splitter),
         kernels_(kernels),
         rules_(rules),
-        reporter_(reporter),
+        reporter_(rules.reporter()),
         promises_(kernels.store()) {
     refused_.decision.action = planning::CallAction::kRefusal;
   }

@@ -11,7 +11,7 @@
 #include "interposer/legacy/promise_book.h"
 #include "interposer/session/call_state.h"
 #include "interposer/session/sessions.h"
-#include "interposer/spatial/splitter.h"
+#include "interposer/spatial/split_operation.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {
@@ -20,18 +20,17 @@ class LegacyCalls : public DivisionChoices {
  public:
   // The caller owns all arguments and keeps them alive. `limit` is lowered when callers seem to
   // lack memory.
-  LegacyCalls(const Options& options, const cudnn::Functions& functions, Sessions& sessions,
-              Budgets& budgets, Splitter& splitter, WorkspaceLimit& limit, PromiseBook& promises,
-              const KernelRules& rules, Reporter& reporter, LegacyTuner& tuner)
-      : options_(options),
-        functions_(functions),
-        sessions_(sessions),
+  LegacyCalls(const SplitContext& parts, Budgets& budgets, WorkspaceLimit& limit,
+              PromiseBook& promises, const KernelRules& rules, LegacyTuner& tuner)
+      : options_(rules.options()),
+        functions_(parts.functions),
+        sessions_(parts.sessions),
         budgets_(budgets),
-        splitter_(splitter),
+        splitter_(parts.splitter),
         limit_(limit),
         promises_(promises),
         rules_(rules),
-        reporter_(reporter),
+        reporter_(rules.reporter()),
         tuner_(tuner) {}
 
   // Runs a convolution. In a process whose calls are split, the call is this rank's part of a

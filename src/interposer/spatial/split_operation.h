@@ -9,7 +9,7 @@
 
 namespace ucudnn::interposer {
 
-// The parts of a process that its split operations use.
+// The parts of a process through which it makes split calls.
 struct SplitContext {
   const cudnn::Functions& functions;
   Sessions& sessions;
