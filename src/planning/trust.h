@@ -27,7 +27,7 @@ struct Trust {
     kTrusted,  // each of the plan's pieces was compared once with the undivided output
     kUnknown,  // not compared, because that is not possible now; a later call may try again
     kWrong,    // compared and found wrong: the plan's pieces are never used again
-    kSlower,   // equal, but in place not faster by kHysteresis than Compare::faster_than
+    kSlower,   // right, but the tiles do not gain kHysteresis over Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
   std::string message;  // why the plan is not trusted; empty for kTrusted

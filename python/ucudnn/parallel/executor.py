@@ -81,8 +81,8 @@ class Executor:
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
-        """Remembers `gradient`, which autograd has left in the parameter's grad, while an earlier gradient of the
-        parameter waits to be summed. _refuse_written compares the two."""
+        """Called when autograd has left `gradient` in the parameter's grad. If an earlier gradient of the parameter
+        waits to be summed, remembers `gradient` and its version, with which _refuse_written compares the grad later."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 
