@@ -110,8 +110,8 @@ class BlockSystem : public LayerSystem {
   // Adds `change.to` - `change.from` to every kept state of the finest level, except to
   // `change.from` itself and, with Storage::kCPoints, to the last state, which RelaxF computes
   // anew. Layers that change a state little pass the difference on nearly unchanged. So a solve
-  // with Start::kPrevious then starts close to its solution: the error at its start is that of the
-  // earlier solve and what the layers add to the difference. REQUIRES: a solve has computed the
+  // with Start::kPrevious then starts close to its solution: its first error is the error of the
+  // earlier solve plus what the layers add to the difference. REQUIRES: a solve has computed the
   // states.
   Status CarryOver(const FirstStateChange& change);
 

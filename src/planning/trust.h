@@ -6,7 +6,8 @@
 
 namespace ucudnn::planning {
 
-// The comparison that a plan must have passed before it may run, and whether it may be made now.
+// The comparison that a plan must have passed before it may run, and whether a comparison may be
+// made now.
 enum class Proof {
   kKnown,      // an earlier comparison by any process; no new one may be made
   kKnownHere,  // an earlier comparison in this process; no new one may be made

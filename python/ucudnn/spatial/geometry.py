@@ -118,10 +118,10 @@ class Read:
 
 
 def windows(geometry, axis, window, extents, front, back):
-    """Returns the Read of windows over an axis with `front` and `back` rows of padding. (`window.pad` is not used.)
-    libucudnn knows only equal padding on both sides: it is asked about such a window with the same outputs, counted
-    from the first row or from the last. If there is no such window, or if a part would have fewer than one output per
-    `stride` rows, it is asked about a larger window, and the last part has fewer outputs."""
+    """Returns the Read of windows over an axis with `front` and `back` rows of padding; `window.pad` is not used.
+    libucudnn knows only windows with equal padding on both sides. So it is asked about such a window that has the same
+    outputs, counted from the first row or from the last. If there is none, or if a part would have fewer than one
+    output per `stride` rows, libucudnn is asked about a larger window, and the last part has fewer outputs."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride

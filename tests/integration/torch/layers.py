@@ -135,7 +135,7 @@ def second_order_of_calls_of_cudnn():
         with mock.patch.object(convolution, "route", lambda *_: convolution.UCUDNN), \
                 mock.patch.multiple(split, forward=staticmethod(forward), backward=staticmethod(first_or_second)):
             for name, model in made.items():
-                for each in (model, nn.Sequential(nn.Tanh(), model)):  # with a leaf, and with what was computed from it
+                for each in (model, nn.Sequential(nn.Tanh(), model)):  # the layer's input is a leaf, or is computed from one
                     taken.clear()
                     penalty_like_whole(copy.deepcopy(each), picture())
                     assert taken, name
