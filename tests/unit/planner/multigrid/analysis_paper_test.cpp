@@ -46,8 +46,8 @@ constexpr int kCycles = 2;
 // residual steps and behind them are neglected.
 class ByHand {
  public:
-  // While the host launches the kernels of other blocks, the device may run fully connected
-  // kernels. `hides` assumes that it runs all of them then; otherwise it runs none of them then.
+  // If `hides`, the device runs all fully connected kernels while the host launches the kernels of
+  // other blocks. Otherwise it runs none of them during that time.
   ByHand(const PapersNetwork& network, bool hides) : network_(network), hides_(hides) {}
 
   double SerialUs(Workload workload) const {

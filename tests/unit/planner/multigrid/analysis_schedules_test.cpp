@@ -82,8 +82,8 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
-// Such devices take as long as those that run one block at a time if they have one stream each. The
-// blocks of a group are in one stream anyway.
+// With one stream each, devices that can run all blocks at once take as long as devices that run
+// one block at a time. The blocks of a group are in one stream anyway.
 TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
   const Made made(8, 0.25, 2, false);
   MultigridSetting setting = Setting(2, 2, 0, 1);
