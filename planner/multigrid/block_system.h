@@ -17,9 +17,9 @@
 
 namespace ucudnn::multigrid {
 
-// Says which states of the finest level are kept. With both values a cycle takes equally many steps
-// and gives the same results to the bit, with one exception: if a cycle skips relaxation
-// (SolveOptions::skips_first_down), F-points that are not kept are nevertheless computed from their
+// Says which states of the finest level are kept. Both values lead to the same number of steps in a
+// cycle and to the same bits, with one exception: if a cycle skips relaxation
+// (SolveOptions::skips_first_down), it still computes the F-points that are not kept from their
 // C-points.
 enum class Storage {
   kAll,     // all N + 1 states
