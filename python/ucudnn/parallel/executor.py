@@ -46,7 +46,7 @@ class Executor:
         # pass_scale: the scale of a GradScaler while step() runs a plan with passes, otherwise None
         self.between_passes, self.pass_scale = None, None
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were checked to be means over images
-        # copies: numbers for copies of the model that parallel.apply divided
+        # copies: the counter that numbers copies of a divided model
         self.copies, self.is_new_copy = itertools.count(-1, -1), False
         self.referenced = set()  # (type, shape) of labels for which ranks have compared their losses
         self.is_local = is_local  # whether batch normalization uses the statistics of each rank's own box

@@ -168,8 +168,8 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes, kind="values"):
-        """Returns the tensors of the ranks that differ only along `axes`, stacked in the order of the ranks. All have
-        the same shape."""
+        """Returns the tensors of all ranks whose places in the grid differ only along `axes`, stacked in the order of
+        the ranks. All have the same shape."""
         there = self._sent(tensor)
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
