@@ -21,7 +21,7 @@ struct StoreContents {
   size_t imported = 0;          // rows that were merged from other stores or CSV files
   size_t incomplete_sizes = 0;  // micro-batches that have rows but are not complete
   size_t promises = 0;
-  // The number of rows of each platform: device, then cuDNN and driver version.
+  // The number of rows of each (device, (cuDNN version, driver version)).
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;
   std::vector<std::string> faults;  // one line each; empty for an intact store
 };

@@ -59,9 +59,9 @@ class SqliteStore : public planning::MeasurementStore {
   // Returns all promises, ordered by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();
 
-  // Adds imported rows in one transaction and returns the number of new rows. A row whose key the
-  // file already has is not added. A row with `complete` set makes its micro-batch complete. List
-  // returns the rows' `verified` as given, but Read does not trust it.
+  // Adds imported rows in one transaction and returns the number of new rows. Leaves out a row
+  // whose key the file already has. If a row has `complete` set, its micro-batch counts as complete
+  // afterwards. List returns `verified` of the rows as given, but Read does not trust it.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
   // Adds promises in the same way as Add adds rows.
   Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);

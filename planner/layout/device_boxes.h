@@ -72,10 +72,10 @@ std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
 std::vector<Transfer> Transfers(const PlannedLayer& consumer, int input,
                                 const ParallelConfiguration& from, const ParallelConfiguration& to);
 
-// Devices, in ascending order, that hold the same parameters and sum up their gradients: the
-// parameters from `input_channels` (all of them if the degree r is 1) to the output channels
-// `channels`. ReplicaGroups returns no groups for a layer without parameters, or if each parameter
-// is on one device only.
+// Devices, in ascending order, that hold the same parameters and sum up their gradients. The
+// parameters lead from the input channels `input_channels` (all of them if the degree r is 1) to
+// the output channels `channels`. ReplicaGroups returns no groups for a layer without parameters,
+// or if each parameter is on one device only.
 struct ReplicaGroup {
   std::vector<int> devices;
   Interval channels;

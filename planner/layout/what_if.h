@@ -22,8 +22,9 @@ struct WhatIf {
   std::optional<double> best_total_ms;
 };
 
-// Returns one row per configuration of `layer`, in the order of `problem`. The rows' best_total_ms
-// come from `best_total_ms`, which is that of DeePa's layout or empty.
+// Returns one row per configuration of `layer`, in the order of `problem`. The rows take their
+// best_total_ms from the argument `best_total_ms`, which is the member of DeePa's ParallelLayout,
+// or empty.
 std::vector<WhatIf> WhatIfTable(
     const PlanningProblem& problem, const Assignment& assignment,
     const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer);

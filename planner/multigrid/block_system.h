@@ -17,9 +17,9 @@
 
 namespace ucudnn::multigrid {
 
-// Says which states of the finest level are kept. With both values a cycle takes equally many steps
-// and gives the same results to the bit, with one exception: if a cycle skips relaxation
-// (SolveOptions::skips_first_down), F-points that are not kept are nevertheless computed from their
+// Says which states of the finest level are kept. Both values lead to the same number of steps in a
+// cycle and to the same bits, with one exception: if a cycle skips relaxation
+// (SolveOptions::skips_first_down), it still computes the F-points that are not kept from their
 // C-points.
 enum class Storage {
   kAll,     // all N + 1 states
@@ -110,8 +110,8 @@ class BlockSystem : public LayerSystem {
   // Adds `change.to` - `change.from` to every kept state of the finest level, except to
   // `change.from` itself and, with Storage::kCPoints, to the last state, which RelaxF computes
   // anew. Layers that change a state little pass the difference on nearly unchanged. So a solve
-  // with Start::kPrevious then starts close to its solution: the error at its start is that of the
-  // earlier solve and what the layers add to the difference. REQUIRES: a solve has computed the
+  // with Start::kPrevious then starts close to its solution: its first error is the error of the
+  // earlier solve plus what the layers add to the difference. REQUIRES: a solve has computed the
   // states.
   Status CarryOver(const FirstStateChange& change);
 

@@ -306,7 +306,7 @@ class OrderWriter {
 
   Schedule& schedule_;
   std::vector<std::vector<int>> reads_;  // by consumer: exchanges
-  std::vector<std::vector<int>> sends_;  // by node that is read: exchanges, partial sums first
+  std::vector<std::vector<int>> sends_;  // by producer: exchanges, partial sums first
   std::vector<int> statistics_;          // by node: its normalization's Statistics; -1: none
 };
 

@@ -44,8 +44,8 @@ struct Task {
   double duration_ms = 0;  // its duration if it is alone on its resource
   // The resource on which it runs; kNone: it begins as soon as it is ready.
   ResourceId resource = kNone;
-  double share = 1;       // share of the resource, 0 to 1; counts in steps of 2^-32, rounded down
-  QueueId queue = kNone;  // kNone: only `after` delays it
+  double share = 1;           // share of the resource, 0 to 1, rounded down to a multiple of 2^-32
+  QueueId queue = kNone;      // kNone: only `after` delays it
   std::vector<TaskId> after;  // in any order; may name tasks that are added later
 };
 

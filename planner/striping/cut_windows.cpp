@@ -77,8 +77,9 @@ Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
   const int64_t room = total + window.pad + padded.back - window.Extent();
   const int64_t count = FloorDivide(room, window.stride) + 1;
   Status refused;
-  // CutAxis() takes one pad for both ends. Tries the pad of the front, and then, with the axis
-  // reversed, the pad of the back that the last window reaches.
+  // CutAxis() takes one pad for both ends. The first attempt takes the pad at the front. The second
+  // attempt reverses the axis, and takes the part of the pad at the back that the last window
+  // reaches.
   for (const bool mirrored : {false, true}) {
     SlidingWindow same = window;
     if (mirrored) same.pad = padded.back - (room - (count - 1) * window.stride);

@@ -163,9 +163,9 @@ struct WindowRows {
 };
 
 // A rank's own convolution call exchanges rows of x forward, and rows of dy once for each gradient.
-// A transposed convolution is the data gradient of the convolution that reads its output. So its
-// forward pass and its filter gradient exchange what that data gradient does, and its data gradient
-// exchanges what that convolution does forward.
+// A transposed convolution computes the data gradient of a convolution C. So its forward pass and
+// its filter gradient exchange what the data gradient of C does, and its data gradient exchanges
+// what C does forward.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {

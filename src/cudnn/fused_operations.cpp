@@ -154,8 +154,9 @@ Status FusedOperations::Add(const JsonValue& node) {
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));
   if (roles.second != nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const Read second, Operand(node, roles.second));
-    // A single word such as "scale" names only the operand besides "this", so the text lists the
-    // scale of "this" first. `swaps` is true if "this" is the second tensor of the operation.
+    // `swaps` is true if "this" is the second tensor of an operation whose text is a single word,
+    // such as "scale". The word names only the other tensor, so the text then lists the scale of
+    // "this" first.
     const bool swaps = Describe(mode->word, first, &second) && first.words != "this";
     if (alpha1 != 1 || alpha2 != 1) {
       text_ += swaps ? ScalesText(alpha2, alpha1) : ScalesText(alpha1, alpha2);

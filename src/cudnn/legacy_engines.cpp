@@ -160,10 +160,10 @@ class LegacyList {
                                         {}});
   }
 
-  // `types` are the math types with which the library lists the algorithm for a descriptor with the
-  // problem's math type. Returns true if there is only one such type, and if the library lists the
-  // algorithm only with this type for a descriptor with the math type of `listed`, too. `others`
-  // caches the library's answers by math type.
+  // Compares two descriptors: one with the problem's math type, for which the library lists the
+  // algorithm with `types`, and one with the math type of `listed`. Returns true if the library
+  // lists the algorithm with the same single math type for both. `others` caches the library's
+  // answers by math type.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

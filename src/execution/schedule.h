@@ -47,7 +47,7 @@ struct Part {
 
 struct Step {
   enum class Kind {
-    kPack,    // copies the tensors that a part reads into the workspace
+    kPack,    // copies a part's input tensors to the workspace
     kPiece,   // computes a part
     kUnpack,  // copies a part's result back to the output
     kSum,     // adds a piece's partial to the sum

@@ -189,9 +189,9 @@ class Knowledge {
   Sizes measured_;
 };
 
-// Adds the size of equal parts of n whose workspace with `engine` fits the L2 cache, and the size
-// of those whose workspace fits half of it; each only if the undivided call's workspace does not
-// fit there.
+// Divides n into equal parts whose workspace with `engine` fits the L2 cache, and into equal parts
+// whose workspace fits half of it. Adds both sizes of parts to `sizes`, unless the undivided call's
+// workspace already fits there.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;

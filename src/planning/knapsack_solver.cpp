@@ -240,7 +240,8 @@ class Search {
   }
 
  private:
-  // Returns the cost of a change, with its bytes valued at the price, in ticks times price.bytes.
+  // Returns (ticks + price * bytes) * price.bytes, a whole number. In this unit it is the cost of a
+  // change whose bytes are valued at the price.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }

@@ -65,8 +65,8 @@ struct Promise {
   // whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling under which the promise was made
-  // Pieces of the reported algorithm only, which also fit `workspace_bytes`, for calls that no
-  // other engine serves. Has no runs if such calls cannot occur.
+  // Pieces of the reported algorithm only, for calls that no other engine serves. They fit
+  // `workspace_bytes`, too. Has no runs if such calls cannot occur.
   Configuration alone;
   // True if the plan was made before everything was measured. A better plan may replace it later,
   // inside the promise.

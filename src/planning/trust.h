@@ -6,7 +6,8 @@
 
 namespace ucudnn::planning {
 
-// The comparison that a plan must have passed before it may run, and whether it may be made now.
+// The comparison that a plan must have passed before it may run, and whether a comparison may be
+// made now.
 enum class Proof {
   kKnown,      // an earlier comparison by any process; no new one may be made
   kKnownHere,  // an earlier comparison in this process; no new one may be made
@@ -27,7 +28,7 @@ struct Trust {
     kTrusted,  // each of the plan's pieces was compared once with the undivided output
     kUnknown,  // not compared, because that is not possible now; a later call may try again
     kWrong,    // compared and found wrong: the plan's pieces are never used again
-    kSlower,   // equal, but in place not faster by kHysteresis than Compare::faster_than
+    kSlower,   // right, but the tiles do not gain kHysteresis over Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
   std::string message;  // why the plan is not trusted; empty for kTrusted

@@ -21,9 +21,9 @@ class Sink {
   virtual ~Sink() = default;
   // All ranks have come. `members` has the membership of each.
   virtual void Started(std::span<const Membership> members) = 0;
-  // A frame of another rank has arrived: kDoing, kPost, kSend or kGather (from this rank's group;
-  // kDoing of rank 0 in any case), or kLeave. kFail arrives once, with the line of the job's first
-  // failure, which is the same on every rank that can still be reached.
+  // A frame of another rank has arrived. kPost, kSend and kGather come from this rank's group only,
+  // kDoing from this group and from rank 0, kLeave from any rank. kFail arrives once, with the line
+  // of the job's first failure, which is the same on every rank that can still be reached.
   virtual void Receive(const Frame& frame) = 0;
   // Rank 0 has left and closed the connection, so no other rank can be reached any more.
   virtual void Unreachable() = 0;

@@ -192,9 +192,9 @@ Status Communicators::Check() {
 
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
-  // Aborting a communicator returns only when no graph holds the communicator any more. The graphs
-  // that hold one of them may have to wait until the other is aborted, so each is aborted on its
-  // own thread.
+  // CommAbort returns only when no graph holds the communicator any more. A graph that holds one of
+  // the two communicators may have to wait until the other one is aborted, so each is aborted on a
+  // thread of its own.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };

@@ -74,7 +74,7 @@ class Ranks final : public Gatherer, private Sink {
   // line that reaches rank 0 becomes the Failure() of all ranks; until then this rank's Failure()
   // is `line`.
   void Fail(std::string line);
-  std::optional<std::string> Failure() const;  // costs an atomic load while there is none
+  std::optional<std::string> Failure() const;  // one atomic load if there is no failure
 
   // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
   // heartbeats wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call

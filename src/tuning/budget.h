@@ -22,8 +22,8 @@ enum class Use { kMeasuring, kComparing };
 class Budget {
  public:
   using Seconds = std::chrono::duration<double>;
-  // The share of the process's time that measuring must leave for comparing. Comparing may take all
-  // of the remaining time.
+  // The part of the process's time budget that measuring must leave for comparing. Comparing may
+  // take all of the remaining time.
   static constexpr double kComparingShare = 0.25;
 
   // `bounds` is none for the offline commands, which measure without bounds.

@@ -7,8 +7,8 @@
 
 namespace ucudnn::bench {
 
-// Counts since the program started, of all threads. With the transport loopback, copies to the host
-// count as sends, and copies from the host as receives.
+// The numbers of calls and bytes since the program started, summed over all threads. With the
+// transport loopback, copies to the host count as sends, and copies from the host as receives.
 struct DeviceCalls {
   long sends = 0, sent_bytes = 0;
   long receives = 0, received_bytes = 0;

@@ -60,7 +60,7 @@ ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 
 ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
 // These constants and TiledProblem describe plans of one image that need more workspace than the
-// limit, and run in tiles that are in the store.
+// limit. They run in tiles, whose measurements are in the store.
 constexpr int kTiled = 50;
 constexpr int kTiles = 4;
 constexpr int kRowEngine = 40;  // an engine of the null library

@@ -77,9 +77,9 @@ class Planner:
 
 
 class Count:
-    """Counts the elements that arrive at all ranks: `kinds` has them by kind, `consumers` those of a layer's inputs and their
-    gradients by layer, and `sums` those of sums by the number of the sum. `posts` holds for each rank its exchanges in order,
-    as (what, kind, elements sent, elements received)."""
+    """Counts the elements that arrive at all ranks. `kinds`: the elements by kind. `consumers`: {layer: elements of its
+    inputs and of their gradients}. `sums`: {number of a sum: its elements}. `posts` holds for each rank its exchanges
+    in order, as (what, kind, elements sent, elements received)."""
 
     def __init__(self, schedule, ranks):
         self.kinds, self.consumers, self.sums = collections.Counter(), collections.Counter(), collections.Counter()

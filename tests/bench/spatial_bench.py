@@ -21,8 +21,8 @@ PARTS = ("counts", "host_time", "exchange", "delay", "tables")
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 CHANNELS, FILTER, ELEMENT = 64, 3, 4
 ALLOWED_US, ALLOWED_OVER, ALLOWED_EXPOSED = 5, 1.05, 0.1
-# PAPER holds Tables 1 and 2 of Spatially Parallel Convolutions, measured on V100s, by (D, H), dilation and extent: for each
-# number of ranks the speedups forward and backward, and the part of the memory that each rank needs.
+# Tables 1 and 2 of Spatially Parallel Convolutions, measured on V100s, as {(dilation, extent): {ranks: (speedup
+# forward, speedup backward, part of the memory that each rank needs)}}. The paper calls dilation D and extent H.
 PAPER = {(1, 128): {2: (1.7, 1.9, 0.52), 4: (2.1, 2.8, 0.27)}, (1, 256): {2: (1.9, 2.3, 0.51), 4: (3.2, 3.9, 0.26)},
          (1, 512): {2: (2.2, 2.1, 0.50), 4: (4.2, 4.7, 0.25)}, (3, 128): {2: (1.5, 1.7, 0.57), 4: (1.6, 2.0, 0.31)},
          (3, 256): {2: (1.8, 1.9, 0.54), 4: (2.9, 3.5, 0.28)}, (3, 512): {2: (1.9, 2.0, 0.52), 4: (3.5, 4.1, 0.26)}}

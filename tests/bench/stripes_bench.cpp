@@ -1,6 +1,5 @@
-// Times computing the geometry of a kernel that is split over ranks, which ranks do when they call
-// the kernel for the first time: how it is cut, what is received and sent, and RecomputedBoxes. At
-// most 20 us are allowed.
+// Measures how long a rank computes the geometry of a split kernel at its first call: how the
+// kernel is cut, what is received and sent, and RecomputedBoxes. At most 20 us are allowed.
 #include <benchmark/benchmark.h>
 
 #include <string>

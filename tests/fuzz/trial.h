@@ -15,7 +15,7 @@
 
 namespace ucudnn::fuzz {
 
-// Counts of the kinds of trials that occurred.
+// The number of trials of each kind that occurred.
 struct Coverage {
   long problems = 0;
   long divided = 0;     // ran in several pieces

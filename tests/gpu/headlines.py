@@ -194,8 +194,8 @@ def ratios(own, reference):
 
 
 def compared(calls, references):
-    """Returns the figures of a case. `references` has the configurations with which all are compared, by a word that becomes
-    part of the names of figures."""
+    """Returns the figures of a case. `references`: {word: name of the configuration with which all others are
+    compared}. The word becomes part of the names of figures."""
     complete = calls.complete()
     kernels = [kernel for kernel in calls.kernels if all(kernel["name"] in rounds[0] for rounds in complete.values())]
     by_kernel = {kernel["name"]: {"count": kernel["count"]} | {

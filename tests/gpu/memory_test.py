@@ -7,7 +7,8 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
 LARGEST = 4 if machine.HOST else 128
-# The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller.
+# The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller, so it cannot be
+# mistaken for an output that was not freed.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
 # UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, take half of this.
 BOUND_BYTES = 4 * OUTPUT_BYTES

@@ -221,9 +221,9 @@ class Sitting:
         self.tell(entry)
 
     def judge(self, entry, run):
-        """Sets the outcome of a stage that was cut off or left out work. If the sitting's end shortened its time, the
-        outcome is "not run". If it had its full time, a test that was cut off has failed, and so has a stage that passed but
-        left out a part of its work."""
+        """Sets the outcome of a stage that was cut off or left out work. The outcome is "not run" if the sitting's end
+        shortened the stage's time. If the stage had its full time, the outcome is "failed" for a test that was cut off,
+        and for a stage that passed but left out a part of its work."""
         shortened = run.seconds < own_limit(run.stage)
         left_out = entry.get("figures", {}).get("not run")
         if shortened and (entry["outcome"] == "cut" or left_out):

@@ -40,8 +40,8 @@ constexpr size_t kMostAxes = 16;
 // axis.
 constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
 
-// A tensor of the file. Its view has every digit of the node exactly once, except for a graph input
-// without axes, whose view is empty, and for scores, whose `node` is that of the queries.
+// A tensor of the file. Its view has every digit of the node exactly once, with two exceptions: the
+// view of a graph input without axes is empty, and the `node` of scores is the node of the queries.
 struct OnnxTensor {
   NodeId node = 0;
   View view;

@@ -51,8 +51,8 @@ struct WorkloadAnalysis {
   // Returns the row whose multigrid is fastest among those that fit the memory, or null if none
   // fits.
   const DevicesRow* Best(const planner::Device& device) const;
-  // Returns the first row whose multigrid fits the memory and is faster than the row's Baseline, or
-  // has no Baseline; null if there is no such row.
+  // Returns the first row in which multigrid pays: it fits the memory, and the row's Baseline is
+  // slower or missing. Returns null if there is no such row.
   const DevicesRow* FirstThatPays(const planner::Device& device) const;
 };
 

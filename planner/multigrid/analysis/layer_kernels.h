@@ -22,7 +22,7 @@ inline constexpr int kLayerPasses = 4;
 
 struct LayerKernel {
   double operations = 0;    // a multiply-add counts as two
-  double shared_bytes = 0;  // bytes of the state that layers applied to one input share
+  double shared_bytes = 0;  // bytes that count once for all layers applied to one input
   double own_bytes = 0;     // all other bytes that the kernel reads and writes
   double threads = 0;       // chains of operations that can run at once
 

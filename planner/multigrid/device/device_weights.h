@@ -70,7 +70,7 @@ class NumbersLayout {
                     Address message) const;
   int64_t CountOf(std::span<const int> layers) const;
 
-  // The place in a block of the numbers of a node in one step.
+  // Where a block has the numbers of one node in one step.
   struct Place {
     int step;
     planner::NodeId node;

@@ -68,7 +68,7 @@ struct StepKernels::Prepared {
   size_t sum_workspace = 0;
 };
 
-// The operands of one call, with the Prepared of their width.
+// The operands of one call, and what Prepare made for their Width.
 struct StepKernels::Call {
   DeviceLane& lane;
   const Prepared& prepared;

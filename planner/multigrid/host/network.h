@@ -109,8 +109,8 @@ class NetworkSolver {
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
 
-  // Return the solutions of the last passes. The solution of a stage is the same on all ranks that
-  // have layers of it, of which rank 0 is always one, and empty on other ranks.
+  // Return the solutions of the last passes, by stage. The solution of a stage is the same on rank
+  // 0 and on all ranks that have layers of the stage. It is empty on other ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
 

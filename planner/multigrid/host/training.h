@@ -110,7 +110,7 @@ class Trainer {
   bool is_checked() const {
     return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
   }
-  // Returns on all ranks the sum of `number` over replicas. Each replica's number is that of its
+  // Returns on all ranks the sum of `number` over replicas. Each replica counts the number of its
   // rank with the logits; the numbers of other ranks are ignored.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);

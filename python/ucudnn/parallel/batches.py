@@ -11,10 +11,10 @@ from .losses import Mean, Sum, kind_of, misfit, reference_numbers
 
 
 def agreed_size(executor, model, images, labels):
-    """Returns the number of images of the batch. A sampler may give batches of two sizes: the size is the one that the
-    rows of all ranks fit. If the rows fit both sizes, the smaller size is returned where no sampler has given this
-    batch and all ranks have the same images and labels, otherwise the larger size. If the tensors of one rank fit
-    neither size, all ranks refuse them."""
+    """Returns the number of images of the batch. A sampler may give batches of two sizes; the number is the size that
+    the tensors of all ranks fit. If they fit both sizes, it is the smaller one if no sampler has given this batch and
+    all ranks have the same images and labels; otherwise it is the larger one. If the tensors of one rank fit neither
+    size, all ranks refuse them."""
     sizes, fits, facts, told, refusal = sorted(executor.sizes), 0, {}, "", None
     has_sampled, executor.has_sampled = executor.has_sampled, False
     try:

@@ -46,7 +46,7 @@ class Executor:
         # pass_scale: the scale of a GradScaler while step() runs a plan with passes, otherwise None
         self.between_passes, self.pass_scale = None, None
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were checked to be means over images
-        # copies: numbers for copies of the model that parallel.apply divided
+        # copies: the counter that numbers copies of a divided model
         self.copies, self.is_new_copy = itertools.count(-1, -1), False
         self.referenced = set()  # (type, shape) of labels for which ranks have compared their losses
         self.is_local = is_local  # whether batch normalization uses the statistics of each rank's own box
@@ -81,8 +81,8 @@ class Executor:
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
-        """Remembers `gradient`, which autograd has left in the parameter's grad, while an earlier gradient of the
-        parameter waits to be summed. _refuse_written compares the two."""
+        """Called when autograd has left `gradient` in the parameter's grad. If an earlier gradient of the parameter
+        waits to be summed, remembers `gradient` and its version, with which _refuse_written compares the grad later."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 

@@ -600,8 +600,8 @@ def _compare_parts(node, scheduled, source, layer):
 
 
 def phases_of(schedule, devices, elements):
-    """Returns the phases of a sum, each a list of messages (from, to, interval). These reduce, level by level; the
-    results go back by the same messages in reversed order (planner/schedule/FORMAT.md, "Sums")."""
+    """Returns the phases of a sum, each a list of messages (from, to, interval). The messages add up the gradients
+    level by level. The results go back by the same messages in reversed order (planner/schedule/FORMAT.md, "Sums")."""
     levels = schedule.levels if schedule.update == "hierarchical" else (schedule.devices,)
     pieces = [((0, elements), device) for device in devices]  # (interval, the device that has its sum so far)
     phases, size = [], 1

@@ -203,7 +203,8 @@ class Tracer:
         return path
 
     def add(self, op, inputs, shape, members=None, kind=None, layout=None, parameters=(), storage=None, **call):
-        """Adds a node, named after its module; after the module and `kind` if the module has submodules."""
+        """Adds a node. Its name is the path of its module. If the module has submodules, `kind` or else `op` is
+        appended."""
         path = self.path()
         module = self.model.get_submodule(path)
         name = path

@@ -150,9 +150,9 @@ class Ranks:
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """Begins an all_reduce, in the background if both tensor and group are on the CPU, otherwise at once: on a
-        device, collectives wait for earlier work of its stream, and two at the same time could deadlock. Returns a
-        function that waits for the sum and returns it."""
+        """Begins an all_reduce. It runs in the background if both tensor and group are on the CPU. Otherwise it runs at
+        once, because on a device collectives wait for earlier work of its stream, and two at the same time could
+        deadlock. Returns a function that waits for the sum and returns it."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
@@ -168,8 +168,8 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes, kind="values"):
-        """Returns the tensors of the ranks that differ only along `axes`, stacked in the order of the ranks. All have
-        the same shape."""
+        """Returns the tensors of all ranks whose places in the grid differ only along `axes`, stacked in the order of
+        the ranks. All have the same shape."""
         there = self._sent(tensor)
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):

@@ -82,9 +82,9 @@ def _operands(x, layout, weight, bias):
 
 
 class _Split(torch.autograd.Function):
-    """A call inside which ucudnn exchanges rows, forward and backward. With create_graph, its backward is instead the one of
-    `fetched`, a function of the same inputs with the same result, which fetches rows first: ucudnn could not split the calls
-    of cuDNN by which torch differentiates a backward."""
+    """A call inside which ucudnn exchanges rows, forward and backward. With create_graph, torch differentiates the
+    backward by calls of cuDNN that ucudnn could not split. So the backward of `fetched` runs instead, a function of the
+    same inputs with the same result, which fetches rows first."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, layout, arguments, fetched):

@@ -30,9 +30,9 @@ def _checksum(value):
 
 
 def same(values, why, kind="values"):
-    """Raises NotSupported on all ranks of a group unless all have the same `values`, a list of (name, tensor or
-    state). The text has the first name that differs. `kind` says what is compared, in errors of ranks that make
-    another call."""
+    """Raises NotSupported on all ranks of a group unless all have the same `values`, a list of (name, tensor or state).
+    The text has the first name that differs. `kind` says what is compared. If a rank makes another call meanwhile, its
+    error quotes `kind`."""
     if cells.is_capturing():
         return
     names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]

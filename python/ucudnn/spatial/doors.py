@@ -75,7 +75,8 @@ def set_data(x, values):
 
 
 def _without_stripes(function):
-    """Returns a function of torch that reads a tensor's memory, as a function that refuses stripes."""
+    """Returns a wrapper of `function`, a function of torch that reads a tensor's memory. The wrapper refuses
+    stripes."""
     @functools.wraps(function)
     def call(x, *args, **kwargs):
         if _is_cut(x):

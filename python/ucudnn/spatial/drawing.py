@@ -33,8 +33,9 @@ DRAW_BEFORE = "draw before, alike on all ranks"
 
 
 def compare_drawn(name, result, is_now=False):
-    """Compares between ranks what function `name` drew for all of them, if `is_now` or if the model trusts a class that
-    draws different numbers on each rank. Otherwise copies.same_draws compares generators after the pass."""
+    """Compares between ranks the numbers that function `name` drew and that must be the same on all ranks. Does so if
+    `is_now`, or if the model trusts a class that draws different numbers on each rank. Otherwise copies.same_draws
+    compares generators after the pass."""
     if is_now or _where and trusts_draws(_where[0][2]._ucudnn_trust):
         same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
              f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")

@@ -48,8 +48,9 @@ class Sizes(TorchFunctionMode):
         return Stripe.__torch_function__(function, types, args, kwargs)
 
     def _note(self, function, args, values, result):
-        """Marks results that are computed only from weights, or from numbers that all ranks draw alike, as the mask of a
-        StochasticDepth. A part of a weight with a single row is not marked, because it may be a row of a stripe."""
+        """Marks results that are computed only from weights, or only from numbers that all ranks draw alike, such as
+        the mask of a StochasticDepth. A single row that is taken out of a weight is not marked, because it may be a row
+        of a stripe."""
         is_drawn = name_of(function) in _REPLACED and args[0] is result and \
             not any(isinstance(value, (torch.Tensor, torch.Generator)) for value in values[1:])
         tensors = [value for value in values if isinstance(value, torch.Tensor) and value.ndim]

@@ -71,8 +71,9 @@ def _entries(x, index):
 
 
 def _located(x, index, may_be_none=False):
-    """Returns (`index` for this rank's x, without its tensors; the layout of x indexed by it; {dimension of that
-    result: index tensor}, for _looked_up). `may_be_none`: slices may leave a rank without rows."""
+    """Returns (entries, layout, tables). `entries` is `index` for this rank's x, with full slices in place of tensors.
+    `layout` is the layout of x[entries]. `tables` is {dimension of x[entries]: tensor of the index}, for _looked_up.
+    `may_be_none`: slices may leave a rank without rows."""
     layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
     extents = dict(layout.extents)
     for at, entry in enumerate(entries):

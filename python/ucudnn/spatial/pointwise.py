@@ -104,8 +104,9 @@ def _operands(args, kwargs):
 
 
 def may_be_written(x):
-    """Raises NotSupported if x may not be written in place: torch drops hooks from tensors that are written through a
-    view, and recut.share gives a copy where torch would give a view of x's memory."""
+    """Raises NotSupported if x may not be written in place. That is so if x has hooks, because torch drops hooks from
+    tensors that are written through a view. It is also so if x was marked by recut.share, because x is then a copy
+    where torch would give a view."""
     if is_shared(x):
         raise NotSupported("written in place where torch has one memory with a view in groups of rows, for which rows came "
                            "from other ranks: write into a clone")

@@ -43,8 +43,9 @@ def _plans(x, windows, pads, ceil_mode):
 
 
 def _read(x, axis, window, pad, count):
-    """Returns the Read of `count` windows. With ceil_mode, the last window may extend beyond the end: this counts as
-    padding behind the image. If the other windows do not allow that, the window belongs to the last part."""
+    """Returns the Read of `count` windows. With ceil_mode, the last window may extend beyond the end, which counts as
+    more padding behind the image. If the windows cannot be cut with that padding, the Read is made without the last
+    window, which is then added to the last part."""
     extent = sum(x.cut.extents[axis])
     behind = (count - 1) * window.stride + window.extent - extent - pad
     if behind <= pad:

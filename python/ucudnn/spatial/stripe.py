@@ -99,7 +99,8 @@ def _is_of_engine():
 
 
 def recorded():
-    """Returns how the running code is recorded or was made from a recording, as refusals say it: COMPILED, TRACED or None."""
+    """Returns COMPILED or TRACED, as refusals say it, if the running code is being recorded or was made from a
+    recording. Returns None for other code."""
     if torch.jit.is_tracing():
         return TRACED
     return COMPILED if torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get() else None

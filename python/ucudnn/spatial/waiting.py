@@ -145,7 +145,7 @@ class Waiting:
         if missing := late(self.rank, {rank: members for rank, (_, members, _) in told.items()}):
             return f"{named(missing)} did not come"
         others = named(sorted(set(told) - {self.rank}))
-        is_same = len({(tuple(members), what) for _, members, what in told.values()}) == 1  # one meeting of the same ranks
+        is_same = len({(tuple(members), what) for _, members, what in told.values()}) == 1  # all ranks wait in one call
         if wait.seconds() < self.seconds / 2 or is_same:
             return f"rank {self.rank} came too late, {others} had waited for it"
         calls = "; ".join(f"rank {rank} for {what}" for rank, (_, _, what) in sorted(told.items()))

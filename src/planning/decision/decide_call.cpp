@@ -169,8 +169,8 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // An earlier promise in tiles chose among the grids for its own limit, so the question covers
-  // that limit, too.
+  // An earlier promise in tiles chose its grid for the limit `limit_bytes`. The question is about
+  // the larger limit, so that the answer has that grid, too.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
   Tilings tilings = ask_(std::move(question));

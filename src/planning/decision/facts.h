@@ -171,8 +171,8 @@ struct BudgetShare {
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise of this process or of an earlier one. It is of less workspace than a plan needs or, so
-// that tiles have room, of more.
+// A promise that this process or an earlier one has made. It promises less workspace than a plan
+// needs or, to make room for tiles, more.
 struct KeptPromise {
   size_t workspace_bytes = 0;
   // The engine that keeps the promise in one piece. If more than the need was promised, it is the

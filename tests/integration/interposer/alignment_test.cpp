@@ -22,9 +22,9 @@ constexpr Operation kAll[] = {Operation::kForward, Operation::kBackwardData,
 
 int Remainder(const ConvolutionProblem& problem) { return problem.n % LegalStep(problem); }
 
-// Returns a time in ms. Legal sizes are fast if they are one step or the remainder, otherwise slow.
-// Sizes that need an illegal boundary take almost no time. Algorithm 1, which has 16-byte accesses,
-// is the fastest.
+// Returns a time in ms. A legal size is fast if it is one step or the remainder, and slow
+// otherwise. A size that needs an illegal boundary takes almost no time. Algorithm 1, which has
+// 16-byte accesses, is the fastest.
 double TemptingTime(const ConvolutionProblem& problem, int algorithm, int size) {
   if (algorithm > 2) return -1;  // excludes Winograd and FFT, which are not exact
   const int step = LegalStep(problem);

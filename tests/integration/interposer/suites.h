@@ -19,8 +19,8 @@ struct Suite {
 
 // Without a --gtest_filter, runs every suite of `suites`, each in its own process. If the filter
 // begins with the name of a suite (NAME.TEST), runs only the tests that the filter selects, in this
-// process. Returns the program's exit status: a failure also if `suites` lacks a suite of the
-// program, or if the filter or one of `suites` has no test.
+// process. Returns the program's exit status. The program also fails if one of its suites is not in
+// `suites`, or if the filter or one of `suites` selects no test.
 //
 // Every suite has a new folder for its store, report, log and locks. It uses the stand-in as the
 // real cuDNN, and measures legacy algorithms at powers of two at the first call, with almost

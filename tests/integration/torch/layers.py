@@ -135,7 +135,7 @@ def second_order_of_calls_of_cudnn():
         with mock.patch.object(convolution, "route", lambda *_: convolution.UCUDNN), \
                 mock.patch.multiple(split, forward=staticmethod(forward), backward=staticmethod(first_or_second)):
             for name, model in made.items():
-                for each in (model, nn.Sequential(nn.Tanh(), model)):  # with a leaf, and with what was computed from it
+                for each in (model, nn.Sequential(nn.Tanh(), model)):  # the layer's input is a leaf, or is computed from one
                     taken.clear()
                     penalty_like_whole(copy.deepcopy(each), picture())
                     assert taken, name
@@ -441,9 +441,9 @@ class OnGpu(nn.Parameter):
 
 
 def refused_where_gradients_were_summed():
-    """Once a gradient was summed, it is too late to change who sums. convert then raises an error and changes nothing.
-    In a model that was moved to a GPU later, the first convolution inside which ucudnn would exchange rows raises the
-    error."""
+    """Once a gradient was summed, convert cannot change who sums any more, so it raises an error and changes nothing.
+    If a converted model is moved to a GPU afterwards, the error comes from its first convolution inside which ucudnn
+    would exchange rows."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
@@ -476,9 +476,10 @@ def refused_by_name(model, x, *words):
 
 
 def nothing_is_drawn_unless_trusted():
-    """Random draws are refused inside a trusted class, on stripes and on replicated tensors, and in a module that was
-    converted in evaluation mode. Replicated tensors may be drawn in place. A function that draws a number for each
-    position runs on stripes if its own class is trusted, also when a checkpoint runs it again outside of any module."""
+    """Inside a trusted class, random draws are refused on stripes and on replicated tensors, except that a replicated
+    tensor may be drawn in place. In a module that was converted in evaluation mode they are refused, too. A function
+    that draws a number for each position runs on stripes if its own class, such as Dropout, is trusted, also when a
+    checkpoint runs it again outside of any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
         for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1))[:1 if name in ("noise in place", "a mask drawn in place") else 2]:

@@ -406,8 +406,8 @@ def of_present(outputs, labels):
 
 
 def missing_labels():
-    """A loss function that is a mean only while no label is missing is refused on all ranks when labels are missing,
-    even where a rank has one image, or equally many labels for each of its images."""
+    """Tests a loss function that is a mean over images only if no label is missing. Missing labels are refused on all
+    ranks, even if a rank has one image, or equally many labels for each of its images."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
         divided, single, x, _ = pair(14, loss=of_present, plan=plan)
         parallel.batch_sampler(range(BATCH + WORLD), divided)

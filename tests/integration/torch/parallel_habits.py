@@ -1302,8 +1302,8 @@ def alone():
 
 
 def carried():
-    """Runs on 4, 2, 3 and 1 ranks, in this order, each save a state for the next. `before`: {ranks of a run: ranks of
-    the run whose state it loads}. Parameters and optimizer state keep every bit."""
+    """This case runs on 4, 2, 3 and 1 ranks, in this order, and each run saves a state. `before` says which one a run
+    loads: {ranks of the run: ranks of the run that saved the state}. Parameters and optimizer state keep every bit."""
     folder, before = pathlib.Path(os.environ["UCUDNN_TEST_FOLDER"]), {2: 4, 3: 2, 1: 3}
     for name, kind in (("sgd", sgd), ("adam", lambda model: torch.optim.AdamW(model.parameters(), lr=0.01))):
         divided, single, x, y = pair(30 + WORLD)

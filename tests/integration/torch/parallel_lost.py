@@ -1,5 +1,5 @@
-"""Trains by a plan; rank 1 ends or sleeps too long before its call of parallel.apply, while rank 0's weights are given,
-or between two steps. The others must end with an error that names it. parallel_lost_test.py runs this file."""
+"""Trains by a plan. Rank 1 ends or sleeps too long before its call of parallel.apply, while rank 0's weights are given,
+or between two steps. The other ranks must end with an error that names rank 1. parallel_lost_test.py runs this file."""
 import os
 import signal
 import sys

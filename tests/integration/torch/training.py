@@ -72,8 +72,9 @@ def averaged(whole, seeds):
 
 
 def step_of(wrapped, whole, step):
-    """Computes a step's gradients: of `wrapped` with this group's batch, and of `whole` with the batches of all groups,
-    one at a time, because a batch norm counts only its group's images, as usual under DistributedDataParallel."""
+    """Computes the gradients of a step. `wrapped` gets this group's batch. `whole` gets the batches of all groups, one
+    at a time, because a batch norm of `wrapped` counts only its group's images, as usual under
+    DistributedDataParallel."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())

@@ -81,8 +81,8 @@ struct CutConvolution {
   Moves AllMoves() const;
   ConvolutionProblem LocalOf(int cell) const;
   Place PartOf(int cell) const;
-  // ElementsOf returns the box of x that `cell` owns, WindowsOf that of y, both from sums of
-  // extents and of counted windows.
+  // ElementsOf returns the box of x that `cell` owns, and WindowsOf its box of y. They are computed
+  // from sums of extents and of counted windows.
   SpatialBox ElementsOf(int cell) const;
   SpatialBox WindowsOf(int cell) const;
   // Returns the Stripes of every cell. If the Stripes of a cell are refused, fails the test and

@@ -173,7 +173,8 @@ TEST(EngineId, ForeignTextsNameNothing) {
   }
 }
 
-// A program may name any number. An unknown algorithm's name is never read back as an algorithm.
+// A program may name an algorithm by any number. The text of an unknown algorithm reads back as the
+// same foreign engine, never as an algorithm.
 TEST(EngineId, AnAlgorithmBeyondAllIsForeign) {
   for (const Legacy& legacy :
        {Legacy{100, std::nullopt}, Legacy{-1, std::nullopt}, Legacy{1, static_cast<MathType>(4)}}) {

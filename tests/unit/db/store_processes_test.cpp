@@ -141,8 +141,8 @@ TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const auto any = [&](int last) { return std::uniform_int_distribution<int>(1, last)(random); };
-  int inside = 0;       // killed within a transaction: its journal was still there
-  size_t reported = 0;  // transactions the writers knew to be committed
+  int inside = 0;       // writers killed within a transaction, whose journal was left
+  size_t reported = 0;  // transactions that writers knew to be committed
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     int commits[2];

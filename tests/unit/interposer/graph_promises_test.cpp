@@ -156,8 +156,8 @@ TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
 }
 
 TEST(GraphPromises, PlansTimedAgainstEachOtherKeepTheirEngine) {
-  // The promise was given to a plan of rank 1, so no faster engine replaces that plan later, at
-  // rank 0.
+  // The promise was given when the plan had rank 1 in its list. So no faster engine replaces the
+  // plan later, when it has rank 0.
   const GraphSetting::With with = {.other_ms = 0.5};
   MemoryStore store;
   {

@@ -212,8 +212,9 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
-    // FittingGrids makes two plans for the affine estimate of workspaces, and plans for three kinds
-    // of tiles for each grid that it finds and for one more grid whose workspace is near the limit.
+    // FittingGrids makes two plans for the affine estimate of workspaces. It also makes plans for
+    // three kinds of tiles, for each grid that it finds and for one more grid whose workspace is
+    // near the limit.
     EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;

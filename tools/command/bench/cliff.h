@@ -1,5 +1,5 @@
-// The cliff of workspace limits (mu-cuDNN, Fig. 1): the loss of a kernel whose workspace is one
-// byte less than its best engine needs, or is limited by the user. The loss is measured with the
+// The cliff of workspace limits (mu-cuDNN, Fig. 1): how much slower a kernel runs if its workspace
+// is one byte less than its best engine needs, or is limited by the user. This is measured with the
 // real library, which falls back to another engine, and with ucudnn, which divides the mini-batch
 // or cuts the kernel into tiles. Not thread-safe: makes the device's context current.
 #pragma once

@@ -21,8 +21,8 @@ struct MeasuredLayer {
   Layer layer;
   // `undivided` is the fastest legacy algorithm, and `best_undivided` the fastest engine of any
   // API, both within the workspace limit. `divided` is the fastest division (WR, or tiles if a run
-  // would look for them), which may be a single graph engine. A member is unset if nothing fits;
-  // `divided` also if a division would change the numerics.
+  // would look for them), which may be a single graph engine. A member is unset if nothing fits.
+  // `divided` is also unset if a division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
   // True if nothing is divided, or if a comparison, now or earlier, found the output of `divided`

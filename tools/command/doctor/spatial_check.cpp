@@ -13,7 +13,8 @@
 namespace ucudnn::command {
 namespace {
 
-// Waits for exchanges or sums are reported if they take at least this share of a step.
+// The doctor notes the time that a rank waits for exchanges or sums if it exceeds this share of a
+// step.
 constexpr double kNotableShare = 0.05;
 
 std::string LauncherName(const std::string& rank_variable, bool is_ours) {

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // from the request to end to the kill
+constexpr seconds kForLastWords{5};  // from SIGTERM to SIGKILL
 // When all ranks have ended, processes that they left behind have this time until they are asked to
 // end.
 constexpr seconds kForRest{2};

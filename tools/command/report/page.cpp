@@ -90,7 +90,7 @@ size_t DividedKernels(const RunReport& report) {
 }
 
 // Lists the reasons why kernels are not divided, the most frequent one first. REQUIRES: `report` is
-// a run's.
+// the report of a run.
 Element ReasonTable(const RunReport& report) {
   std::map<std::string, int> counts;
   for (const ReportedKernel& kernel : report.kernels) {

@@ -167,8 +167,8 @@ class Search {
     LookAtScript(file, *start);
   }
 
-  // Managers of Python versions put scripts in front of the versions ("shims"). Each of them starts
-  // the program of the same name in one version.
+  // A tool that installs several versions of Python puts scripts into a folder "shims". Each script
+  // starts the program of the same name in one of the versions.
   void AddVersions(const std::string& program) {
     const std::string folder = FolderOf(program);
     if (NameOf(folder) != "shims") return;

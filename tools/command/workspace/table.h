@@ -33,9 +33,10 @@ struct WorkspaceTable {
   size_t total_workspace_bytes = 0;  // bytes that the division reserves
 };
 
-// Returns the workspace of a kernel if nothing is divided; none if there is no limit. Without a
-// budget this is the kernel's limit. With a budget it is all of the budget if kernels take turns,
-// or an equal share if each stream, or each kernel on each stream, has a segment of its own.
+// Returns the workspace that each undivided kernel may use; none if there is no limit. Without a
+// budget this is the limit of a kernel. With a budget it is the smaller one of that limit and the
+// kernel's part: all of the budget if kernels take turns, or an equal share if each stream, or each
+// kernel on each stream, has a segment of its own.
 std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options);
 
 // Writes the format `ucudnn-workspace-table`, which has all of the plan.

@@ -154,7 +154,8 @@ def write_onnx():
         net.save()
 
     def gated():
-        """Writes swish as two nodes, squeeze and excite, and the view of older exporters: x.view(x.size(0), -1)."""
+        """Writes swish as two nodes, and the view of older exporters, x.view(x.size(0), -1). Also writes squeeze and
+        excite."""
         net = Net("torch_gated", ["batch", 3, 32, 32], opset=11)
         swish = lambda x: net.op("Mul", x, net.op("Sigmoid", x))
         x = swish(net.norm(net.conv("input", 3, 16, 3, 2, 1), 16))

@@ -46,8 +46,8 @@ constexpr int kCycles = 2;
 // residual steps and behind them are neglected.
 class ByHand {
  public:
-  // While the host launches the kernels of other blocks, the device may run fully connected
-  // kernels. `hides` assumes that it runs all of them then; otherwise it runs none of them then.
+  // If `hides`, the device runs all fully connected kernels while the host launches the kernels of
+  // other blocks. Otherwise it runs none of them during that time.
   ByHand(const PapersNetwork& network, bool hides) : network_(network), hides_(hides) {}
 
   double SerialUs(Workload workload) const {
@@ -111,9 +111,10 @@ class ByHand {
   }
 
   Solved Solve(const CycleShape& shape, int devices) const {
-    // On a level with FCF, a cycle has F, a C-relaxation with F, the values for the right sides,
-    // and the F of the way up, which is also the next cycle's first F of the finest level. So the
-    // finest level takes every step twice in each cycle, and at last the F-points once more.
+    // A cycle on a level with FCF consists of F, a C-relaxation with F, the values for the right
+    // sides, and the F on the way up. On the finest level, this last F is also the first F of the
+    // next cycle. So each cycle takes every step of the finest level twice, and after the last
+    // cycle the F-points are taken once more.
     const double c = shape.c;
     double coarse = std::floor(steps() / c);
     // Level 1 has the layers whose numbers are multiples of c, such as 257 i if c divides i.

@@ -82,8 +82,8 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
-// Such devices take as long as those that run one block at a time if they have one stream each. The
-// blocks of a group are in one stream anyway.
+// With one stream each, devices that can run all blocks at once take as long as devices that run
+// one block at a time. The blocks of a group are in one stream anyway.
 TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
   const Made made(8, 0.25, 2, false);
   MultigridSetting setting = Setting(2, 2, 0, 1);
@@ -247,7 +247,8 @@ TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
 // The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
 TEST(AnalysisSchedules, LevelsMayHaveDifferentRelaxations) {
   MultigridSetting setting = Setting(2, 3, 0, 1);
-  // Level 0: F, Advance, right sides; level 1 as well; 4 steps in a row; F on both levels.
+  // F, Advance and right sides on level 0, then on level 1; the 4 steps of level 2 in a row; F on
+  // level 1, then on level 0.
   EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 8, kTiny);
   setting.c_sweeps = {0, 1};
   EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 52 + 4 + 4, kTiny);
@@ -274,11 +275,11 @@ TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
 }
 
 // One cycle of FCF on one device that runs one block at a time. The levels have 8, 4 and 2 layers,
-// and take, in ms:
-//   level 0: F and Advance of 4 blocks 8, and again with a coarse step 12
-//   level 1: F and Advance of 2 blocks 4, and again with a coarse step 6
-//   level 2: the solve 2
-//   F of level 1: 2, of level 0: 4
+// and take these times, in ms:
+//   level 0: 8 for F and Advance of 4 blocks; 12 when they run again, with a coarse step per block
+//   level 1: 4 for F and Advance of 2 blocks; 6 when they run again, with a coarse step per block
+//   level 2: 2 for the solve
+//   on the way up: 2 for F of level 1, 4 for F of level 0
 TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4,
               kTiny);

@@ -109,7 +109,7 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   }
 }
 
-// A coarse layer is a convolution and a sum. A coarse sum of 4 layers has one call more: a
+// A coarse layer takes two calls, a convolution and a sum. A coarse sum of 4 layers takes three: a
 // convolution, a copy and a reduction. Side by side, the restriction's 16 coarse steps become one.
 TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   for (const auto& [way, restricted] :

@@ -73,8 +73,8 @@ class DeviceRanks : public ::testing::Test {
   }
 
   // Calls compare(passes, passes on one rank) for passes on 2 to 5 ranks, with three pairs of a
-  // coarse operator and a start. Streams that share a device and have devices of their own take
-  // turns. Where blocks run side by side, all states are kept.
+  // coarse operator and a start. In every second case the streams share one device, in the others
+  // each has its own. Where blocks run side by side, all states are kept.
   template <typename Compare>
   void CompareRanks(Way way, const WeightedChain& net, NetworkSettings settings,
                     const Compare& compare) {

@@ -130,8 +130,8 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   // also send the state at which their layer is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right-hand side
-  // in one message of two states, which is not counted, and rank 0 answers with one state. All
+  // The adjoint begins on rank 2. In each of its cycles rank 2 sends one message of two states, the
+  // first state and a right-hand side, which is not counted. Rank 0 answers with one state. All
   // other answers of rank 0 have two states and are not counted either.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);

@@ -97,9 +97,10 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
       ASSERT_LE(cycles, blocks);
       if (is_exact) ++exact_before;
     }
-    // A first cycle that skips its relaxation does not count among the cycles after which a solve
-    // is reported as direct. Nevertheless it makes a block exact if F-points are computed from
-    // their C-points. So a solve may be exact one cycle before its outcome is kDirect.
+    // A solve is reported as direct after a certain number of cycles. A first cycle that skips its
+    // relaxation does not count among them, but it makes a block exact nevertheless if F-points are
+    // computed from their C-points. So a solve may be exact one cycle before its outcome is
+    // kDirect.
     const bool follows =
         drawn.options.start == Start::kNested || drawn.setting.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);

@@ -532,7 +532,7 @@ class RandomChain {
   int steps_ = 0;
   std::vector<std::string> sections_;
   std::vector<std::string> beside_;
-  std::vector<NodeId> later_;  // states that nodes behind their stage read
+  std::vector<NodeId> later_;  // states that are read by nodes behind their stage
 };
 
 TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {

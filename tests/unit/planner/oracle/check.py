@@ -25,7 +25,7 @@ from slices import Slices
 from steps import Recipe, recipe_of
 
 BATCHES = (2, 4)  # at which graph_dump reads every file
-AT_ONCE = 100     # files of one call of graph_dump
+AT_ONCE = 100     # number of files for one call of graph_dump
 SHRUNK = 12       # kinds of difference whose nets are shrunk and printed
 
 # A reader may refuse these operators, layers or features of layers, according to planner/graph/FORMAT.md. It must read

@@ -17,7 +17,8 @@ def path(name):
 
 
 def types():
-    """Returns the numbers from -3 on (0 for unsigned types) in the shape [2, 3, 4] of every type, and extreme values."""
+    """Returns arrays of every type: one of shape [2, 3, 4] with the numbers from -3 on (from 0 on for unsigned types),
+    and arrays with extreme values of some types."""
     arrays = {kind: (np.arange(24) - (0 if kind[0] == "u" else 3)).astype(kind).reshape(2, 3, 4)
               for kind in ("f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
     arrays["half"] = np.array([0, 2.0**-24, 1023 * 2.0**-24, 2.0**-14, 1 / 3, 1, 65504, np.inf, np.nan], "f2")
