@@ -76,19 +76,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   });
 }
 
-// Earlier versions of the functions, which the header no longer declares.
-#undef cuStreamGetCaptureInfo
-#pragma GCC visibility push(default)
-extern "C" {
-
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return Info(handle, status, id, nullptr, nullptr, nullptr, nullptr);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
+// An earlier version of the function, which the header no longer declares.
+extern "C" [[gnu::visibility("default")]] CUresult cuStreamGetCaptureInfo_v2(
+    CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+    const CUgraphNode** nodes, size_t* count) {
   return Info(handle, status, id, graph, nodes, nullptr, count);
 }
-
-}  // extern "C"
-#pragma GCC visibility pop
