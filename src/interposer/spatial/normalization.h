@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cudnn/norm_call.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 
