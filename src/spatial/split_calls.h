@@ -69,8 +69,7 @@ class SplitCalls {
   std::optional<std::string> Leave();
 
  private:
-  // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
-  // split_capture.cpp.
+  // Makes a call on a stream that is capturing. RunCaptured and Capture are in split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
