@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "options/spatial_options.h"
-#include "spatial/call_properties.h"
+#include "spatial/split_call.h"
 
 namespace ucudnn::spatial {
 
