@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "spatial/call_sequence.h"
+#include "spatial/call_record.h"
 #include "spatial/exchange_times.h"
 #include "spatial/kernel_agreement.h"
 #include "spatial/kernel_log.h"
