@@ -7,7 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

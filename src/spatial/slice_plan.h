@@ -20,10 +20,10 @@
 #include "cuda/driver.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/partial_sum.h"
+#include "spatial/device_numbers.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
 #include "spatial/split_call.h"
-#include "spatial/tensor_add.h"
 #include "transport/channel.h"
 
 namespace ucudnn::spatial {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

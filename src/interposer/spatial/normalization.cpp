@@ -1,6 +1,6 @@
 #include "interposer/spatial/normalization.h"
 
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::interposer {
 namespace {
