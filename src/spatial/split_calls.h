@@ -21,7 +21,6 @@
 
 #include "base/mutex.h"
 #include "spatial/call_record.h"
-#include "spatial/exchange_times.h"
 #include "spatial/kernel_agreement.h"
 #include "spatial/kernel_log.h"
 #include "spatial/rank_device.h"

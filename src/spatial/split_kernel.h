@@ -15,7 +15,6 @@
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
 #include "spatial/device_numbers.h"
-#include "spatial/exchange_times.h"
 #include "spatial/kernel_log.h"
 #include "spatial/slice_plan.h"
 #include "transport/channel.h"

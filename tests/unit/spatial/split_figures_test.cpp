@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 #include "tests/unit/spatial/random_layers.h"
 
 namespace ucudnn::test {
