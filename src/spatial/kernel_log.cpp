@@ -75,11 +75,11 @@ KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel, std::strin
   facts.refusal = kernel.refusal();
   facts.extents = kernel.extents();
   if (!kernel.refusal().empty()) {
-    facts.verdict = SplitOutcome::kRefused;
+    facts.outcome = SplitOutcome::kRefused;
     return facts;
   }
   if (call.declared.is_replicated) {
-    facts.verdict = SplitOutcome::kReplicated;
+    facts.outcome = SplitOutcome::kReplicated;
     return facts;
   }
   facts.sent_bytes = kernel.sent_bytes();

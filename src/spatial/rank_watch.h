@@ -130,7 +130,7 @@ class RankWatch {
   // transport::kLeavingTime, because that rank's device may still begin calls.
   void WatchLeft(bool is_running);
   // Warns, or gives up with a message that results may be wrong from call number `call` on.
-  void Tell(Patience::Advice verdict, const std::string& line, uint64_t call);
+  void Tell(Patience::Advice advice, const std::string& line, uint64_t call);
   // Returns whether the device has finished the exchanges of all calls up to `call`, or has made
   // progress with them since the last look. A rank's own work before an exchange may take long.
   // Meanwhile, calls that the device begins or ends (DeviceLog) count as progress, too.
