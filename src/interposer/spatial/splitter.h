@@ -174,7 +174,7 @@ class Splitter {
 
 class Sessions;
 
-// The parts of a process that its split operations use.
+// The parts of a process through which it makes split calls.
 struct SplitContext {
   const cudnn::Functions& functions;
   Sessions& sessions;
