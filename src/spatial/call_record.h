@@ -98,9 +98,9 @@ class CallRecords {
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Returns whether Add or AddOf has returned a difference so far. A thread that learns from
-  // `ahead` that a record has arrived can call this function before the thread that got the
-  // difference acts.
+  // Returns whether Add or AddOf has returned a difference so far. A thread that has waited, by
+  // `ahead`, for all records calls this function, because the thread to which AddOf returned a
+  // difference may not have failed the job yet.
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }

@@ -56,7 +56,8 @@ class CallWatch {
   void HearLeave(int rank, uint64_t calls) { left_[static_cast<size_t>(rank)].calls.store(calls); }
   // Returns a rank that ended before making the call in which this rank waits, and that rank's last
   // call; none if there is no such rank. HearLeave and set_waiting may run at the same time on two
-  // threads: the thread that writes second sees both values when it calls this function.
+  // threads. Each of these threads then calls this function, and the one that wrote second sees
+  // both values.
   std::optional<Slowest> LeftBehind() const;
   // Returns the rank with the fewest calls among this rank and the ranks that have not ended.
   Slowest SlowestPresent() const;

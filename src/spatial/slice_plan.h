@@ -67,7 +67,7 @@ class SlicePlan {
 
   const ConvolutionProblem& problem() const { return problem_; }
   size_t buffer_bytes() const { return shared_end_; }
-  // Bytes of kept results for each slice, outside of buffer_bytes().
+  // Bytes of kept results for each slice, which buffer_bytes() does not include.
   size_t kept_bytes() const { return kept_bytes_; }
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
   // received_bytes and sent_bytes return the bytes that this rank receives and sends in one
