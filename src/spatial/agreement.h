@@ -1,6 +1,6 @@
-// The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
-// each rank computes from them. All ranks compute the same function of the same texts, so they all
-// get the same verdict. Pure functions over plain values.
+// The claims that the ranks of a group exchange at a kernel's first execution, and the agreement
+// that each rank computes from them. All ranks compute the same function of the same texts, so they
+// all get the same agreement. Pure functions over plain values.
 #pragma once
 
 #include <array>
