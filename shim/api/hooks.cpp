@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "api/guarded.h"
 #include "api/process.h"
 #include "api/split_hooks.h"
 #include "api/split_refusals.h"
@@ -336,6 +335,12 @@ std::span<const Hook> RefusalsWithoutInterposer() {
 }
 
 }  // namespace
+
+void WarnOutOfMemory() {
+  WarnOnce("exception", Ucudnn().splitter().splits()
+                            ? "out of memory inside ucudnn: split calls fail"
+                            : "out of memory inside ucudnn: calls run as the caller asked");
+}
 
 std::span<const Hook> Hooks() {
   if (ProcessInterposer() == nullptr) return RefusalsWithoutInterposer();

@@ -2,6 +2,8 @@
 // real library.
 #pragma once
 
+#include <cudnn.h>
+
 #include <atomic>
 #include <span>
 
@@ -16,5 +18,21 @@ struct Hook {
 };
 
 std::span<const Hook> Hooks();
+
+// Tells the user once that memory ran out inside a hook.
+void WarnOutOfMemory();
+
+// Returns inside(), or otherwise() if inside() ran out of memory. So no exception leaves a hook,
+// whose caller may be a C program. `inside` may throw only before it calls the real function, or if
+// that function may be called once more.
+template <typename Inside, typename Otherwise>
+cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
+  try {
+    return inside();
+  } catch (...) {
+    WarnOutOfMemory();
+    return otherwise();
+  }
+}
 
 }  // namespace ucudnn

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "api/guarded.h"
+#include "api/process.h"
 #include "interposer/spatial/bias_gradient.h"
 #include "interposer/spatial/normalization.h"
 #include "interposer/spatial/pooling.h"

@@ -103,7 +103,7 @@ class Schedule {
   // Returns false if partials or copies in `workspace` would be less aligned than engines expect.
   bool Suits(const void* workspace) const;
   // Returns the number of steps that a call enqueues.
-  int Steps() const {
+  int StepCount() const {
     int steps = 0;
     ForEach([&](const Step&) {
       ++steps;

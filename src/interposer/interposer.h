@@ -8,7 +8,7 @@
 #include "interposer/graph/graph_plans.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "interposer/report/measuring_line.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 

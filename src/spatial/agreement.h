@@ -1,6 +1,6 @@
-// The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
-// each rank computes from them. All ranks compute the same function of the same texts, so they all
-// get the same verdict. Pure functions over plain values.
+// The claims that the ranks of a group exchange at a kernel's first execution, and the agreement
+// that each rank computes from them. All ranks compute the same function of the same texts, so they
+// all get the same agreement. Pure functions over plain values.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "convolution/problem.h"
 #include "options/spatial_options.h"
-#include "spatial/call_properties.h"
+#include "spatial/split_call.h"
 
 namespace ucudnn::spatial {
 
@@ -108,7 +108,7 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// The cut axes that a pooling treats in a special way.
+// The cut axes along which a pooling exchanges no rows at cuts.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
   // True for an axis along which every rank's window covers its whole stripe and the results are

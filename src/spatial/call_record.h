@@ -1,9 +1,13 @@
-// The record that each rank posts about every split call, and the comparison of all ranks' records.
-// The comparison finds every difference between the calls of two ranks, though it may find it late.
-// The calls that devices begin have records and numbers of their own.
+// The record that each rank posts about every split call: CallSequence makes and posts this rank's
+// records, and CallRecords compares the records of all ranks. The comparison finds every difference
+// between the calls of two ranks, though it may find it late. The calls that devices begin have
+// records and numbers of their own.
 #pragma once
 
+#include <cudnn.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +17,16 @@
 #include "base/mutex.h"
 #include "convolution/problem.h"
 
+namespace ucudnn::transport {
+class Ranks;
+}  // namespace ucudnn::transport
+
 namespace ucudnn::spatial {
+
+class RankFailure;
+class SplitKernel;
+struct SplitCall;
+struct SplitSettings;
 
 // Formats extents d, h, w: "1x16x12".
 std::string ExtentsText(const Spatial& extents);
@@ -85,9 +98,9 @@ class CallRecords {
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Returns whether Add or AddOf has returned a difference so far. A thread that learns from
-  // `ahead` that a record has arrived can call this function before the thread that got the
-  // difference acts.
+  // Returns whether Add or AddOf has returned a difference so far. A thread that has waited, by
+  // `ahead`, for all records calls this function, because the thread to which AddOf returned a
+  // difference may not have failed the job yet.
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }
@@ -126,6 +139,53 @@ class CallRecords {
   };
   std::vector<Peer> peers_ UCUDNN_GUARDED_BY(mutex_);
   bool differ_ UCUDNN_GUARDED_BY(mutex_) = false;
+};
+
+// The split calls of a rank, in one order, which is the same on all ranks of the group. Numbers the
+// calls, and the threads and handles that make them. Posts the record of each call to the other
+// ranks, and waits before this rank gets too far ahead of them. Not thread-safe, except for Forget:
+// a rank makes one call at a time.
+class CallSequence {
+ public:
+  // All arguments must outlive the object. `records` compares the calls of all ranks.
+  CallSequence(const SplitSettings& settings, transport::Ranks& ranks, RankFailure& failure,
+               CallRecords& records);
+
+  // Begins the next call.
+  void Begin() { ++number_; }
+  // Returns the number of the latest call, from 1; 0: there was none.
+  uint64_t number() const { return number_; }
+
+  struct Posting {
+    bool agreed_now = false;  // the ranks have agreed on the kernel at this call
+    bool has_rows = false;    // the previous call has received the rows of this call
+  };
+  // Posts the record of the latest call. `kernel` is the call's kernel, on which all ranks have
+  // agreed; null: all ranks refuse the call without an agreement, and compare only its number and
+  // its kind. Makes all ranks fail if another rank's record of this call differs.
+  void Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting);
+  // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
+  // false if they differ or the job has failed.
+  bool AwaitIfChecked();
+  // Forgets the number of a destroyed handle, because a new handle may get the same address.
+  void Forget(cudnnHandle_t handle);
+
+ private:
+  // Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
+  void AwaitRecords(uint64_t most_ahead);
+  int NumberOfThread();  // number of the calling thread
+  int NumberOf(cudnnHandle_t handle);
+
+  const SplitSettings& settings_;
+  transport::Ranks& ranks_;
+  RankFailure& failure_;
+  CallRecords& records_;
+  const uint64_t identity_;  // distinguishes all objects of this class that the process ever makes
+  uint64_t number_ = 0;
+  int thread_count_ = 0;
+  Mutex handles_mutex_;  // a handle may be destroyed while another thread makes a call
+  std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
+  int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
 };
 
 }  // namespace ucudnn::spatial

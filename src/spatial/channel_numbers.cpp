@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cudnn/descriptors.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/resources.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

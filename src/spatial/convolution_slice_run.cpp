@@ -1,7 +1,7 @@
 // The functions of ConvolutionSlice that run the plan of a slice, once for each call.
 #include "cuda/resources.h"
 #include "spatial/convolution_slice.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 

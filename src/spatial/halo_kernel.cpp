@@ -4,7 +4,7 @@
 
 #include "base/byte_size.h"
 #include "cudnn/part_call.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -178,7 +178,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// All ranks of the group come to agree at the same call, and get the same verdict.
+// All ranks of the group come to agree at the same call, and get the same agreement.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);

@@ -1,5 +1,5 @@
 // The kernels of a rank. At a kernel's first execution all ranks of the group agree on the kernel:
-// each makes a claim, all compute the same verdict (agreement.h), and each makes and keeps its
+// each makes a claim, all compute the same agreement (agreement.h), and each makes and keeps its
 // part.
 //
 // Not thread-safe, except for HearPost: a rank makes one call at a time. REQUIRES, except for

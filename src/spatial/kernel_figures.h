@@ -22,7 +22,7 @@ struct KernelFacts {
   const char* kind = "convolution";  // a string literal
   ConvolutionProblem problem;        // the rank's own problem
   std::string common;                // text of the properties that all ranks share
-  SplitOutcome verdict = SplitOutcome::kTransparent;
+  SplitOutcome outcome = SplitOutcome::kTransparent;
   std::string refusal;
   std::vector<Spatial> extents;  // extents of each rank's x
   uint64_t sent_bytes = 0, received_bytes = 0;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "convolution/problem.h"
-#include "spatial/call_properties.h"
+#include "spatial/split_call.h"
 #include "spatial/split_kernel.h"
 
 namespace ucudnn::spatial {

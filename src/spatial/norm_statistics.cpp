@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cudnn/convolution_call.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

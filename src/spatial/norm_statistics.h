@@ -65,9 +65,10 @@ class NormStatistics {
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
-  // Runs the rank's own part of a call. If this fails, the program gets the returned status. Of the
-  // program's memory only dx is written, or y if no later step reads the old y; Finish completes
-  // the results. y may be x; dx may be dy, but not x.
+  // Runs the rank's own part of a call. If this fails, the program gets the returned status. A
+  // gradient writes dx and no other memory of the program. A forward call writes at most y, and
+  // only if no later step reads the old y. Finish completes the results. y may be the memory of x,
+  // and dx that of dy, but dx is never the memory of x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   // To be called after the exchange.

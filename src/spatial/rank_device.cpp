@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

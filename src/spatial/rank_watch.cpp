@@ -58,6 +58,30 @@ std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& e
 
 }  // namespace
 
+std::optional<CallWatch::Slowest> CallWatch::LeftBehind() const {
+  for (size_t rank = 0; rank < left_.size(); ++rank) {
+    const uint64_t last = left_[rank].calls.load();
+    if (last < waiting()) return Slowest{static_cast<int>(rank), last};
+  }
+  return std::nullopt;
+}
+
+CallWatch::Slowest CallWatch::SlowestPresent() const {
+  Slowest slowest = {rank_, records_.last()};
+  for (size_t at = 0; at < left_.size(); ++at) {
+    if (left_[at].calls.load() != kHere) continue;
+    const int rank = static_cast<int>(at);
+    if (const uint64_t last = records_.last_of(rank); last < slowest.last) slowest = {rank, last};
+  }
+  return slowest;
+}
+
+Patience::Advice CallWatch::LookAtRanks(Patience::Clock::time_point now) {
+  awaited_call_ = waiting();
+  const Slowest before = std::exchange(slowest_, SlowestPresent());
+  return ranks_wait_.Judge(all_came() || slowest_ != before, now);
+}
+
 RankWatch::RankWatch(transport::Ranks& ranks, RankFailure& failure, const Patience& patience,
                      std::function<void(const DeviceCall&)> count)
     : ranks_(ranks),
@@ -125,9 +149,9 @@ void RankWatch::Watch() {
 }
 
 void RankWatch::WatchCalls(transport::Channel* channel) {
-  if (const auto verdict = calls_.LookAtRanks(Clock::now()); verdict != Patience::kWait) {
+  if (const auto advice = calls_.LookAtRanks(Clock::now()); advice != Patience::kWait) {
     const uint64_t call = calls_.slowest().last + 1;
-    Tell(verdict,
+    Tell(advice,
          ranks_.NameWithDoing(failure_.RankOfJob(calls_.slowest().rank)) +
              " has not come to split call " + std::to_string(call) +
              calls_.ranks_wait().WaitedText(),
@@ -135,8 +159,8 @@ void RankWatch::WatchCalls(transport::Channel* channel) {
   }
   const uint64_t waiting = calls_.awaited_call();
   const bool moves = channel == nullptr || !calls_.all_came() || DeviceMoves(*channel, waiting);
-  if (const auto verdict = calls_.LookAtDevice(moves, Clock::now()); verdict != Patience::kWait) {
-    Tell(verdict,
+  if (const auto advice = calls_.LookAtDevice(moves, Clock::now()); advice != Patience::kWait) {
+    Tell(advice,
          failure_.OwnName() + ", whose device lags behind calls that all ranks have made, " +
              "has not come to the end of split call " + std::to_string(waiting) +
              calls_.device_wait().WaitedText(),
@@ -151,10 +175,10 @@ void RankWatch::WatchBegun() {
   const Clock::time_point now = Clock::now();
   const uint64_t begun = log->begun(), ended = log->ended();
   const bool is_running = begun != ended;
-  if (const auto verdict = begun_.LookAtRanks(now); verdict != Patience::kWait) {
+  if (const auto advice = begun_.LookAtRanks(now); advice != Patience::kWait) {
     const CallWatch::Slowest& slowest = begun_.slowest();
     const CallRecord missing = begun_.records().Own(slowest.last + 1);
-    Tell(verdict,
+    Tell(advice,
          "the device of " + ranks_.NameWithDoing(failure_.RankOfJob(slowest.rank)) + " has begun " +
              std::to_string(slowest.last) + kCounted + ", and that of " + failure_.OwnName() +
              " one more, " + BegunCallText(missing) + begun_.ranks_wait().WaitedText(),
@@ -162,9 +186,9 @@ void RankWatch::WatchBegun() {
   }
   const bool moves = !is_running || begun + ended != moved_;
   moved_ = begun + ended;
-  if (const auto verdict = begun_.LookAtDevice(moves, now); verdict != Patience::kWait) {
+  if (const auto advice = begun_.LookAtDevice(moves, now); advice != Patience::kWait) {
     const CallRecord last = begun_.records().Own(begun_.records().last());
-    Tell(verdict,
+    Tell(advice,
          failure_.OwnName() +
              ", whose device lags behind the others', has not come to the end of " +
              BegunCallText(last) + begun_.device_wait().WaitedText(),
@@ -185,8 +209,8 @@ void RankWatch::WatchLeft(bool is_running) {
                 " waits in one more, " + BegunCallText(missing) + SuspectFrom(missing.call));
 }
 
-void RankWatch::Tell(Patience::Advice verdict, const std::string& line, uint64_t call) {
-  if (verdict == Patience::kGiveUp) return failure_.Fail(line + SuspectFrom(call));
+void RankWatch::Tell(Patience::Advice advice, const std::string& line, uint64_t call) {
+  if (advice == Patience::kGiveUp) return failure_.Fail(line + SuspectFrom(call));
   Log(LogLevel::kWarn, failure_.OwnName() + " waits: " + line);
 }
 

@@ -2,8 +2,8 @@
 
 #include "cuda/resources.h"
 #include "spatial/convolution_slice.h"
+#include "spatial/device_numbers.h"
 #include "spatial/pooling_slice.h"
-#include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 

@@ -20,10 +20,10 @@
 #include "cuda/driver.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/partial_sum.h"
-#include "spatial/call_properties.h"
+#include "spatial/device_numbers.h"
 #include "spatial/group_stripes.h"
 #include "spatial/small_convolution.h"
-#include "spatial/tensor_add.h"
+#include "spatial/split_call.h"
 #include "transport/channel.h"
 
 namespace ucudnn::spatial {
@@ -67,7 +67,7 @@ class SlicePlan {
 
   const ConvolutionProblem& problem() const { return problem_; }
   size_t buffer_bytes() const { return shared_end_; }
-  // Bytes of kept results for each slice, outside of buffer_bytes().
+  // Bytes of kept results for each slice, which buffer_bytes() does not include.
   size_t kept_bytes() const { return kept_bytes_; }
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
   // received_bytes and sent_bytes return the bytes that this rank receives and sends in one

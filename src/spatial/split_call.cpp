@@ -4,7 +4,7 @@
 
 #include "convolution/engine_id.h"
 #include "spatial/agreement.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {

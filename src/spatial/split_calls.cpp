@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -242,6 +242,36 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
       point.ok() ? EndOnDevice(*point, call, device_.resources()) : point.status();
   if (outcome.exact.ok()) outcome.exact = counted;
   return outcome;
+}
+
+// Logs on the stream of exchanges that a call begins. So the log has the calls in the same order on
+// all ranks, whatever streams the program uses.
+Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
+                                                    const SplitKernel& kernel,
+                                                    ExchangeResources& device) {
+  DeviceLog* const log = watch_.device_log();
+  if (log == nullptr || call.declared.is_replicated) return nullptr;
+  DeviceCall begun;
+  begun.call = sequence_.number();
+  begun.kernel = kernel.common_hash();
+  begun.log_number = kernel.log_number();
+  begun.exchanged_bytes = kernel.exchanged_bytes();
+  begun.is_captured = call.is_captured;
+  begun.needs_others = kernel.needs_others();
+  UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
+  UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(device.stream.get()));
+  UCUDNN_ASSIGN_OR_RETURN(DeviceLog::Point* const point, log->Begin(begun, device.stream.get()));
+  UCUDNN_RETURN_IF_ERROR(device.counted.Record(device.stream.get()));
+  return point;
+}
+
+// Logs on the caller's stream that a call ends, after its beginning was logged. Later work on that
+// stream, such as a launch of a graph, follows both entries.
+Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
+                               ExchangeResources& device) {
+  if (point == nullptr) return Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(device.counted.HoldBack(call.stream));
+  return watch_.device_log()->End(point, call.stream);
 }
 
 RankFigures SplitCalls::kernel_figures() const {

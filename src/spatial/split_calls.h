@@ -20,8 +20,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "spatial/call_sequence.h"
-#include "spatial/exchange_times.h"
+#include "spatial/call_record.h"
 #include "spatial/kernel_agreement.h"
 #include "spatial/kernel_log.h"
 #include "spatial/rank_device.h"
@@ -69,8 +68,7 @@ class SplitCalls {
   std::optional<std::string> Leave();
 
  private:
-  // Makes a call on a stream that is capturing. The functions from here to EndOnDevice are in
-  // split_capture.cpp.
+  // Makes a call on a stream that is capturing. RunCaptured and Capture are in split_capture.cpp.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);

@@ -14,10 +14,9 @@
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
-#include "spatial/exchange_times.h"
+#include "spatial/device_numbers.h"
 #include "spatial/kernel_log.h"
 #include "spatial/slice_plan.h"
-#include "spatial/tensor_add.h"
 #include "transport/channel.h"
 
 namespace ucudnn::spatial {

@@ -1,6 +1,6 @@
 #include "spatial/split_norm.h"
 
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::spatial {
 

@@ -495,8 +495,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
       CompareNow(device, problem, configuration, *turn, [&](const MeasureLimits& limits) {
         return VerifyPlan(device, problem, configuration, question.against, limits, scope);
       });
-  const bool equal = verification.verdict == ComparisonResult::kEqual;
-  if (!equal && verification.verdict == ComparisonResult::kNotCompared) {
+  const bool equal = verification.result == ComparisonResult::kEqual;
+  if (!equal && verification.result == ComparisonResult::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {

@@ -202,7 +202,7 @@ class MeasuredKernels {
     std::map<size_t, std::pair<size_t, std::string>> tried;
     std::set<size_t> asked_of_store;  // limits for which the store was read
   };
-  // The verdict of a comparison of tiles. The times in `configuration` are 0.
+  // The result of a comparison of tiles. The times in `configuration` are 0.
   struct ComparedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
@@ -210,7 +210,7 @@ class MeasuredKernels {
     bool in_place = false;  // all tiles together were also compared in place
     Trust trust;
   };
-  // The verdict of a race in which tiles were timed in place, in turn with an undivided engine.
+  // The result of a race in which tiles were timed in place, in turn with an undivided engine.
   struct RacedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;

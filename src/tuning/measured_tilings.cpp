@@ -327,7 +327,7 @@ Verification MeasuredKernels::CompareKinds(const Device& device, const Convoluti
       if (is_trusted()) continue;
     }
     const Verification verification = VerifyTile(device, of.tile, limits, scope);
-    if (verification.verdict != ComparisonResult::kEqual) return verification;
+    if (verification.result != ComparisonResult::kEqual) return verification;
     MutexLock lock(mutex_);
     if (!is_trusted()) trusted_tiles_.push_back(of);
   }
@@ -378,17 +378,17 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   const auto compare = [&](const MeasureLimits& limits) {
     Verification kinds = CompareKinds(device, problem, *division, limits, scope);
-    if (kinds.verdict != ComparisonResult::kEqual) return kinds;
+    if (kinds.result != ComparisonResult::kEqual) return kinds;
     Verification whole = VerifyPlan(device, problem, *division, question.against, limits, scope);
     compared.in_place = !whole.lacks_memory;
     return whole.lacks_memory && !question.need_whole ? kinds : whole;
   };
   const Verification verification =
       CompareNow(device, problem, question.configuration, *turn, compare);
-  if (verification.verdict == ComparisonResult::kNotCompared) {
+  if (verification.result == ComparisonResult::kNotCompared) {
     return {Trust::Kind::kUnknown, verification.message};
   }
-  if (verification.verdict != ComparisonResult::kEqual) {
+  if (verification.result != ComparisonResult::kEqual) {
     compared.trust = {Trust::Kind::kWrong, verification.message};
     DropTiles(problem, question.configuration);
   } else if (compared.in_place || !noted) {

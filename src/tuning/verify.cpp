@@ -74,7 +74,7 @@ class Verifier {
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
       const Verification compared = Compare();
-      if (compared.verdict != ComparisonResult::kEqual) return compared;
+      if (compared.result != ComparisonResult::kEqual) return compared;
     }
     return {ComparisonResult::kEqual, ""};
   }
@@ -178,7 +178,7 @@ class Verifier {
   }
 
   // Computes `side` into `output`, beginning with the first piece of its run number `first`.
-  // Returns none if nothing went wrong, otherwise the verdict.
+  // Returns none if nothing went wrong, otherwise the result.
   std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     if (side.schedule == nullptr) {
@@ -224,7 +224,7 @@ class Verifier {
   }
 
   // Runs one step. A piece gets exactly the workspace that it was promised. Returns none if nothing
-  // went wrong, otherwise the verdict.
+  // went wrong, otherwise the result.
   std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
     using Kind = execution::Step::Kind;

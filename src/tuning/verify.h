@@ -18,13 +18,13 @@ enum class ComparisonResult {
   kEqual,       // within the tolerance of tolerance.h, and nothing but the output was written
   kDifferent,   // the results differ by more than the tolerance, or one is NaN or infinite
   kTrespassed,  // memory outside of the output and the workspace was written
-  // No verdict: memory or time is short, an engine could not be launched, or the tolerance would
-  // hide wrong results.
+  // Nothing was compared: memory or time is short, an engine could not be launched, or the
+  // tolerance would hide wrong results.
   kNotCompared,
 };
 
 struct Verification {
-  ComparisonResult verdict = ComparisonResult::kNotCompared;
+  ComparisonResult result = ComparisonResult::kNotCompared;
   std::string message;  // empty if equal; otherwise what happened, with values
   // True if the plan was not compared because that would take more than
   // MeasureLimits::memory_bytes.

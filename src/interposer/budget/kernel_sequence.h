@@ -105,7 +105,7 @@ class KernelSequence {
   std::set<int> expected_;                   // the kernels that were asked about when Run returned
                                              // kAsked
   std::map<std::pair<int, int>, int> ways_;  // a number for each pair of kernel and way
-  std::vector<int> kernels_;                 // kernel of each number in ways_
+  std::vector<int> kernels_;                 // the kernel of each pair, by the pair's number
   int first_lane_ = 0;
   size_t runs_ = 0;  // calls of all lanes
   std::map<int, Lane> lanes_;

@@ -18,7 +18,7 @@ struct CheckedCall {
   // out, or the undivided engine failed.
   bool done = false;
   bool piece_failed = false;  // the plan did not run completely
-  // The verdict on the plan or, if nothing was compared, why not.
+  // The result of the comparison or, if nothing was compared, why not.
   tuning::Verification verification;
 };
 

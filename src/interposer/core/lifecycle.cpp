@@ -139,7 +139,7 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
     state.schedule = answers.TakeSchedule();
   }
   if (state.schedule != nullptr && decision.configuration.Pieces() > 1) {
-    record_.steps = state.schedule->Steps();
+    record_.steps = state.schedule->StepCount();
   }
   if (request_.rules.Checks() && state.schedule != nullptr && state.schedule->has_pieces()) {
     state.checked = answers.CoarsestOf(decision);

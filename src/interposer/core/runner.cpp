@@ -31,16 +31,16 @@ bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   const CheckedCall checked = RunChecked(request.session.driver(),
                                          {request.session.context(), request.session.stream(),
                                           *state.schedule, request.problem, *state.checked, call});
-  const tuning::ComparisonResult verdict = checked.verification.verdict;
-  if (verdict == tuning::ComparisonResult::kDifferent ||
-      verdict == tuning::ComparisonResult::kTrespassed) {
+  const tuning::ComparisonResult result = checked.verification.result;
+  if (result == tuning::ComparisonResult::kDifferent ||
+      result == tuning::ComparisonResult::kTrespassed) {
     *state.failed = true;
     request.reporter.Fallback(request.problem, FallbackCause::kCheckFailed,
                               checked.verification.message);
   }
-  if (verdict == tuning::ComparisonResult::kEqual) state.ran = true;
+  if (result == tuning::ComparisonResult::kEqual) state.ran = true;
   if (checked.piece_failed) NoteFailure(request);
-  if (checked.done && verdict != tuning::ComparisonResult::kEqual) state.CountUndivided();
+  if (checked.done && result != tuning::ComparisonResult::kEqual) state.CountUndivided();
   return checked.done;
 }
 

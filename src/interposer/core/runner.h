@@ -32,9 +32,9 @@ struct RunRequest {
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, CallFallbacks& other);
 
-// Runs what the decision of `state` names in place of the pieces, or returns an error if it names
-// nothing. Counts the run as undivided. REQUIRES: no piece was enqueued, or this run overwrites
-// what the pieces wrote.
+// Calls the function of `other` for the decision's FallbackKind, and counts the call as undivided.
+// `undivided_failed` is passed to CallFallbacks::Undivided. REQUIRES: no piece was enqueued, or
+// this call overwrites what the pieces wrote.
 cudnnStatus_t RunFallback(const KernelState& state, CallFallbacks& other,
                           bool undivided_failed = false);
 

@@ -24,7 +24,7 @@
 #include "interposer/graph/variant_packs.h"
 #include "interposer/session/address_table.h"
 #include "interposer/session/sessions.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 
@@ -101,8 +101,8 @@ class GraphPlans : public DivisionChoices {
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // For a process whose calls are split: returns whether the plan may not become a native CUDA
-  // graph, and reports a refusal. Only pointwise plans may.
+  // Returns whether the plan may not become a native CUDA graph in a process whose calls are split,
+  // and reports the refusal. Plans of pointwise operations are not refused.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
   // Makes the undivided plan that keeps the promise a native graph. Defined in native_graphs.cpp.

@@ -11,7 +11,7 @@ namespace {
 
 struct NamedOperation {
   cudnnBackendDescriptorType_t type;
-  const char* name;  // description, then the name from the descriptor type in parentheses
+  const char* name;  // what the user reads; in parentheses, the type as cuDNN names it
 };
 constexpr NamedOperation kNamedOperations[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "the positions of elements (GEN_INDEX)"},

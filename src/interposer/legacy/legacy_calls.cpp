@@ -4,7 +4,6 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "interposer/core/runner.h"
-#include "interposer/spatial/legacy_convolution.h"
 #include "planning/decision/unplanned_call.h"
 
 namespace ucudnn::interposer {
@@ -149,9 +148,24 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
    private:
     LegacyCalls& calls_;
   };
-  if (!HasAllPointers(call) && splitter_.refusal().empty()) return CUDNN_STATUS_BAD_PARAM;
-  OwnCall own(*this);
-  return RunLegacyConvolution({functions_, sessions_, splitter_}, call, own);
+  if (!splitter_.refusal().empty()) return splitter_.Refuse(splitter_.refusal());
+  if (!HasAllPointers(call)) return CUDNN_STATUS_BAD_PARAM;
+  const auto read = [&](ConvolutionProblem& problem) {
+    return cudnn::ReadProblem(functions_, call.operation, call.descriptors, problem);
+  };
+  const SplitContext context{functions_, sessions_, splitter_};
+  return SplitOperation(context, "a convolution", call, read, [&](spatial::SplitCall& split) {
+    if (call.bias != nullptr &&
+        !cudnn::SameTensor(functions_, call.bias->z_descriptor, call.descriptors.y)) {
+      return splitter_.RefuseCall(
+          call.operation, call.handle, split.context,
+          "a convolution is not split: z and y differ in shape: " + Describe(split.problem));
+    }
+    split.declared.is_replicated =
+        splitter_.IsReplicated(call.descriptors.x) || splitter_.IsReplicated(call.descriptors.y);
+    OwnCall own(*this);
+    return splitter_.Run(split, own);
+  });
 }
 
 cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {

@@ -11,7 +11,7 @@
 #include "interposer/legacy/promise_book.h"
 #include "interposer/session/call_state.h"
 #include "interposer/session/sessions.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 #include "planning/decision/offers.h"
 
 namespace ucudnn::interposer {
@@ -138,8 +138,8 @@ class LegacyCalls : public DivisionChoices {
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs the pieces and compares their result, unless this process has done so before. Returns the
-  // verdict.
+  // Runs the pieces and compares their result, unless this process has done so before. Returns how
+  // far the pieces are trusted.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
   // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;

@@ -42,8 +42,8 @@ class LegacyTuner {
 
   // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
   // neither the whole mini-batch nor a configuration that fits the limit was measured. If the
-  // kernel may be measured and measurements are missing, first compares the plan that the existing
-  // ones allow.
+  // kernel may be measured, first calls CompareKnown, and then makes the measurements that are
+  // missing.
   tuning::LegacyRows Measured(const LegacyKernel& kernel, const planning::PromiseRequest& request);
   // Returns false if the fastest engine may be missing among the kernel's measurements.
   bool HasAllEngines(const LegacyKernel& kernel) {

@@ -5,7 +5,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr const char* kVerdictNames[] = {"transparent", "replicated", "refused"};
+constexpr const char* kOutcomeNames[] = {"transparent", "replicated", "refused"};
 
 // Returns the axes that are cut, except those with more than kMostAxisParts parts.
 std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
@@ -40,7 +40,7 @@ SplitKernelEntry ReportedKernelOf(const spatial::KernelFigures& kernel) {
           .op = OperationName(facts.problem.operation),
           .problem = facts.problem,
           .common = facts.common,
-          .verdict = kVerdictNames[static_cast<size_t>(facts.verdict)],
+          .verdict = kOutcomeNames[static_cast<size_t>(facts.outcome)],
           .reason = facts.refusal,
           .calls = static_cast<int64_t>(kernel.calls),
           .paired_calls = static_cast<int64_t>(kernel.paired_calls),

@@ -5,7 +5,7 @@
 
 #include <cudnn.h>
 
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 

@@ -1,6 +1,6 @@
 #include "interposer/spatial/normalization.h"
 
-#include "spatial/scales.h"
+#include "spatial/device_numbers.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -33,7 +33,7 @@ class OwnNorm : public spatial::LocalCall {
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
     // With an epsilon of 0, a channel that is constant in this slice gives NaN. The scale of 0
-    // below does not remove it, because 0 times NaN is NaN.
+    // below does not remove the NaN, because 0 times NaN is NaN.
     if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);

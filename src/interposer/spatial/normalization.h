@@ -2,12 +2,13 @@
 #pragma once
 
 #include "cudnn/norm_call.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 
-// Run the call. `spaces` has the further arguments of an Ex call; null: the call has no Ex in its
-// name. REQUIRES: calls are split, and the program has not excluded this call (Splitter::enabled).
+// Run the call. `spaces` has the further arguments of a function whose name ends in Ex; null for
+// the function without Ex. REQUIRES: calls are split, and the program has not excluded this call
+// (Splitter::enabled).
 cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces);
 cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormGradient& call,

@@ -4,7 +4,7 @@
 #include <cudnn.h>
 
 #include "cudnn/convolution_call.h"
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 

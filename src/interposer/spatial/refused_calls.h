@@ -18,20 +18,21 @@ class RefusedCalls {
   void Add(const std::string& what) {
     WarnOnce("split " + what, what);
     MutexLock lock(mutex_);
-    if (counts_.size() < kMostNames || counts_.contains(what)) ++counts_[what];
+    if (calls_by_reason_.size() < kMostNames || calls_by_reason_.contains(what))
+      ++calls_by_reason_[what];
   }
   // Returns the name of each refused operation with its number of calls.
   std::vector<RefusedEntry> Counts() const {
     MutexLock lock(mutex_);
     std::vector<RefusedEntry> counts;
-    for (const auto& [what, count] : counts_) counts.push_back({what, count});
+    for (const auto& [what, count] : calls_by_reason_) counts.push_back({what, count});
     return counts;
   }
 
  private:
   static constexpr size_t kMostNames = 256;  // how many different values of `what` are counted
   mutable Mutex mutex_;
-  std::map<std::string, int64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> calls_by_reason_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::interposer

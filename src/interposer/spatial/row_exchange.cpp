@@ -42,7 +42,7 @@ cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall&
                              std::string& why) {
   Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
-  Session* const session = context.sessions.Of(call.handle);
+  Session* const session = context.SessionOf(call.handle);
   if (session == nullptr) {
     why = "the handle is of no known device";
     return CUDNN_STATUS_BAD_PARAM;

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "interposer/spatial/split_operation.h"
+#include "interposer/spatial/splitter.h"
 
 namespace ucudnn::interposer {
 

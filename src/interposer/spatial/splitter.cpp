@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cuda/resources.h"
 #include "interposer/report/spatial_record.h"
+#include "interposer/session/sessions.h"
 #include "options/launcher_note.h"
 
 namespace ucudnn::interposer {
@@ -235,5 +236,7 @@ void Splitter::Leave() {
   for (std::thread& thread : leaving) thread.join();
   if (getpid() == process_) meeting_.End();
 }
+
+Session* SplitContext::SessionOf(cudnnHandle_t handle) const { return sessions.Of(handle); }
 
 }  // namespace ucudnn::interposer

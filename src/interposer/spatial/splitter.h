@@ -4,6 +4,8 @@
 // device (peer) or of its handle (loopback). Every convolution that is split runs through this
 // class. A rank's own call alone is the result only if the program has excluded the call from
 // splitting or declared it replicated. Thread-safe.
+//
+// The functions that run the operations of the legacy API make their split calls by SplitOperation.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +23,36 @@
 #include "interposer/session/session.h"
 #include "interposer/spatial/rank_meeting.h"
 #include "interposer/spatial/refused_calls.h"
-#include "interposer/spatial/replicated_tensors.h"
 #include "options/options.h"
 #include "spatial/gradient_sums.h"
 #include "spatial/split_calls.h"
 
 namespace ucudnn::interposer {
+
+// The descriptors of tensors that the program has declared to be whole and equal on every rank.
+// Thread-safe.
+class ReplicatedTensors {
+ public:
+  void Declare(cudnnTensorDescriptor_t tensor, bool replicated) {
+    MutexLock lock(mutex_);
+    if (replicated) {
+      tensors_.insert(tensor);
+    } else {
+      tensors_.erase(tensor);
+    }
+    any_.store(!tensors_.empty(), std::memory_order_release);
+  }
+  bool Has(cudnnTensorDescriptor_t tensor) const {
+    if (!any_.load(std::memory_order_acquire)) return false;
+    MutexLock lock(mutex_);
+    return tensors_.contains(tensor);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::set<cudnnTensorDescriptor_t> tensors_ UCUDNN_GUARDED_BY(mutex_);
+  std::atomic<bool> any_ = false;
+};
 
 class Splitter {
  public:
@@ -144,5 +171,36 @@ class Splitter {
   ReplicatedTensors replicated_;
   mutable RefusedCalls refused_;
 };
+
+class Sessions;
+
+// The parts of a process through which it makes split calls.
+struct SplitContext {
+  const cudnn::Functions& functions;
+  Sessions& sessions;
+  Splitter& splitter;
+
+  // Returns null if the handle is of no known device.
+  Session* SessionOf(cudnnHandle_t handle) const;
+};
+
+// Makes a split call of the program's `call`, on the stream of its handle, and passes it to `run`.
+// read(problem) sets the problem and returns null, or returns why the operation cannot be read. If
+// it cannot be read, all ranks refuse it, with a message that begins with `name`. REQUIRES: calls
+// are split, and not all calls are refused.
+template <typename Read, typename Run>
+cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
+                             const cudnn::ConvolutionCall& call, const Read& read, const Run& run) {
+  Session* const session = context.SessionOf(call.handle);
+  if (session == nullptr) return context.splitter.Fail("a cuDNN handle is of no known device");
+  ConvolutionProblem problem;
+  if (const char* const unreadable = read(problem)) {
+    return context.splitter.RefuseCall(call.operation, call.handle, session->context(),
+                                       std::string(name) + " is not split: " + unreadable);
+  }
+  spatial::SplitCall split{problem, call, session->context(), session->stream(),
+                           session->Capturing()};
+  return run(split);
+}
 
 }  // namespace ucudnn::interposer

@@ -610,20 +610,20 @@ class Settings(CommandTest):
                 self.assertIn(line.split("…")[0].split(";")[0], self.run_command("doctor", **variables).stdout)
 
 
-class Told(CommandTest):
+class Warnings(CommandTest):
     """Tests mistakes that do not prevent a program from running: each prints one line, and the exit code is the
     program's."""
 
-    def assert_told(self, words, line, **variables):
+    def assert_warned(self, words, line, **variables):
         result = self.run_command(*words, "--", self.program, "argument", **variables)
         self.assertEqual((7, f"ucudnn run: {line}\n" if line else ""), (result.returncode, result.stderr))
 
     def test_options_that_off_leaves_unserved(self):
-        self.assert_told(["run", "--off", "--workspace-limit", "1MiB"],
+        self.assert_warned(["run", "--off", "--workspace-limit", "1MiB"],
                          "--workspace-limit is not applied: --off leaves the program's cuDNN as it is")
-        self.assert_told(["run", "--off", "--policy", "all", "--report", "r.json"],
+        self.assert_warned(["run", "--off", "--policy", "all", "--report", "r.json"],
                          "--policy, --report are not applied: --off leaves the program's cuDNN as it is")
-        self.assert_told(["run", "--off"], "")
+        self.assert_warned(["run", "--off"], "")
 
     def test_a_missing_driver_names_the_stand_in(self):
         # With a driver, the command prints nothing.
@@ -632,12 +632,12 @@ class Told(CommandTest):
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
         # This file has the driver's name but cannot be opened, so the line is printed on every machine.
         self.write("broken/libcuda.so.1", "no library\n")
-        self.assert_told(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
-        self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)
-        self.assert_told(["run", "--host"], "")
+        self.assert_warned(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
+        self.assert_warned(["run"], "", LD_LIBRARY_PATH=self.driver)
+        self.assert_warned(["run", "--host"], "")
 
     def test_a_store_that_is_only_read_and_is_missing(self):
-        self.assert_told(["run", "--host", "--db", "first.db:gone.db"],
+        self.assert_warned(["run", "--host", "--db", "first.db:gone.db"],
                          "--db: there is no store 'gone.db', and only the first is made: it is not read")
 
 

@@ -392,12 +392,12 @@ TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
         const Division division(RunsOf(*plan, *tiles), tiles);
         ASSERT_EQ(division.configuration.runs.size(), 3u);
         const tuning::Verification right = Verify(*plan, division, 0, nullptr);
-        EXPECT_EQ(right.verdict, ComparisonResult::kEqual) << right.message;
+        EXPECT_EQ(right.result, ComparisonResult::kEqual) << right.message;
         for (const Spoil spoil : spoils) {
           for (size_t kind = 0; kind < 3; ++kind) {
             const tuning::Verification found = Verify(*plan, division, kind, spoil);
-            EXPECT_TRUE(found.verdict == ComparisonResult::kDifferent ||
-                        found.verdict == ComparisonResult::kTrespassed)
+            EXPECT_TRUE(found.result == ComparisonResult::kDifferent ||
+                        found.result == ComparisonResult::kTrespassed)
                 << "kind " << kind << ": " << found.message;
           }
         }

@@ -209,7 +209,7 @@ TEST(RunChecked, GivesTheUndividedResultAndFindsThePlanEqual) {
           const std::string engine = type == DataType::kDouble ? "legacy:0" : "legacy:1";
           const Checked checked = CheckThree(caller, kNoFault, 0.5, beta, engine);
           EXPECT_TRUE(checked.call.done);
-          EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kEqual)
+          EXPECT_EQ(checked.call.verification.result, ComparisonResult::kEqual)
               << checked.call.verification.message;
           EXPECT_EQ(checked.output, checked.undivided);
         }
@@ -226,7 +226,7 @@ TEST(RunChecked, AWrongPlanIsToldAndChangesNothing) {
     const Checked checked = CheckThree(
         caller, {1, nullptr, [](cudnn::ConvolutionCall& call) { call.alpha = &kTwo; }}, 1, 1);
     EXPECT_TRUE(checked.call.done);
-    EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kDifferent);
+    EXPECT_EQ(checked.call.verification.result, ComparisonResult::kDifferent);
     EXPECT_THAT(checked.call.verification.message, HasSubstr("elements differ"));
     EXPECT_EQ(checked.output, checked.undivided);
   }
@@ -239,7 +239,7 @@ TEST(RunChecked, WhatIsWrittenBeyondTheOutputIsFoundOut) {
                             WriteByte(static_cast<char*>(call.y) + 2 * 4 * 16 * 108);
                           }});
   EXPECT_TRUE(checked.call.done);
-  EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kTrespassed);
+  EXPECT_EQ(checked.call.verification.result, ComparisonResult::kTrespassed);
   EXPECT_EQ(checked.output, checked.undivided);
 }
 
@@ -248,7 +248,7 @@ TEST(RunChecked, AFailingPieceIsNoVerdictAndCostsNothing) {
   const Checked checked =
       CheckThree(caller, {1, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED}, 1, 1);
   EXPECT_TRUE(checked.call.done);
-  EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(checked.call.verification.result, ComparisonResult::kNotCompared);
   EXPECT_EQ(checked.call.verification.message, "a piece of the plan failed");
   EXPECT_EQ(checked.output, checked.undivided);
 }
@@ -257,7 +257,7 @@ TEST(RunChecked, AFailingUndividedEngineLeavesTheCallToTheCaller) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   const Checked checked = CheckThree(caller, {3, nullptr, nullptr, CUDNN_STATUS_EXECUTION_FAILED});
   EXPECT_FALSE(checked.call.done);
-  EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(checked.call.verification.result, ComparisonResult::kNotCompared);
   EXPECT_EQ(checked.output, caller.contents(2));
 }
 
@@ -301,7 +301,7 @@ TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
     Encode(DataType::kFloat, special, &caller.contents(0)[4 * 500]);
     const Checked checked = CheckThree(caller, kNoFault, 1, 0, "legacy:0");
     EXPECT_TRUE(checked.call.done);
-    EXPECT_EQ(checked.call.verification.verdict, ComparisonResult::kEqual)
+    EXPECT_EQ(checked.call.verification.result, ComparisonResult::kEqual)
         << checked.call.verification.message;
   }
 }
@@ -340,7 +340,7 @@ TEST(RunChecked, ZMayBeTheOutput) {
       RunChecked(*cuda::GetDriver(),
                  {nullptr, caller.stream(), **made, caller.problem(), NumericClass::kDirect, call});
   EXPECT_TRUE(checked.done);
-  EXPECT_EQ(checked.verification.verdict, ComparisonResult::kEqual) << checked.verification.message;
+  EXPECT_EQ(checked.verification.result, ComparisonResult::kEqual) << checked.verification.message;
   EXPECT_EQ(caller.Output(call), expected);
   EXPECT_EQ(cudnnDestroyActivationDescriptor(relu), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnDestroyTensorDescriptor(bias_shape), CUDNN_STATUS_SUCCESS);
@@ -381,11 +381,11 @@ TEST(RunChecked, RandomRightPlansAreNeverReported) {
     const CheckedCall checked =
         RunChecked(*cuda::GetDriver(), {nullptr, caller.stream(), **made, problem, numeric, call});
     EXPECT_TRUE(checked.done);
-    EXPECT_NE(checked.verification.verdict, ComparisonResult::kDifferent)
+    EXPECT_NE(checked.verification.result, ComparisonResult::kDifferent)
         << checked.verification.message;
-    EXPECT_NE(checked.verification.verdict, ComparisonResult::kTrespassed)
+    EXPECT_NE(checked.verification.result, ComparisonResult::kTrespassed)
         << checked.verification.message;
-    checked_calls += checked.verification.verdict == ComparisonResult::kEqual ? 1 : 0;
+    checked_calls += checked.verification.result == ComparisonResult::kEqual ? 1 : 0;
   }
   EXPECT_GE(checked_calls, test::Cases(60, 10));
 }

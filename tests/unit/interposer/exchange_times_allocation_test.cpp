@@ -1,7 +1,6 @@
 // Tests that counting and timing split calls allocates nothing in steady state.
 #include <gtest/gtest.h>
 
-#include "spatial/exchange_times.h"
 #include "spatial/kernel_log.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/support/event_driver.h"

@@ -1,5 +1,5 @@
 // Tests the records that a rank posts of its calls, and what follows if another rank's differ.
-#include "spatial/call_sequence.h"
+#include "spatial/call_record.h"
 
 #include <gtest/gtest.h>
 

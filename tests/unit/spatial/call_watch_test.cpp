@@ -1,5 +1,5 @@
 // Tests which rank is waited for in a series of calls, and for how long, by a clock of the test.
-#include "spatial/call_watch.h"
+#include "spatial/rank_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests which calls are timed, and that nobody waits for a device that lags.
-#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-// Tests what a rank tells the report about its split calls: each kernel's verdict, bytes and times.
+// Tests what a rank tells the report about its split calls: each kernel's outcome, bytes and times.
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "spatial/exchange_times.h"
+#include "spatial/kernel_log.h"
 #include "tests/unit/spatial/random_layers.h"
 
 namespace ucudnn::test {
@@ -48,7 +48,7 @@ TEST(SplitFigures, BytesAreTheLeastAndWhatPassesThroughChannels) {
       ASSERT_EQ(rank.kernels.size(), layers.size());
       for (size_t at = 0; at < layers.size(); ++at) {
         const KernelFigures& kernel = rank.kernels[at];
-        EXPECT_EQ(kernel.facts.verdict, spatial::SplitOutcome::kTransparent);
+        EXPECT_EQ(kernel.facts.outcome, spatial::SplitOutcome::kTransparent);
         EXPECT_EQ(kernel.calls, uint64_t{kSteps});
         EXPECT_EQ(kernel.facts.sent_bytes, kernel.facts.least_sent_bytes);
         EXPECT_EQ(kernel.facts.received_bytes, kernel.facts.least_received_bytes);
@@ -76,11 +76,11 @@ TEST(SplitFigures, ARefusedKernelHasItsReason) {
   for (const RankFigures& rank : FiguresOf(job)) {
     ASSERT_EQ(rank.kernels.size(), 2u);
     const KernelFigures& refused = rank.kernels[0];
-    EXPECT_EQ(refused.facts.verdict, spatial::SplitOutcome::kRefused);
+    EXPECT_EQ(refused.facts.outcome, spatial::SplitOutcome::kRefused);
     ExpectContains(refused.facts.refusal, {"h: ", "pad"});
     EXPECT_EQ(refused.calls, 2u);
     EXPECT_EQ(refused.facts.problem.x[1], 8);
-    EXPECT_EQ(rank.kernels[1].facts.verdict, spatial::SplitOutcome::kTransparent);
+    EXPECT_EQ(rank.kernels[1].facts.outcome, spatial::SplitOutcome::kTransparent);
     EXPECT_EQ(rank.kernels[1].calls, 1u);
   }
 }

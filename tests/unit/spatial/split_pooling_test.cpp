@@ -632,7 +632,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
       ASSERT_EQ(figures.kernels.size(), 1u);
       const spatial::KernelFacts& facts = figures.kernels[0].facts;
       EXPECT_STREQ(facts.kind, cudnn::PoolingName(row.kind));
-      EXPECT_EQ(facts.verdict, spatial::SplitOutcome::kTransparent);
+      EXPECT_EQ(facts.outcome, spatial::SplitOutcome::kTransparent);
       EXPECT_EQ(2 * static_cast<int64_t>(facts.received_bytes), traffic.received);
       EXPECT_EQ(2 * static_cast<int64_t>(facts.least_received_bytes), traffic.received - arrivals);
     }

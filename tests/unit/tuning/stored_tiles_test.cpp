@@ -54,7 +54,7 @@ TEST_F(StoredTilesTest, EveryKindHasATimeAndAnEngine) {
         const MicroConfiguration undivided = {plans[0].convolution.engine, 1, 1, 0, true};
         const Verification verified =
             VerifyPlan(device(), whole, division, undivided, {}, ScopeOf(plans));
-        EXPECT_EQ(verified.verdict, ComparisonResult::kEqual) << verified.message;
+        EXPECT_EQ(verified.result, ComparisonResult::kEqual) << verified.message;
       }
     }
   }

@@ -110,7 +110,7 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
           SetPackedStrides(problem);
           const size_t before = FreeBytes();
           const Verification verification = VerifyThree(problem, "legacy:0");
-          EXPECT_EQ(verification.verdict, ComparisonResult::kEqual)
+          EXPECT_EQ(verification.result, ComparisonResult::kEqual)
               << Describe(problem) << ": " << verification.message;
           EXPECT_EQ(FreeBytes(), before);
         }
@@ -134,7 +134,7 @@ void NoteCall(const cudnn::ConvolutionCall& call) {
 TEST_F(VerifyTest, EachRunOfAFilterGradientReplacesAndAdds) {
   compared.clear();
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter);
-  EXPECT_EQ(VerifyFaulty(problem, {.at = -1, .later = NoteCall}).verdict, ComparisonResult::kEqual);
+  EXPECT_EQ(VerifyFaulty(problem, {.at = -1, .later = NoteCall}).result, ComparisonResult::kEqual);
   EXPECT_THAT(compared,
               testing::ElementsAre(std::pair(10, false), std::pair(4, false), std::pair(4, true),
                                    std::pair(2, true), std::pair(2, false), std::pair(4, true),
@@ -147,7 +147,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   const MicroConfiguration whole = Micro(problem, "legacy:1", problem.n);
   const auto verify = [&](const Fault& fault) {
     return With(test::FaultyStandIn(fault), [&] {
-      return Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).verdict;
+      return Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).result;
     });
   };
   EXPECT_EQ(verify({.at = -1, .later = NoteCall}), ComparisonResult::kEqual);
@@ -164,7 +164,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
     ConvolutionProblem problem = ComparedProblem(operation);
     problem.x_strides = {1400, 160, 160, 16, 1};
     problem.y_strides = {3000, 170, 170, 18, 1};
-    EXPECT_EQ(VerifyThree(problem).verdict, ComparisonResult::kEqual);
+    EXPECT_EQ(VerifyThree(problem).result, ComparisonResult::kEqual);
   }
   ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   problem.y_strides = {3000, 170, 170, 18, 1};
@@ -172,7 +172,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
       problem, {2, [](const cudnn::ConvolutionCall& call) {
                   WriteByte(static_cast<char*>(call.y) + 4 * 17);  // a row has 18 elements, 12 used
                 }});
-  EXPECT_EQ(verification.verdict, ComparisonResult::kTrespassed);
+  EXPECT_EQ(verification.result, ComparisonResult::kTrespassed);
   EXPECT_THAT(verification.message, HasSubstr("byte 48068 of the output"));
 }
 
@@ -194,7 +194,7 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
                           byte[corrupt_partial ? 1 : 0] ^= corrupt_partial ? 0x40 : 1;
                         }},
                        "legacy:0");
-      EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << Describe(problem);
+      EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << Describe(problem);
       EXPECT_THAT(verification.message, HasSubstr("1 of "));
       if (operation != Operation::kBackwardFilter) {
         EXPECT_THAT(verification.message, HasSubstr("(8, 0, 0, 0, 0) of piece 2 by " +
@@ -215,7 +215,7 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
                                          call.x = static_cast<char*>(call.x) - 4 * 8 * 108;
                                        }
                                      }});
-    EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << OperationName(operation);
+    EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << OperationName(operation);
   }
 }
 
@@ -227,13 +227,13 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
     problem.c = 64;
     SetPackedStrides(problem);
     if (Micro(problem, "legacy:6", 4).engine.empty()) GTEST_SKIP() << "oneDNN has no Winograd here";
-    EXPECT_EQ(VerifyThree(problem, "legacy:6").verdict, ComparisonResult::kEqual);
+    EXPECT_EQ(VerifyThree(problem, "legacy:6").result, ComparisonResult::kEqual);
     const Verification verification = VerifyFaulty(
         problem,
         {2, nullptr,
          [](cudnn::ConvolutionCall& call) { call.x = static_cast<char*>(call.x) - 2 * 64 * 108; }},
         "legacy:6");
-    EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << DataTypeName(type);
+    EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << DataTypeName(type);
   }
 }
 
@@ -250,7 +250,7 @@ TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
                         std::memcpy(hostgpuHostAlias(call.w), &infinity, sizeof infinity);
                       }},
                      "legacy:0");
-    EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << DataTypeName(type);
+    EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << DataTypeName(type);
     EXPECT_THAT(verification.message, HasSubstr("1 of "));
   }
 }
@@ -263,7 +263,7 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
                                // multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
-  EXPECT_EQ(verification.verdict, ComparisonResult::kTrespassed);
+  EXPECT_EQ(verification.result, ComparisonResult::kTrespassed);
   EXPECT_THAT(verification.message, HasSubstr("behind the end of the sum of partials"));
 }
 
@@ -273,7 +273,7 @@ TEST_F(VerifyTest, ASumThatCannotBeEnqueuedIsNoVerdict) {
   const Verification verification = With(functions, [&] {
     return VerifyThree(ComparedProblem(Operation::kBackwardFilter, DataType::kHalf));
   });
-  EXPECT_EQ(verification.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(verification.result, ComparisonResult::kNotCompared);
   EXPECT_THAT(verification.message, HasSubstr("the sum of partials of the plan"));
 }
 
@@ -282,7 +282,7 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   const Verification verification =
       VerifyFaulty(ComparedProblem(Operation::kBackwardFilter),
                    {2, nullptr, [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }});
-  EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent);
+  EXPECT_EQ(verification.result, ComparisonResult::kDifferent);
 }
 
 // Passes an x that begins one element too late.
@@ -330,7 +330,7 @@ TEST_F(VerifyTest, AFaultOfPiecesAloneIsFound) {
         {{Micro(problem, "legacy:0", 4), 2}, {Micro(problem, "legacy:0", 2), 1}}};
     const MicroConfiguration undivided = Micro(problem, "legacy:0", problem.n);
     const auto verify = [&](const EngineScope& scope) {
-      return VerifyPlan(device_, problem, configuration, undivided, {}, scope).verdict;
+      return VerifyPlan(device_, problem, configuration, undivided, {}, scope).result;
     };
     EXPECT_EQ(verify(LegacyScope()), ComparisonResult::kEqual) << OperationName(operation);
     EXPECT_NE(verify(shifted), ComparisonResult::kEqual) << OperationName(operation);
@@ -346,7 +346,7 @@ TEST_F(VerifyTest, AnOutputLeftUnwrittenIsDifferent) {
                                            hostgpuHostAlias(call.*cudnn::OutputOf(call.operation)));
                                        std::memset(bytes, 0xff, 4);
                                      }});
-    EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << OperationName(operation);
+    EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << OperationName(operation);
     EXPECT_THAT(verification.message, HasSubstr("nan"));
   }
 }
@@ -383,7 +383,7 @@ TEST_F(VerifyTest, WhoWritesBeyondItsMemoryIsNamed) {
   };
   for (const Case& one : cases) {
     const Verification verification = VerifyFaulty(ComparedProblem(Operation::kForward), one.fault);
-    EXPECT_EQ(verification.verdict, ComparisonResult::kTrespassed) << one.message;
+    EXPECT_EQ(verification.result, ComparisonResult::kTrespassed) << one.message;
     EXPECT_EQ(verification.message, one.message);
   }
 }
@@ -393,7 +393,7 @@ TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
   MeasureLimits budget;
   budget.memory_bytes = 64 << 10;
   const Verification refused = VerifyThree(problem, "legacy:1", budget);
-  EXPECT_EQ(refused.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(refused.result, ComparisonResult::kNotCompared);
   EXPECT_THAT(refused.message, HasSubstr("64 KiB"));
 
   const Configuration configuration = {{{Micro(problem, "legacy:1", 10), 1}}};
@@ -404,7 +404,7 @@ TEST_F(VerifyTest, ShortMemoryIsNoVerdict) {
       hostgpuInjectFault(site, k);
       const Verification verification = Verify(problem, configuration, undivided);
       const bool fired = hostgpuFaultCount(site) >= k;
-      EXPECT_EQ(verification.verdict,
+      EXPECT_EQ(verification.result,
                 fired ? ComparisonResult::kNotCompared : ComparisonResult::kEqual)
           << site << ":" << k << " " << verification.message;
       EXPECT_NE(verification.message.empty(), fired);
@@ -419,7 +419,7 @@ TEST_F(VerifyTest, ADeadlineThatIsOverIsNoVerdict) {
   budget.deadline = Clock::now();
   const Verification verification =
       VerifyThree(ComparedProblem(Operation::kForward), "legacy:1", budget);
-  EXPECT_EQ(verification.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(verification.result, ComparisonResult::kNotCompared);
   EXPECT_EQ(verification.message, "verifying takes too long");
 }
 
@@ -441,7 +441,7 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   budget.deadline = PassingDeadline() = Clock::now() + std::chrono::seconds(2);
   const Verification verification =
       With(counting, [&] { return Verify(problem, configuration, undivided, budget); });
-  EXPECT_EQ(verification.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(verification.result, ComparisonResult::kNotCompared);
   EXPECT_EQ(verification.message, "verifying takes too long");
   EXPECT_EQ(later_pieces, 0);
 }
@@ -449,12 +449,12 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
 TEST_F(VerifyTest, WhatIsNoPlanOfTheProblemIsNoVerdict) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kForward);
   const MicroConfiguration undivided = Micro(problem, "legacy:0", 10);
-  EXPECT_EQ(Verify(problem, {{{Micro(problem, "legacy:0", 4), 2}}}, undivided).verdict,
+  EXPECT_EQ(Verify(problem, {{{Micro(problem, "legacy:0", 4), 2}}}, undivided).result,
             ComparisonResult::kNotCompared);
-  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"graph:3", 10, 1, 0, true}).verdict,
+  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"graph:3", 10, 1, 0, true}).result,
             ComparisonResult::kNotCompared);
   // No engine has this number.
-  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"legacy:77", 10, 1, 0, true}).verdict,
+  EXPECT_EQ(Verify(problem, {{{undivided, 1}}}, {"legacy:77", 10, 1, 0, true}).result,
             ComparisonResult::kNotCompared);
 }
 
@@ -500,16 +500,16 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
       const cudnn::EngineChoice& undivided = (*listed)[random() % listed->size()].choice;
       const Verification verification =
           Verify(problem, configuration, Micro(problem, undivided.engine, problem.n));
-      EXPECT_NE(verification.verdict, ComparisonResult::kDifferent)
+      EXPECT_NE(verification.result, ComparisonResult::kDifferent)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
-      EXPECT_NE(verification.verdict, ComparisonResult::kTrespassed)
+      EXPECT_NE(verification.result, ComparisonResult::kTrespassed)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
       const bool rounds =
           choice.numeric != NumericClass::kDirect || undivided.numeric != NumericClass::kDirect;
       winograd += rounds ? 1 : 0;
-      equal += verification.verdict == ComparisonResult::kEqual ? 1 : 0;
+      equal += verification.result == ComparisonResult::kEqual ? 1 : 0;
       // Only transforms in bf16 are not compared, because their rounding may hide a wrong result.
-      EXPECT_EQ(verification.verdict == ComparisonResult::kNotCompared,
+      EXPECT_EQ(verification.result == ComparisonResult::kNotCompared,
                 rounds && problem.type == DataType::kBfloat16)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;
     }

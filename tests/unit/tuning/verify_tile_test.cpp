@@ -165,7 +165,7 @@ class VerifyTileTest : public TileTest {
     for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
       Verification verification =
           VerifyTile(device(), ComparedTileOf(whole, division, kind), limits, scope);
-      if (verification.verdict != ComparisonResult::kEqual) return verification;
+      if (verification.result != ComparisonResult::kEqual) return verification;
     }
     return {ComparisonResult::kEqual, ""};
   }
@@ -178,7 +178,7 @@ class VerifyTileTest : public TileTest {
       const Division division = Divide(whole, grid, plan, most_span);
       if (division.tiles == nullptr) continue;
       const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
-      EXPECT_EQ(verification.verdict, ComparisonResult::kEqual) << verification.message;
+      EXPECT_EQ(verification.result, ComparisonResult::kEqual) << verification.message;
       ++compared;
     }
     return compared;
@@ -272,10 +272,10 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
       const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
       const Verification reads =
           VerifyKinds(whole, division, FaultyScope(plan, ReadOneFusedRowMore));
-      EXPECT_EQ(reads.verdict, ComparisonResult::kDifferent) << reads.message;
+      EXPECT_EQ(reads.result, ComparisonResult::kDifferent) << reads.message;
       EXPECT_NE(reads.message.find("nan"), std::string::npos) << reads.message;
       const Verification writes = VerifyKinds(whole, division, FaultyScope(plan, WriteFused));
-      EXPECT_EQ(writes.verdict, ComparisonResult::kTrespassed) << writes.message;
+      EXPECT_EQ(writes.result, ComparisonResult::kTrespassed) << writes.message;
       EXPECT_NE(writes.message.find("input"), std::string::npos) << writes.message;
     }
   }
@@ -293,10 +293,10 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
       const Division division = Divide(whole, {.spatial = {1, 3, 1}}, plan);
       const GraphScope scope = FaultyScope(plan, ReadOneRowMore);
       const Verification verification = VerifyKinds(whole, division, scope);
-      EXPECT_EQ(verification.verdict, ComparisonResult::kDifferent) << verification.message;
+      EXPECT_EQ(verification.result, ComparisonResult::kDifferent) << verification.message;
       EXPECT_NE(verification.message.find("nan"), std::string::npos) << verification.message;
       const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
-      EXPECT_EQ(VerifyPlan(device(), whole, division, undivided, {}, scope).verdict,
+      EXPECT_EQ(VerifyPlan(device(), whole, division, undivided, {}, scope).result,
                 ComparisonResult::kEqual);
     }
   }
@@ -317,11 +317,11 @@ TEST_F(VerifyTileTest, AnEngineThatWritesOneChannelOffIsRejected) {
         const Verification more =
             VerifyKinds(whole, division, FaultyScope(plan, WriteOneChannelMore));
         // In NHWC the element behind the last channel is the first channel of the next pixel.
-        EXPECT_TRUE(more.verdict == ComparisonResult::kTrespassed ||
-                    more.verdict == ComparisonResult::kDifferent)
+        EXPECT_TRUE(more.result == ComparisonResult::kTrespassed ||
+                    more.result == ComparisonResult::kDifferent)
             << more.message;
         if (operation == Operation::kBackwardFilter) continue;
-        EXPECT_EQ(VerifyKinds(whole, division, FaultyScope(plan, ShiftChannels)).verdict,
+        EXPECT_EQ(VerifyKinds(whole, division, FaultyScope(plan, ShiftChannels)).result,
                   ComparisonResult::kDifferent);
       }
     }
@@ -337,11 +337,11 @@ TEST_F(VerifyTileTest, TakesNoMoreMemoryThanItMay) {
   limits.memory_bytes = 4096;
   const Verification little =
       VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits);
-  EXPECT_EQ(little.verdict, ComparisonResult::kNotCompared);
+  EXPECT_EQ(little.result, ComparisonResult::kNotCompared);
   EXPECT_NE(little.message.find("device memory"), std::string::npos) << little.message;
   limits.memory_bytes = std::numeric_limits<size_t>::max();
   limits.deadline = Clock::now();
-  EXPECT_EQ(VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits).verdict,
+  EXPECT_EQ(VerifyKinds(plan.convolution.problem, division, ScopeOf({plan}), limits).result,
             ComparisonResult::kNotCompared);
 }
 
@@ -384,12 +384,12 @@ TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   ASSERT_EQ(tile.around.x_strides[1], int64_t{1} << 29);
   MeasureLimits limits;
   limits.memory_bytes = size_t{1} << 31;
-  EXPECT_EQ(VerifyTile(device(), tile, limits, ScopeOf({plan})).verdict,
+  EXPECT_EQ(VerifyTile(device(), tile, limits, ScopeOf({plan})).result,
             ComparisonResult::kNotCompared);
   const Verification right = VerifyTile(device(), tile, {}, ScopeOf({plan}));
-  EXPECT_EQ(right.verdict, ComparisonResult::kEqual) << right.message;
+  EXPECT_EQ(right.result, ComparisonResult::kEqual) << right.message;
   const Verification wrong = VerifyTile(device(), tile, {}, FaultyScope(plan, ReadOneRowMore));
-  EXPECT_EQ(wrong.verdict, ComparisonResult::kDifferent) << wrong.message;
+  EXPECT_EQ(wrong.result, ComparisonResult::kDifferent) << wrong.message;
 }
 
 // If the whole cannot be compared, tiles whose kinds were each compared alone may run to fit a

@@ -1,10 +1,9 @@
-#include "spatial/tensor_add.h"
+#include "spatial/device_numbers.h"
 
 #include <algorithm>
 #include <array>
 
 #include "cudnn/descriptors.h"
-#include "spatial/scales.h"
 
 namespace ucudnn::spatial {
 namespace {
