@@ -20,7 +20,7 @@ namespace ucudnn::spatial {
 
 class RankDevice {
  public:
-  // Opens the rank's channel. It is called with the context of the rank's first call current.
+  // Opens the rank's channel. While it is called, the context of the rank's first call is current.
   using OpenChannel =
       std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
 

@@ -71,8 +71,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Returns how many bytes Borrow or Take could give `owner` now or, in the case of Take, once the
-  // owner's present work is over.
+  // Returns how many bytes `owner` could get: by Borrow now, by Take now or once the owner's
+  // present work is over.
   size_t Available(const ArenaOwner& owner);
   // Withholds `bytes` of the limit from all owners, in place of the amount of the previous Keep.
   void Keep(size_t bytes);
