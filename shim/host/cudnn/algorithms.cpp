@@ -20,6 +20,13 @@ cudnnStatus_t CheckQuery(cudnnHandle_t handle) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t MaxCount(cudnnHandle_t handle, Operation operation, int* count) {
+  if (auto status = CheckQuery(handle)) return status;
+  HOSTGPU_REFUSE_IF(count == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *count = AlgorithmCount(operation);
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                             int algorithm, size_t* bytes) {
   return Protect([&] {
@@ -133,6 +140,9 @@ cudnnStatus_t Find(cudnnHandle_t handle, const ConvolutionDescriptors& descripto
 extern "C" {
 
 #define HOSTGPU_QUERIES(Name, Short, First, Second, Result)                                      \
+  cudnnStatus_t cudnnGetConvolution##Name##AlgorithmMaxCount(cudnnHandle_t handle, int* count) { \
+    return MaxCount(handle, Operation::k##Name, count);                                          \
+  }                                                                                              \
   cudnnStatus_t cudnnGetConvolution##Name##Algorithm_v7(                                         \
       cudnnHandle_t handle, const cudnn##First##Descriptor_t first,                              \
       const cudnn##Second##Descriptor_t second, const cudnnConvolutionDescriptor_t convolution,  \

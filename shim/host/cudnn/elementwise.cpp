@@ -138,6 +138,26 @@ cudnnStatus_t cudnnSetTensor(cudnnHandle_t handle, const cudnnTensorDescriptor_t
   });
 }
 
+cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const cudnnTensorDescriptor_t yDesc, void* y,
+                               const void* alpha) {
+  return Protect([&] {
+    if (auto status = Require(handle, alpha, alpha)) return status;
+    DataType type{};
+    void* data = nullptr;
+    if (auto status = ResolveTensor(handle, "y", yDesc, y, &type, &data)) return status;
+    const double scale = ReadScale(alpha, type);
+    return Enqueue(handle, {y}, [=, tensor = *yDesc] {
+      WithElement(type, [&](auto element) {
+        using T = decltype(element);
+        ForEachElement<1>(tensor.dim_count, tensor.dims, {tensor.strides}, [&](const auto& at) {
+          T& to = static_cast<T*>(data)[at[0]];
+          Store(to, static_cast<Accumulator<T>>(scale) * Load(to));
+        });
+      });
+    });
+  });
+}
+
 cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
                                      cudnnActivationDescriptor_t activationDesc, const void* alpha,
                                      const cudnnTensorDescriptor_t xDesc, const void* x,

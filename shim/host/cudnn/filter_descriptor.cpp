@@ -76,4 +76,12 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t filterDesc, size_t* size) {
+  HOSTGPU_REFUSE_IF(size == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *size = 0;
+  HOSTGPU_REFUSE_IF(filterDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *size = static_cast<size_t>(filterDesc->Elements()) * ElementBytes(filterDesc->type);
+  return CUDNN_STATUS_SUCCESS;
+}
+
 }  // extern "C"

@@ -15,6 +15,7 @@ size_t cudnnGetCudartVersion() { return 13010; }
 
 cudnnStatus_t cudnnGraphVersionCheck() { return CUDNN_STATUS_SUCCESS; }
 cudnnStatus_t cudnnOpsVersionCheck() { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnCnnVersionCheck() { return CUDNN_STATUS_SUCCESS; }
 cudnnStatus_t cudnnAdvVersionCheck() { return CUDNN_STATUS_SUCCESS; }
 
 cudnnStatus_t cudnnGetProperty(libraryPropertyType type, int* value) {

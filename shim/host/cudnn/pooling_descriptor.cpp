@@ -97,4 +97,15 @@ cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t p
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t cudnnGetPooling2dForwardOutputDim(const cudnnPoolingDescriptor_t poolingDesc,
+                                                const cudnnTensorDescriptor_t inputTensorDesc,
+                                                int* n, int* c, int* h, int* w) {
+  int dims[4] = {};
+  const cudnnStatus_t status =
+      cudnnGetPoolingNdForwardOutputDim(poolingDesc, inputTensorDesc, 4, dims);
+  int* const results[] = {n, c, h, w};
+  for (int i = 0; i < 4; ++i) Give(results[i], dims[i]);
+  return status;
+}
+
 }  // extern "C"

@@ -206,4 +206,10 @@ cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensorDes
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensorDesc, size_t* size) {
+  HOSTGPU_REFUSE_IF(tensorDesc == nullptr || size == nullptr, CUDNN_STATUS_BAD_PARAM);
+  *size = static_cast<size_t>(tensorDesc->span) * ElementBytes(tensorDesc->type);
+  return CUDNN_STATUS_SUCCESS;
+}
+
 }  // extern "C"

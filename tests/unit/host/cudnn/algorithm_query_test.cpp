@@ -171,6 +171,17 @@ TEST_P(EachOperation, AnInjectedFaultFailsTheConvolutionOnce) {
   EXPECT_OK(c.Run(0, nullptr, 0));
 }
 
+TEST(MaxCount, IsTheNumberOfAlgorithms) {
+  Convolution c{ConvolutionCase{}};
+  int forward = 0, data = 0, filter = 0;
+  EXPECT_OK(cudnnGetConvolutionForwardAlgorithmMaxCount(c.handle, &forward));
+  EXPECT_OK(cudnnGetConvolutionBackwardDataAlgorithmMaxCount(c.handle, &data));
+  EXPECT_OK(cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(c.handle, &filter));
+  EXPECT_EQ(forward, 8);
+  EXPECT_EQ(data, 6);
+  EXPECT_EQ(filter, 7);
+}
+
 TEST(Handle, CreationFailsWhereAFaultIsInjected) {
   hostgpuInjectFault("handle", 1);
   cudnnHandle_t handle = reinterpret_cast<cudnnHandle_t>(1);

@@ -136,6 +136,7 @@ TEST_F(Capture, ElementwiseCallsReplayBitForBit) {
     const cudnnTensorDescriptor_t y = convolution.y_desc;
     EXPECT_OK(convolution.Run(0, nullptr, 0));
     EXPECT_OK(cudnnAddTensor(handle, &one, bias_desc, bias.data, &one, y, convolution.y.data));
+    EXPECT_OK(cudnnScaleTensor(handle, y, convolution.y.data, &half));
     EXPECT_OK(cudnnActivationForward(handle, activation, &one, y, convolution.y.data, &zero, y,
                                      activated.data));
     EXPECT_OK(cudnnSetTensor(handle, y, gradient.data, &two));

@@ -1,4 +1,4 @@
-// Tests AddTensor, SetTensor, activations and the bias gradient.
+// Tests AddTensor, SetTensor, ScaleTensor, activations and the bias gradient.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,14 +30,15 @@ TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
   }
 }
 
-TEST_P(Elementwise, SetTensorSetsEachElement) {
+TEST_P(Elementwise, SetAndScale) {
   DeviceTensor y(kElementwiseDims, layout_, type_);
   y.Fill(random_);
   WithElement(type_, [&](auto value) {
     Store(value, 3);
     EXPECT_OK(cudnnSetTensor(handle_, Describe(y), y.data, &value));
   });
-  y.ForEach([&](const Index& at) { y.Set(at, 3); });
+  EXPECT_OK(cudnnScaleTensor(handle_, Describe(y), y.data, Scale(-2)));
+  y.ForEach([&](const Index& at) { y.Set(at, -6); });
   cudaStreamSynchronize(stream_);
   EXPECT_TRUE(y.Matches());
 }
@@ -120,6 +121,8 @@ TEST_P(Elementwise, RefusesShapesThatDoNotFit) {
   EXPECT_EQ(cudnnConvolutionBackwardBias(handle_, Scale(1), Describe(c), c.data, Scale(0),
                                          Describe(a), a.data),
             CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnScaleTensor(nullptr, Describe(c), c.data, Scale(1)), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnScaleTensor(handle_, Describe(c), nullptr, Scale(1)), CUDNN_STATUS_BAD_PARAM);
 }
 
 }  // namespace
