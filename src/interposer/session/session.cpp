@@ -8,7 +8,12 @@
 namespace ucudnn::interposer {
 
 void Session::Open(tuning::Device device, int platform, CUstream stream, WorkspaceBudget* budget) {
-  device_ = std::move(device);
+  device_.driver = device.driver;
+  device_.functions = device.functions;
+  device_.context = device.context;
+  // A program that wrongly uses a destroyed handle on another thread may still read these texts.
+  // They are equal on equal devices, and are then not written.
+  if (device_.platform != device.platform) device_.platform = std::move(device.platform);
   platform_ = platform;
   budget_ = budget;
   stream_ = stream;
