@@ -10,7 +10,7 @@
 //
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
-// No function waits for the device, because the device may run kernels that wait for work which
+// No function waits for the device, because the work on the device may itself wait for work that
 // this thread has not enqueued yet. Memory is allocated from a pool, and returns to the pool when
 // the last work on it is over. On a device without pools, memory is freed only when the application
 // itself waits for the device by destroying a handle.
@@ -98,9 +98,9 @@ class Arena {
   // owner's smaller segments: other owners may get them once the work that is on `stream` now is
   // done. May allocate.
   //
-  // If a request fails only because work on given-up segments is unfinished, its size is
-  // remembered: the owner's next Take asks for at least as much, so that smaller requests of the
-  // owner do not take the freed memory again and again.
+  // If a request fails only because work on given-up segments is unfinished, Take remembers the
+  // size of the request. The owner's next Take asks for at least this size. Otherwise smaller
+  // requests of the owner would take the freed memory again and again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -140,14 +140,15 @@ class Arena {
   // except assured ones and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
-  // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
+  // Returns whether `owner` has a segment of at least `bytes`. Take would return this segment
+  // again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
   // Returns the number of segments for calls whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
-  // Returns whether an allocation for calls has failed since memory was last freed. While it is
-  // true, allocations of at least the failed size are not tried again, and Available counts no
-  // memory that would have to be allocated.
+  // Returns whether an allocation for calls has failed since memory was last freed. While that is
+  // so, allocations of at least the failed size are not tried again, and Available counts no memory
+  // that would have to be allocated.
   bool short_of_memory();
   size_t bytes() const;
   // Returns the part of bytes() that captures have or that is set aside for captures.
@@ -229,8 +230,8 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if a segment should be set aside for captures: the former one is missing, because a
-  // capture took it or there was no room for it, and room may have been freed since.
+  // True if Assure should try to set a segment aside for captures. There is none, because a capture
+  // took it or because there was no room; room may have been freed since.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first
@@ -240,8 +241,8 @@ class Arena {
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   // Handles to which segments were given.
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  // Requests of Take that failed because memory is still in use, although their owners gave up
-  // segments. Each owner has at most one such request.
+  // Requests of Take that failed only because work on their owners' given-up segments is
+  // unfinished. Each owner has at most one such request.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;

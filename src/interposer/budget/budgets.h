@@ -31,13 +31,14 @@ struct DivisionQuestion {
   size_t part_bytes;
 };
 
-// Lists the configurations that a division may choose from for a kernel; each API implements it.
-// Returns none if the time of the kernel without workspace is unknown.
+// Lists the configurations of a kernel, from which the division of the budget chooses one. Each API
+// implements this class. ChoicesOf returns an empty list if it is unknown how long the kernel takes
+// without workspace.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
   virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
-  // Returns whether a promise has assured workspace for the kernel, so that it needs no share.
+  // Returns whether a promise has assured workspace for the kernel. The kernel then needs no share.
   virtual bool IsAssured(const BudgetKernel&, const Session&) { return false; }
 };
 
@@ -60,9 +61,9 @@ class Budgets {
   // Returns the device's budget; null if there is none, or if it belongs to another context of the
   // device.
   WorkspaceBudget* Of(const tuning::Device& device);
-  // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
-  // (null: no lane). Returns the handle's budget (null: none) and the result of
-  // WorkspaceBudget::Close.
+  // To be called when `handle` was destroyed or is about to be. `lane` is the name of the lane that
+  // ends with the handle; null: no lane ends. Returns the handle's budget (null: none) and the
+  // result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows

@@ -1,7 +1,7 @@
-// Learns a program's network: the kernels that the program asks about, and the kernels that it
-// runs, in their order, until enough is known to divide one workspace among them. Plain values, no
-// CUDA. Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only;
-// recording calls is new here.
+// Learns a program's network from the kernels that the program asks about, and from the order in
+// which it runs kernels. Learning ends when enough is known to divide one workspace among the
+// kernels. Plain values, no CUDA. Thread-compatible. Source: mu-cuDNN, section III-E, which learns
+// from queries only; recording calls is new here.
 //
 // A lane runs one call after the other. Each lane's calls are recorded separately, because the
 // calls of different lanes interleave differently in each iteration. Programs also time candidate
@@ -70,8 +70,8 @@ class KernelSequence {
   // unless it runs again.
   void Leave(int lane);
 
-  // Returns whether, after Run returned kAsked, the program asked about or ran a kernel that had
-  // not been asked about before, or ran a kernel on a second lane.
+  // Returns whether one of two things has happened since Run returned kAsked: the program asked
+  // about or ran a kernel that it had not asked about by then, or it ran a kernel on a second lane.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
@@ -85,8 +85,8 @@ class KernelSequence {
  private:
   struct Lane {
     std::vector<int> calls;  // values of ways_
-    // Element d - 1 says how many of the latest calls in a row equal the call that came d calls
-    // earlier.
+    // Element d - 1 is the number of latest calls, in a row, each of which equals the call that
+    // came d calls before it.
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;  // index of the latest call of each problem
     std::set<int> met;             // all distinct calls

@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
 // of a workspace plan): the calls that were observed, the division of the budget, and the memory
 // for it. Thread-safe. Once the network is known and its memory is ready, a call outside captures
-// takes the lock only if it decides about its kernel, if its owner remembers no segment that is
-// large enough, or if workspace must be assured.
+// takes the lock in three cases only: its kernel is decided about, its owner remembers no segment
+// that is large enough, or workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -34,9 +34,9 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network. `api`, `problem` and `plan` identify it. In the legacy API it stands for
-// all calls of a problem, and `algorithm` is the algorithm that the program named last. In the
-// graph API it is one execution plan; other plans may have the same problem.
+// A kernel of the network. `api`, `problem` and `plan` identify it. A kernel of the legacy API
+// stands for all calls of a problem, and `algorithm` is the algorithm that the program named last.
+// A kernel of the graph API is one execution plan; other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
@@ -75,14 +75,14 @@ class WorkspaceBudget {
   Result<KernelSequence::Progress> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns Ok if handles may become one lane, whose name then replaces the handles as the owner of
-  // their calls. `owners` lists these handles and the lanes to which they belong already (null: no
-  // lane). Fails if one of the owners has run a call.
+  // Returns Ok if these handles may become one lane. The owner of their calls is then the lane's
+  // name instead of the handle. `owners` lists the handles, and the lanes to which they belong
+  // already (null: no lane). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
-  // Divides the budget among `kernels`; a kernel whose choices[i] is empty gets no share. If the
+  // Divides the budget among `kernels`. If choices[i] is empty, kernels[i] gets no share. If the
   // device has too little memory, halves the budget until the memory suffices. REQUIRES: Run or
   // EndLearning has returned `known`, and learning() is false unless `known` is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
@@ -109,8 +109,8 @@ class WorkspaceBudget {
   // on the kernel is treated as if the workspace plan did not name it.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. Empty if other calls use the memory, if none is left, or if the OwnedPart
-  // for which it was taken belongs to an earlier division. A `lent` segment must be given back.
+  // Memory for one call. Empty if other calls use the memory, if no memory is left, or if the
+  // OwnedPart that was passed belongs to an earlier division. A `lent` segment must be given back.
   struct Segment {
     Arena::Segment memory;
     bool lent = false;
@@ -129,8 +129,8 @@ class WorkspaceBudget {
   // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan the owner is the plan's segment on the lane, or
-  // on all lanes if the plan says that the lanes' calls are ordered.
+  // the kernel on the lane. With a workspace plan, the owner stands for the kernel's segment in
+  // that plan: on this lane or, if the plan says that the lanes' calls are ordered, on all lanes.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
@@ -167,8 +167,9 @@ class WorkspaceBudget {
   // size that the plan says; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   Arena::Segment TakeShare(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
-  // Returns the index in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream
-  // whose handle was destroyed; lanes_.size() if there is neither.
+  // Returns the index in lanes_ of `owner`'s lane. If `owner` has no lane, returns the index of a
+  // lane on the same stream whose handle was destroyed. Returns lanes_.size() if there is no such
+  // lane either.
   size_t LaneOf(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;

@@ -48,8 +48,8 @@ class KernelRules {
   size_t KernelPart(size_t limit_bytes) const {
     return limit_bytes - splitter_.ShareOf(limit_bytes);
   }
-  // Returns the user's limit for the part of the caller's workspace that each kernel may use, in
-  // bytes; kNoLimit if there is none.
+  // Returns the user's limit, in bytes, for the workspace of the caller that each kernel may use;
+  // kNoLimit if there is none.
   size_t UserLimit(const Session& session) const;
   // Returns the most bytes of ucudnn's workspace that a kernel of the budget may have.
   size_t LimitOf(const WorkspaceBudget& budget) const {

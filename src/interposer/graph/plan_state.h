@@ -18,9 +18,9 @@ namespace ucudnn::interposer {
 using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
-// When more is known later, `better` replaces this state. Other threads may still run this state
-// then. States are never destroyed, because native CUDA graphs may use the kernels of their plans
-// at any time.
+// When more is known later, `better` replaces this state, but other threads may still run this
+// state. States are never destroyed, because a native CUDA graph that was made from a state may be
+// launched at any time.
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;

@@ -131,7 +131,8 @@ class LegacyCalls : public DivisionChoices {
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem,
                                           planning::FallbackCause cause);
   // The promise for an algorithm that a caller chose without asking. If no engine within the limit
-  // is as exact and as deterministic, there is no promise, and `why_none` gives the reason.
+  // is as exact and as deterministic as this algorithm, there is no promise, and `why_none` gives
+  // the reason.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
     planning::Note why_none = {planning::FallbackCause::kOverLimit, {}};
@@ -161,8 +162,8 @@ class LegacyCalls : public DivisionChoices {
   // Tells the budget, while it learns, that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // Describes a caller that names `algorithm` or, if it is none, a caller that asks which algorithm
-  // to use. The functions from here on answer from a workspace plan and are defined in
+  // Describes a caller that names `algorithm` or, if `algorithm` is none, a caller that asks which
+  // algorithm to use. The functions from here on answer from a workspace plan and are defined in
   // workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;

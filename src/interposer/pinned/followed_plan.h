@@ -49,9 +49,9 @@ class FollowedPlan {
     std::optional<std::string> why;  // why the entry does not hold; set only the first time
   };
   // Returns the file's entry for a legacy kernel, confirmed by the library with `handle`, a handle
-  // of the platform. If `handle` is null, returns the entry only if it was confirmed before.
-  // Threads that ask at the same time wait for the answer to the first of them. The returned entry
-  // exists as long as this object.
+  // of the platform. If `handle` is null, returns the entry only if it was confirmed before. While
+  // one thread asks the library about an entry, other threads with a handle wait for the answer.
+  // The returned entry exists as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 
