@@ -18,7 +18,7 @@
 namespace ucudnn::spatial {
 
 // The key of a kernel: the rank's own problem and the form of the call. The layout of the tensors
-// is not part of it, because the layout may change on one rank alone.
+// is not part of the key, because the layout may change on one rank alone.
 struct KernelKey {
   ConvolutionProblem problem;  // with packed strides and no alignment
   CallProperties form;

@@ -59,14 +59,15 @@ class Board {
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
   // Replaces AwaitTaken after an abort. Returns true if the receiver's stream copies or has copied
-  // the message; the sender must then make its stream wait for TakenOf, too, and call SaySettled.
+  // the message. Then the sender must, as after AwaitTaken, make its stream wait for TakenOf and
+  // call SaySettled.
   bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
   // Ends all waits, now and in the future. Error messages name the `rank` of the first abort only.
   void Abort(int rank);
-  // Ends all waits for the rank, and destroys its events once no other rank needs them. If they are
-  // still needed at the deadline, they are kept until the board is destroyed. The rank's context
-  // must be current.
+  // Ends all waits for the rank, and destroys its events once no other rank needs them. If the
+  // events are still needed at the deadline, they are kept until the board is destroyed. The rank's
+  // context must be current.
   void Leave(int rank, Deadline deadline);
   // Returns Ok, or, after an abort, an error that says which rank aborted.
   Status State() const;

@@ -39,8 +39,8 @@ class Ranks final : public Gatherer, private Sink {
  public:
   // Meets the other ranks: rank 0 listens and the others connect, until all have come or the
   // timeout has passed. An error is a line that names the rank and the value at fault. The line is
-  // the same on every rank that has reached rank 0, which stays for times.refusing to tell it to
-  // late ranks.
+  // the same on every rank that has reached rank 0. Rank 0 stays for times.refusing, so that it can
+  // tell late ranks the line.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
   // If Leave was not called before, the other ranks take this rank for dead.
   ~Ranks() override;
@@ -126,8 +126,8 @@ class Ranks final : public Gatherer, private Sink {
   // false if the job fails meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
-  // Returns the job's line as soon as rank 0 has sent it. After kVerdict without it, returns this
-  // rank's own line.
+  // Returns the job's line as soon as rank 0 has sent it. If it has not come after kVerdict,
+  // returns this rank's own line.
   std::string FailureText() const;
   // Returns the result of this rank's gather: all contributions, or an error. Returns none if the
   // gather must still wait.
