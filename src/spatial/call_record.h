@@ -132,9 +132,9 @@ class CallRecords {
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
-  // For each other rank: a ring buffer of records that arrived before this rank made the call
-  // (`early`), the number of records that have arrived (`met`), and the number of records that were
-  // compared (`compared`).
+  // The records of one other rank. `early` is a ring buffer of records that arrived before this
+  // rank made the call. `met` counts the records that have arrived, and `compared` the records that
+  // were compared.
   struct Peer {
     std::vector<CallRecord> early;
     uint64_t met = 0, compared = 0;

@@ -1,4 +1,4 @@
-// The kernels on which a rank has agreed with the others, by the properties that all ranks share.
+// The kernels on which a rank has agreed with the other ranks. A kernel is found by its KernelKey.
 // The table is bounded: the oldest agreement is forgotten first. All ranks forget the same
 // agreements, because they agree at the same calls. Not thread-safe: a rank makes one call at a
 // time.

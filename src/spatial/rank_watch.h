@@ -136,7 +136,7 @@ class RankWatch {
   // progress with them since the last look. A rank's own work before an exchange may take long.
   // Meanwhile, calls that the device begins or ends (DeviceLog) count as progress, too.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
-  // Posts the records of the calls that the device has begun, but only until this rank is as far
+  // Posts the records of the calls that the device has begun. Stops early if this rank is as far
   // ahead of the slowest other rank as most_ahead() permits.
   void PostAllBegun();
   void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
@@ -156,7 +156,7 @@ class RankWatch {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached
     uint64_t finished = 0;  // the exchanges of all calls up to this one are done
-    // Calls that the device has begun plus those that it has ended (DeviceLog).
+    // The number of calls that the device has begun plus the number that it has ended (DeviceLog).
     uint64_t counted = 0;
   } seen_;
   uint64_t moved_ = 0;  // calls begun plus calls ended, at the last WatchBegun

@@ -1,5 +1,5 @@
-// One split call of a rank as the program makes it, its properties that decide how it is split, and
-// the settings of all calls. Plain values.
+// One split call of a rank as the program makes it, the properties that decide how a call is split,
+// and the settings of all calls. Plain values.
 #pragma once
 
 #include <cuda.h>

@@ -45,9 +45,9 @@ struct ExchangeResources {
   cuda::Stream stream;  // of exchanges and sums, in the order of the rank's calls
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
-  // Events that are recorded behind the work that was on the caller's stream before a call
-  // (`entered`), behind a sum of gradients (`summed`), behind the last reader of the buffer
-  // (`read`), and behind the last sum for which no stream waited (`deferred`).
+  // `entered` is recorded behind the work that was on the caller's stream before a call, `summed`
+  // behind a sum of gradients, `read` behind the last reader of the buffer, and `deferred` behind
+  // the last sum for which no stream waited.
   cuda::Event entered, summed, read, deferred;
   // Recorded behind the host function that logs a call's beginning (device_log.h).
   cuda::Event counted;

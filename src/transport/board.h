@@ -1,5 +1,6 @@
-// A board over which ranks that are threads of one process pass device buffers to each other. For
-// each ordered pair of ranks it has a lane, which holds one message at a time. Thread-safe.
+// A board over which ranks pass device buffers to each other if they are threads of one process.
+// The board has a lane for each ordered pair of ranks. A lane holds one message at a time.
+// Thread-safe.
 #pragma once
 
 #include <chrono>

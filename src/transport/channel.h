@@ -19,8 +19,8 @@
 // - Calls of one capture follow each other in the order in which they were made, as uncaptured
 //   calls do. The program must order everything else: its streams must run launches of graphs and
 //   uncaptured calls one after the other, in the same order on all ranks.
-// - They use device and host memory of their own, so Reserve need not wait for them, and graphs
-//   that were captured before a Reserve remain valid.
+// - Captured calls use device and host memory of their own. So Reserve need not wait for them, and
+//   graphs that were captured before a Reserve remain valid.
 // - Progress and Reserve do not see launches. Check reports an error in a launch.
 // - If graphs are launched after an abort, they still end, and received buffers have the content
 //   described above. This holds until the channel is closed, and for kLeavingTime after that.

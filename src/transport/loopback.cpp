@@ -107,8 +107,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
 }
 
 // Ends a call, even one that failed, because the next call must follow the work that is already on
-// the stream. Fails, and aborts, if another rank's abort came during the call, because that abort
-// may have let pass only work that was enqueued before it.
+// the stream. If another rank's abort came during the call, fails and aborts, too: that abort may
+// have let only earlier work pass.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;

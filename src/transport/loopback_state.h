@@ -101,10 +101,11 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // To be called before the channel is closed: waits until the work of all calls is done, including
   // captured calls that are running.
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
-  // Returns Ok, or, after an abort, an error that names the rank that aborted.
+  // Returns an error if a rank has aborted, or if a received message had the wrong size. The error
+  // names the rank that aborted or sent the message.
   Status State() const;
-  // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
-  // closed and this rank's streams are done. Does not wait.
+  // Tells the other ranks that this rank gives up. From then on all streams are let pass, until the
+  // channel is closed and this rank's streams are done. Does not wait.
   void Abort();
   // Declares that the channel makes no more calls, and that no graph that contains one of its calls
   // will be launched any more.

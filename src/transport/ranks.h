@@ -84,8 +84,8 @@ class Ranks final : public Gatherer, private Sink {
   // that call delivers them on the calling thread, so OnGather must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
   // `heard` is called when another rank of the group has come to its gather with this `number`
-  // (from 1), in order with that rank's posts. So this rank notices if one rank gathers while
-  // another posts.
+  // (from 1). The calls of `heard` and the posts of that rank arrive in order. So this rank notices
+  // if one rank gathers while another posts.
   void OnGather(std::function<void(int group_rank, uint64_t number)> heard);
   // `heard` is called when a rank of the job has left, with that rank's last text. Ranks that do
   // not wait for that rank continue.
@@ -94,12 +94,12 @@ class Ranks final : public Gatherer, private Sink {
   // already failed, it is called immediately.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
-  // Tells the other ranks that this rank leaves, with the text `last`, such as the rank's final
-  // numbers, and waits until all ranks of the job have left, but at most for times.leaving. Rank 0
-  // passes on the messages of other groups, so it waits longer while their ranks have acted within
-  // times.timeout. From now on a closed connection is not a failure, but a gather that still waits
-  // for this rank fails. Returns the last text of each rank, or none for a rank that has not left.
-  // The caller must not hold a lock that a callback takes. Later calls only return the texts.
+  // Tells the other ranks that this rank leaves, and sends them the text `last`, such as the rank's
+  // final numbers. Waits until all ranks of the job have left, but at most for times.leaving. Rank
+  // 0 passes on the messages of other groups, so it waits longer while their ranks have acted
+  // within times.timeout. From now on a closed connection is not a failure, but a gather that still
+  // waits for this rank fails. Returns the last text of each rank, or none for a rank that has not
+  // left. The caller must not hold a lock that a callback takes. Later calls only return the texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:

@@ -1,11 +1,11 @@
-// Workspace that ucudnn owns, for calls whose callers pass none because ucudnn told them that none
-// is needed. An arena belongs to one context. It gives segments to owners. An owner enqueues one
-// call after the other: it is a handle on a stream, or several handles whose work the program
-// orders. Two owners never use the same bytes at the same time. Thread-safe.
+// Workspace that ucudnn owns, for calls without workspace of the caller: ucudnn told the callers
+// that they need none. An arena belongs to one context. It gives segments to owners. An owner
+// enqueues one call after the other: it is a handle on a stream, or several handles whose work the
+// program orders. Two owners never use the same bytes at the same time. Thread-safe.
 //
-// At first the arena lends: a loan is for one call, and memory without loans is given to another
-// owner that needs it. Once the needs of all owners are known, Fix ends lending: from then on an
-// owner may remember its segment, which stays valid until generation() rises or the owner's handle
+// At first the arena lends. A loan is for one call, and memory that is not lent may go to any owner
+// that needs it. Once the needs of all owners are known, Fix ends lending: from then on an owner
+// may remember its segment, which stays valid until generation() rises or the owner's handle
 // leaves.
 //
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
@@ -85,10 +85,9 @@ class Arena {
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Makes a segment ready for each of `needs`. Frees all other segments, except segments that are
-  // set aside, segments of captures, and segments that lost_bytes() counts. Returns kBusy if some
-  // segments are still in use; nothing was allocated then. Returns kShort if the device has no
-  // memory left; no segment was added then.
+  // Makes a segment ready for each of `needs`. Frees all other segments for calls, except segments
+  // that lost_bytes() counts. Returns kBusy if some segments are still in use; nothing was
+  // allocated then. Returns kShort if the device has no memory left; no segment was added then.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
   void Fix();
@@ -123,14 +122,16 @@ class Arena {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
   }
   size_t assured_bytes() const { return assured_bytes_.load(std::memory_order_acquire); }
-  // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, after which GiveBack
-  // must be called. If other streams use the memory that was set aside, allocates more, even beyond
-  // the limit, because the call would fail without it. If that allocation fails, makes `stream`
-  // wait on the device for the work of another stream that has such memory; returns an empty
-  // segment if that work is not enqueued yet.
+  // Lends at least `bytes` of the memory that Assure has set aside, for one call on `stream`.
+  // GiveBack must be called after that call. If other owners' work uses all of this memory,
+  // allocates more, even beyond the limit, because the call would fail without workspace. If that
+  // allocation fails, lends memory that another stream's work still uses, and makes `stream` wait
+  // for that work on the device. Returns an empty segment if that is not possible, because that
+  // work is not enqueued yet.
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Like TakeForCapture, but also uses memory that was set aside. If other captures have that
-  // memory, allocates more, even beyond the limit, because the capture would fail without it.
+  // memory, allocates more, even beyond the limit, because the capture would fail without
+  // workspace.
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 

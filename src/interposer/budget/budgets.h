@@ -58,8 +58,8 @@ class Budgets {
     graph_ = &graph;
   }
 
-  // Returns the device's budget; null if there is none, or if it belongs to another context of the
-  // device.
+  // Returns the device's budget; null if there is none, or if the budget belongs to another context
+  // of the device.
   WorkspaceBudget* Of(const tuning::Device& device);
   // To be called when `handle` was destroyed or is about to be. `lane` is the name of the lane that
   // ends with the handle; null: no lane ends. Returns the handle's budget (null: none) and the
@@ -67,8 +67,8 @@ class Budgets {
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
-  // enough. Completes a division that waited for memory if the memory is free by now. Does nothing
-  // inside a capture.
+  // enough. If an earlier division waited for memory that is free now, completes that division.
+  // Does nothing inside a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   // Returns the share of `kernel` on `session`, and sets `part.kernel` to the kernel's number.
   // Returns none if there is no budget, or if the driver does not report the stream's id.

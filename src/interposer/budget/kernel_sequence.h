@@ -38,15 +38,16 @@ class KernelSequence {
   // After this many calls, a lane whose calls all have the same problem counts as a network. Fewer
   // calls prove nothing, because programs time one kernel after the other, each several times.
   static constexpr size_t kOfOneProblem = 128;
-  // After this many calls, a lane that runs a single kernel counts as known if other lanes run
-  // other kernels, because each layer may have a lane of its own.
+  // Each layer of a network may have a lane of its own. So if there are several lanes, a lane that
+  // runs a single kernel counts as known after this many calls.
   static constexpr size_t kOfOneKernel = 4;
-  // If the calls before a repeat include problems that the repeat lacks, the repeat counts as the
-  // network only if it has kLongRepeat calls and is kDwarfs times as long as all calls before it. A
-  // shorter repeat may be a block of layers that repeats inside the network.
+  // The calls before a repeat may include problems that the repeat lacks. Such a repeat counts as
+  // the network only if it has at least kLongRepeat calls, and kDwarfs times as many calls as came
+  // before it. A shorter repeat may be a block of layers that repeats inside the network.
   static constexpr size_t kDwarfs = 8, kLongRepeat = 1024;
-  // A lane whose repeat is known waits for the other lanes until it has run kPatience times as many
-  // calls as it had run when its repeat became known.
+  // Once a lane's repeat is known, the lane waits until the repeats of the other lanes are known,
+  // too. The wait ends at the latest when the lane has run kPatience times as many calls as it had
+  // run when the wait began.
   static constexpr size_t kPatience = 3;
 
   enum class Progress {

@@ -59,9 +59,9 @@ class WorkspaceBudget {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  // Close is to be called before `handle` is destroyed, and Closed with the result of Close
-  // afterwards, because destroying the handle waits for the device. `lane` names the lane that ends
-  // with the handle; null: no lane ends.
+  // Close is to be called before `handle` is destroyed. Closed is to be called afterwards, with the
+  // result of Close, because destroying the handle waits for the device. `lane` names the lane that
+  // ends with the handle; null: no lane ends.
   uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
@@ -136,8 +136,8 @@ class WorkspaceBudget {
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
   // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is the memory
-  // that the budget has on the device; if no handle is left, it is the most that the budget had
-  // when one was destroyed.
+  // that the budget has on the device. If no handle is left, it is the most memory that the budget
+  // had when a handle was destroyed.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // sum of all shares' segments
     bool asked_only = false;  // divided among kernels that were asked about but have not run
@@ -227,8 +227,8 @@ class WorkspaceBudget {
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
   bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is a division of planned_budget_
-  // True if the kernels were only asked about, so that it is unknown which lanes run them. Each
-  // kernel then has a share that it may use on any lane.
+  // True if the kernels were asked about but have not run. It is then unknown which lanes will run
+  // them, and each kernel has a share that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;

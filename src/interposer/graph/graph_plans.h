@@ -1,7 +1,8 @@
 // The application's calls of cuDNN's graph API. Every function answers as the real one does. If
 // something fails inside ucudnn before a plan's promise is given, the plan stays unchanged. If
-// something fails later, an undivided engine runs within the promise, if one keeps it. Thread-safe.
-// Functions are defined in graph_plans.cpp unless a comment names another file.
+// something fails later, an undivided engine runs within the promise, provided that such an engine
+// was found. Thread-safe. Functions are defined in graph_plans.cpp unless a comment names another
+// file.
 #pragma once
 
 #include <cuda.h>

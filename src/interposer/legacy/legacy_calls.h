@@ -83,9 +83,9 @@ class LegacyCalls : public DivisionChoices {
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit that was computed from free memory, because a caller that passes less workspace
-  // than was promised has probably failed to allocate it. The new limit is at least half of the
-  // promise.
+  // Lowers a limit that was computed from free memory. The reason: a caller that passes less
+  // workspace than was promised has probably failed to allocate the promised size. The new limit is
+  // at least half of the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
   // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
@@ -114,9 +114,9 @@ class LegacyCalls : public DivisionChoices {
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
-  // Returns the workspace of the fastest undivided engine among `candidates`. If an engine that was
-  // not measured may be faster, returns at least the workspace of the engine that the real
-  // library's heuristics rank first.
+  // Returns the workspace of the fastest undivided engine among `candidates`. If an unmeasured
+  // engine may be faster, returns at least the workspace of the engine that the real library's
+  // heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
   // Returns the answer without measurements: the heuristics' ranking, reduced to engines that fit
@@ -169,7 +169,7 @@ class LegacyCalls : public DivisionChoices {
                                size_t limit_bytes) const;
   // Returns the answer to a Get or Find query: the workspace plan's configuration, then the engines
   // that run undivided within the limit. Returns none if the workspace plan does not name the
-  // kernel, or if the library does not confirm its entry.
+  // kernel, or if the library does not confirm the plan's entry.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Adds the promise of the workspace plan's configuration to promises_, for callers of
   // `algorithm`. Returns false if the promise cannot be kept.

@@ -54,8 +54,8 @@ class PromiseBook {
   // is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // The workspace that a caller was told last for `key` and must be told again, and the workspace
-  // that must be assured for that promise (planning::AssuredBytes).
+  // What callers were told last for `key`, and must be told again: a size of workspace. And the
+  // size that must be assured to keep this promise (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;
