@@ -78,9 +78,9 @@ struct Agreed {
 };
 
 // Returns the agreement that follows from `claims`, which are in the order of the ranks' numbers in
-// the group. Fails if the ranks do not make the same call, because they can then not continue
-// together. The error names a rank and the values that differ. `first` is the number, within the
-// job, of the group's rank 0.
+// the group. Fails if the ranks do not make the same call; they cannot continue together then. The
+// error names a rank and the values that differ. `first` is the number, within the job, of the
+// group's rank 0.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // Decodes gathered claims and calls Agree.

@@ -68,7 +68,7 @@ std::string BegunCallText(const CallRecord& record);
 std::string SuspectFrom(uint64_t call);
 
 // Compares this rank's records with the records of the other ranks of its group. Thread-safe: the
-// thread that makes the rank's calls and the transport's thread use it. Once there is room, Add
+// thread that makes the rank's calls and the transport's thread use it. After MakeRoom, Add
 // allocates nothing. The time of Add does not grow with the number of kernels.
 class CallRecords {
  public:

@@ -15,8 +15,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; if it fails, it fails on all. REQUIRES: all ranks are in
-// processes of one user in one process namespace.
+// All ranks of the group call this function. If it fails, it fails on all of them. REQUIRES: all
+// ranks are in processes of one user in one process namespace.
 Result<std::unique_ptr<Channel>> OpenLoopbackChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

@@ -13,7 +13,8 @@
 namespace ucudnn::transport {
 
 // Opens the channel, and connects every pair of ranks, so that no later call has to connect. All
-// ranks of the group call it; if it fails, it fails on all. nccl::Load explains `cudnn_file`.
+// ranks of the group call this function. If it fails, it fails on all of them. nccl::Load explains
+// `cudnn_file`.
 Result<std::unique_ptr<Channel>> OpenNcclChannel(const ChannelSetup& setup,
                                                  const std::string& cudnn_file);
 

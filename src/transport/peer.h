@@ -13,8 +13,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; if it fails, it fails on all. REQUIRES: all ranks are threads of
-// this process.
+// All ranks of the group call this function. If it fails, it fails on all of them. REQUIRES: all
+// ranks are threads of this process.
 Result<std::unique_ptr<Channel>> OpenPeerChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

@@ -103,8 +103,8 @@ class Ranks final : public Gatherer, private Sink {
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
-  // The facts that this rank knows about a rank. About itself it keeps only the place, the number
-  // of gathers and the last text.
+  // The facts that this rank knows about one rank of the job. In the entry of this rank itself,
+  // only `place`, `gathers` and `last` are used.
   struct Peer {
     Membership place;
     std::string doing;

@@ -29,8 +29,8 @@ struct GraphKernel {
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // the plan was decided about before; more may have been measured since
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
-  // True if this plan was made after the process had reached the number of plans that it remembers.
-  // Such a plan is never measured.
+  // True if GraphPlans already remembered most_kernels_ plans, its maximum, when this plan was
+  // made. Such a plan is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
