@@ -94,7 +94,7 @@ class SlicePlan {
   // adds 0 to the gradient. Fails if the library refuses one of the calls.
   virtual Status Try(const SliceCall& slice) const = 0;
   // Corrects the result on the caller's stream, after the exchange and the caller's own call.
-  // Gradients of filters are added to `call.w`; 16-bit ones are added to the sum.
+  // Gradients of filters are added to `call.w`; 16-bit gradients are added to SliceCall::sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:

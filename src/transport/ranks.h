@@ -77,7 +77,7 @@ class Ranks final : public Gatherer, private Sink {
   std::optional<std::string> Failure() const;  // one atomic load if there is no failure
 
   // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
-  // heartbeats wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call
+  // heartbeats wait for them; on rank 0, the heartbeats of all ranks wait. A callback may call
   // Post, Doing, Fail and Failure. A thread that sets a callback must not hold a lock that a
   // callback takes. Setting null removes a callback; once the setting call has returned, the
   // callback does not run any more. Records that arrive before the first call of OnPost are kept;

@@ -91,7 +91,7 @@ class KernelSequence {
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;  // index of the latest call of each problem
     std::set<int> met;             // all distinct calls
-    size_t newest = 0;             // index of the latest call that was the first of its kind
+    size_t newest = 0;             // index of the latest call that no earlier call equals
     size_t period = 0;             // length of the first complete repeat; 0: none yet
     size_t known_after = 0;        // calls of the lane until the repeat became known
     size_t ran = 0;                // calls of the lane, recorded or not

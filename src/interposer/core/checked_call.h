@@ -14,8 +14,8 @@ namespace ucudnn::interposer {
 
 struct CheckedCall {
   // True: the undivided engine has written its result to the caller's output. False: the output was
-  // not touched and the call must still be run, because there is nothing to compare with, memory is
-  // out, or the undivided engine failed.
+  // not touched, and the call must still be run. The reason is that there is nothing to compare
+  // with, memory is out, or the undivided engine failed.
   bool done = false;
   bool piece_failed = false;  // the plan did not run completely
   // The result of the comparison or, if nothing was compared, why not.

@@ -55,7 +55,7 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
-  // A kernel that cannot run without workspace uses assured workspace.
+  // True for kernels that cannot run without workspace, because they use assured workspace.
   bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
@@ -159,7 +159,7 @@ class LegacyCalls : public DivisionChoices {
   // if the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // Tells the budget, while it learns, that a caller was told to use `algorithm`.
+  // If the budget is still learning, tells it that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // Describes a caller that names `algorithm` or, if `algorithm` is none, a caller that asks which
