@@ -57,8 +57,8 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // One kernel for each combination of all ranks' extents. There are several only if ranks agree at
-  // every call.
+  // One kernel for each combination of extents that the ranks have had. There are several kernels
+  // only if ranks agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
   // Returns the kernels with this key; empty if ranks have not agreed on any. Valid until the next

@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // First an abort is checked, because no exchange may begin after an abort. Leaving is checked
-    // after `flag`, because a flag that a rank set before it left is still valid.
+    // First checks for an abort, because no exchange may begin after an abort. Checks `flag` before
+    // `left`, because a flag that a rank set before leaving is still valid.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {

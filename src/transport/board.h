@@ -30,8 +30,8 @@ class Board {
 
   // Returns a key that no other board of this process has.
   static std::string NewKey();
-  // Returns the process's board with this key. The first caller makes it; it exists as long as a
-  // rank holds it.
+  // Returns the process's board with this key. The first caller makes the board. The board exists
+  // as long as a rank holds it.
   static std::shared_ptr<Board> Open(const std::string& key, int size, const cuda::Driver& driver);
   Board(int size, const cuda::Driver& driver);
   ~Board();

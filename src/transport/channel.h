@@ -77,8 +77,9 @@ class Channel {
   virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                           CUstream stream) = 0;
 
-  // Enqueues the in-place sum over all ranks of the `count` numbers at `data`. If the sum fails,
-  // even after AllReduce has returned, `data` is filled with NaN.
+  // Enqueues a sum over all ranks: the `count` numbers at `data` are replaced by the sums of these
+  // numbers on all ranks. If the sum fails, even after AllReduce has returned, `data` is filled
+  // with NaN.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
   // Returns Ok, or an error that says why calls cannot be captured; calls in a capture then fail.

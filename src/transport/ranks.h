@@ -91,7 +91,7 @@ class Ranks final : public Gatherer, private Sink {
   // not wait for that rank continue.
   void OnLeave(std::function<void(int rank, std::string_view last)> heard);
   // `heard` is called once when the job has failed, with the job's final line. If the job has
-  // already failed, it is called immediately.
+  // already failed, `heard` is called immediately.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
   // Tells the other ranks that this rank leaves, and sends them the text `last`, such as the rank's

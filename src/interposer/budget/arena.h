@@ -71,8 +71,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Returns how many bytes `owner` could get: by Borrow now, by Take now or once the owner's
-  // present work is over.
+  // While the arena lends, returns how many bytes Borrow could give `owner` now. After Fix, returns
+  // how many bytes Take could give `owner` now or once the owner's present work is over.
   size_t Available(const ArenaOwner& owner);
   // Withholds `bytes` of the limit from all owners, in place of the amount of the previous Keep.
   void Keep(size_t bytes);
@@ -135,10 +135,10 @@ class Arena {
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 
-  // Leave: call it when `handle` will enqueue no more. Waited: call it with the result of Leave,
+  // Leave is to be called when `handle` will enqueue no more. Its result is to be passed to Waited
   // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
-  // each handle whose Leave returned `leave` or less. If no handle is left, it frees all segments
-  // except assured ones and segments of graphs, and returns true.
+  // each handle whose Leave returned `leave` or less. If no handle is left, Waited frees all
+  // segments except assured ones and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`. Take would return this segment

@@ -1,6 +1,7 @@
 // The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a
 // workspace plan with a total). A budget learns its device's network from the program's calls and
-// is divided among the network's kernels, unless a workspace plan defines both. Thread-safe.
+// is divided among the network's kernels, unless a workspace plan defines the network and its
+// division. Thread-safe.
 #pragma once
 
 #include <map>

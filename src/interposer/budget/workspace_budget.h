@@ -217,8 +217,8 @@ class WorkspaceBudget {
   std::vector<ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles and lanes that ran a call
-  // The most bytes that were held on the device when a handle was destroyed, since the first handle
-  // was opened.
+  // The most bytes that were held on the device at any destruction of a handle since the first
+  // handle was opened.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The members from here to capture_ready_ belong to the latest division.

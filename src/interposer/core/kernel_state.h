@@ -26,8 +26,8 @@ struct OwnedPart {
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. A state that replaces another shares its schedule if the
-  // schedule stays the same.
+  // Null: the program's own call runs. If the schedule stays the same, a state shares it with the
+  // state that it replaces.
   std::shared_ptr<const execution::Schedule> schedule;
   std::optional<planning::Build> built;  // the question for which the schedule was built; none:
                                          // nothing was built

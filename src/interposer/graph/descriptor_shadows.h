@@ -58,8 +58,8 @@ struct DescriptorShadow {
   int64_t batch = 0;
   bool ragged = false;
   std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 beyond its rank
-  // For a convolution and objects made from it: the number of elements that an image of x or of y
-  // spans, whichever is larger.
+  // For a convolution and objects made from it: the larger of two numbers: the elements that an
+  // image of x spans, and the elements that an image of y spans.
   double span = 0;
   bool dynamic = false;  // the operation graph has dynamic shapes
   // For an engine: the configuration from which the program read it (null: the configuration no
@@ -97,8 +97,8 @@ class DescriptorShadows {
   // of it is left. The caller must then destroy it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
-  // Sets DescriptorShadow::keeps_native of `engine` to `keeps` unless it is set already, and
-  // returns its value. Returns `keeps` if `engine` is unknown.
+  // Returns DescriptorShadow::keeps_native of `engine`. If this member is not set yet, first sets
+  // it to `keeps`. Returns `keeps` if `engine` is unknown.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:

@@ -154,9 +154,9 @@ class LegacyCalls : public DivisionChoices {
   // these promises. `settled` says that no better plan can follow.
   Performances Promised(const LegacyKernel& kernel, std::vector<planning::Offer> offers,
                         bool settled);
-  // Returns the undivided algorithms with the problem's math type as candidates. Their times are
-  // not measured: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
-  // if the library refuses to rank.
+  // Returns candidates: the undivided algorithms with the problem's math type. Their times are not
+  // measured, but are 0, 1, 2, ... in the order of the real library's heuristics. Returns none if
+  // the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // If the budget is still learning, tells it that a caller was told to use `algorithm`.
