@@ -16,9 +16,9 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // The memory that a call needs, and its limits.
+  // What a call needs, and the limits of memory.
   struct Need {
-    // The call's kernel, which must exist as long as a graph of the capture may launch its parts.
+    // The call's kernel. It must exist as long as a graph of the capture may run.
     std::shared_ptr<const void> kernel;
     size_t bytes = 0;        // size of the buffer
     size_t most_bytes = 0;   // the limit for all memory that the rank owns on the device

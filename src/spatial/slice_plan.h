@@ -98,7 +98,7 @@ class SlicePlan {
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // Names the tensor of a call from which rows are exchanged.
+  // The tensor whose rows are exchanged.
   enum class Exchange { kImage, kOutput };  // kImage: x of the forward call; kOutput: y or dy
   // One box of a message.
   struct Block {

@@ -43,7 +43,9 @@ struct ArenaOwner {
   uint64_t stream = 0;
   // Set for CU_STREAM_PER_THREAD, which stands for a different stream in each thread.
   std::thread::id thread = {};
-  int kernel = -1;          // the only kernel that uses the segment; -1: any kernel may use it
+  // The only kernel that uses the segment or, with a workspace plan, the number of the plan's
+  // segment; -1: any kernel may use the segment.
+  int kernel = -1;
   bool capturable = false;  // false on the legacy default stream
   bool operator==(const ArenaOwner&) const = default;
 };
@@ -85,8 +87,8 @@ class Arena {
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Makes a segment ready for each of `needs`. Frees all other segments for calls, except segments
-  // that lost_bytes() counts. Returns kBusy if some segments are still in use; nothing was
+  // Makes a segment ready for each of `needs`. Frees all other segments for ordinary calls, except
+  // segments that lost_bytes() counts. Returns kBusy if some segments are still in use; nothing was
   // allocated then. Returns kShort if the device has no memory left; no segment was added then.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.

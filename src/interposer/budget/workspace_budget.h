@@ -189,7 +189,8 @@ class WorkspaceBudget {
   std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
-  // true: each slot is for one kernel; false: for all kernels of a lane
+  // True if each kernel of a lane has a segment of its own; false if the kernels of a lane share
+  // one.
   std::atomic<bool> by_kernel_;
   std::atomic<int> epoch_ = 0;
   std::unique_ptr<std::atomic<bool>[]> dropped_;  // by number of the kernel in the workspace plan

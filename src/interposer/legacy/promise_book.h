@@ -54,8 +54,8 @@ class PromiseBook {
   // is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // What callers were told last for `key`, and must be told again: a size of workspace. And the
-  // size that must be assured to keep this promise (planning::AssuredBytes).
+  // The workspace size that callers were told last for `key` and must be told again, and the size
+  // that must be assured to keep this promise (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;
