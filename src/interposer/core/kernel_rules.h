@@ -65,7 +65,7 @@ class KernelRules {
   planning::TileUse UseOfTiles(const Session& session, const ConvolutionProblem& problem,
                                size_t need_bytes) const;
   // Returns false if UseOfTiles would certainly return kNone. Needs no problem. `span` is the
-  // larger of two numbers: the elements that an image of x spans, and the elements that an image of
+  // number of elements that an image of x spans or, if that is larger, the number that an image of
   // y spans.
   bool MayUseTiles(const Session& session, double span, size_t need_bytes) const;
   // A convolution is vast (planning::IsVast) if its images span more elements than this.

@@ -58,8 +58,8 @@ struct DescriptorShadow {
   int64_t batch = 0;
   bool ragged = false;
   std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 beyond its rank
-  // For a convolution and objects made from it: the larger of two numbers: the elements that an
-  // image of x spans, and the elements that an image of y spans.
+  // For a convolution and objects made from it: the number of elements that an image of x spans or,
+  // if that is larger, the number that an image of y spans.
   double span = 0;
   bool dynamic = false;  // the operation graph has dynamic shapes
   // For an engine: the configuration from which the program read it (null: the configuration no
