@@ -23,8 +23,8 @@ struct ExactSize {
   Spatial extents = {1, 1, 1};  // d, h, w
   // True if a program's own calls suffice; false if the program needs ucudnn.spatial.convert.
   bool as_it_is = true;
-  // Names of the fully connected layers whose weights would have another size than now, because
-  // their input would have another size.
+  // Names of the fully connected layers whose inputs, and therefore weights, have another size if
+  // the images have `extents`.
   std::vector<std::string> other_weights;
 };
 

@@ -42,9 +42,9 @@ struct Striping {
   StripeTraffic Traffic(bool forward_only) const;
 };
 
-// Judges `graph` for images that are cut into nearly equal stripes of multiples of `multiple` rows.
-// Fails if the grid cuts an axis that the network lacks, if the groups do not divide the batch, or
-// if shapes do not fit.
+// Judges each operator of `graph` if images are cut into nearly equal stripes, each of which has a
+// multiple of `multiple` rows. Fails if the grid cuts an axis that the network lacks, if the groups
+// do not divide the batch, or if shapes do not fit.
 Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
                                int multiple = 1);
 

@@ -13,8 +13,9 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// Reads all of `text` as a number into `number`, a whole one in base `base`, 10 by default. Returns
-// whether `text` is such a number and nothing else; otherwise `number` has no meaning.
+// Reads all of `text` as a number into `number`. `base` may be given if Number is an integer type;
+// it is 10 by default. Returns whether `text` is such a number and nothing else; otherwise `number`
+// has no meaning.
 template <typename Number, typename... Base>
 bool ReadNumber(std::string_view text, Number& number, Base... base) {
   const char* const end = text.data() + text.size();

@@ -5,8 +5,9 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Returns the devices that help to measure. In a job there are none: another device may belong to
-// another rank, which measuring would disturb and whose work would distort the measurements.
+// Returns the devices that help to measure. In a job there are none, because another device may
+// belong to another rank: measuring would disturb that rank, and its work would distort the
+// measurements.
 BenchmarkDevices HelpersOf(const Options& options) {
   if (!options.benchmark_devices.parallel() || options.rank < 0) return options.benchmark_devices;
   WarnOnce("benchmark devices", "UCUDNN_BENCHMARK_DEVICES is ignored in rank " +

@@ -37,7 +37,8 @@ class Interposer {
   void TellMeasured();
 
  private:
-  // Some parts refer to parts below them, which they use only once the whole object is made.
+  // A part may refer to another part that is declared below it. It uses that part only once the
+  // whole object is made.
   const cudnn::Functions& functions_;
   MeasuringLine measuring_;
   tuning::MeasuredKernels kernels_;

@@ -36,14 +36,14 @@ bool TakeNumber(std::string_view& text, Number& number) {
   return Take(text, field) && ReadNumber(field, number);
 }
 
-// Returns the name, within the job, of the group's rank number `rank`. `first` is the job's rank
-// that is number 0 of the group.
+// Returns the name, within the job, of the group's rank `rank`. `first` is the number, within the
+// job, of the group's rank 0.
 std::string RankName(size_t rank, int first) {
   return "rank " + std::to_string(static_cast<size_t>(first) + rank);
 }
 
-// Returns "rank 0 has A, rank 2 has B" for the first rank whose `member` differs from that of the
-// group's rank number 0; empty if no rank differs.
+// Returns "rank 0 has A, rank 2 has B" for the first rank whose `member` differs from the `member`
+// of the group's rank 0; empty if no rank differs.
 std::string Difference(std::span<const Claim> claims, std::string Claim::*member, int first) {
   for (size_t rank = 1; rank < claims.size(); ++rank) {
     if (claims[rank].*member == claims[0].*member) continue;

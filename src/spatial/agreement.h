@@ -62,15 +62,15 @@ std::string KernelText(const ConvolutionProblem& problem, const CallProperties& 
 
 // Returns the FNV-1a hash.
 uint64_t HashOf(std::string_view bytes);
-// Returns a hash of all ranks' extents of x and windows.
+// Returns a hash of the extents of x and the windows of all ranks.
 uint64_t ExtentsHash(std::span<const Spatial> extents, std::span<const OwnWindow> windows);
 
 // The properties of a kernel on which the ranks have agreed.
 struct Agreed {
   std::vector<Spatial> extents;    // extents of each rank's x, by its number in the group
   std::vector<OwnWindow> windows;  // each rank's window, by its number in the group
-  // The reason why all ranks refuse the kernel; empty if they do not. After a refusal they continue
-  // with other kernels.
+  // The reason why all ranks refuse the kernel; empty if they do not. After a refusal, the ranks
+  // continue with other kernels.
   std::string refusal;
   bool is_prepared = false;  // all ranks have made the kernel for these extents already
   // All ranks' inputs have the same bits, so they may be copies instead of stripes.
@@ -78,9 +78,9 @@ struct Agreed {
 };
 
 // Returns the agreement that follows from `claims`, which are in the order of the ranks' numbers in
-// the group. Fails if the ranks do not make the same call, so that they cannot continue together;
-// the error names a rank and the values that differ. `first` is the rank of the job that is number
-// 0 of the group.
+// the group. Fails if the ranks do not make the same call; they cannot continue together then. The
+// error names a rank and the values that differ. `first` is the number, within the job, of the
+// group's rank 0.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // Decodes gathered claims and calls Agree.
@@ -89,8 +89,8 @@ Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 // Encodes the text that each rank sends after the claims: its numbers or, if `own` is an error, the
 // reason why its part of the kernel cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// Decodes `count` numbers of each rank. If ranks have sent a reason instead, fails with the reason
-// of the first of them.
+// Decodes `count` numbers of each rank. If some ranks have sent a reason instead, fails with the
+// reason of the first such rank.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
@@ -100,8 +100,8 @@ bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_
 
 // Returns the cut axes along which all ranks have copies instead of stripes. `extents` are each
 // rank's extents. `declared` says whether tensors whose extent is 1 on all ranks are stripes or
-// copies. If it is none, they count as stripes if copies would give the same result; otherwise the
-// function fails.
+// copies. If `declared` is none, such tensors count as stripes, provided that copies would give the
+// same result. If copies would give another result, the function fails.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,

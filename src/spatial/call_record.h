@@ -68,7 +68,7 @@ std::string BegunCallText(const CallRecord& record);
 std::string SuspectFrom(uint64_t call);
 
 // Compares this rank's records with the records of the other ranks of its group. Thread-safe: the
-// thread that makes the rank's calls and the transport's thread use it. Once there is room, Add
+// thread that makes the rank's calls and the transport's thread use it. After MakeRoom, Add
 // allocates nothing. The time of Add does not grow with the number of kernels.
 class CallRecords {
  public:
@@ -77,7 +77,8 @@ class CallRecords {
   // MiB.
   static size_t MostAhead(int ranks);
 
-  // `first` is the job's rank that is number 0 of the group; messages name ranks of the job.
+  // `first` is the number, within the job, of the group's rank 0. Messages name ranks by their
+  // numbers within the job.
   CallRecords(int rank, int ranks, int first = 0);
   // Allocates the room for records now instead of at the first record.
   void MakeRoom();
@@ -90,17 +91,18 @@ class CallRecords {
   // rank's record of the same number, returns the difference; otherwise none.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
-  // Another rank's record of this rank's next call. If such a record has already arrived, and says
-  // that on that rank the call is not the first of its kernel, NotAgreeing returns the record.
+  // Another rank's record of this rank's next call. NotAgreeing returns such a record if it has
+  // already arrived and if it shows that the other rank does not gather claims in this call (its
+  // kind is not kAgreed).
   struct Early {
     int rank = 0;
     CallRecord record;
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Returns whether Add or AddOf has returned a difference so far. A thread that has waited, by
-  // `ahead`, for all records calls this function, because the thread to which AddOf returned a
-  // difference may not have failed the job yet.
+  // Returns whether Add or AddOf has returned a difference so far. To be called after a wait, by
+  // `ahead`, for the records of all ranks: AddOf may have returned a difference to another thread,
+  // and that thread may not have failed the job yet.
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }
@@ -130,9 +132,9 @@ class CallRecords {
   mutable Mutex mutex_;
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
-  // For each other rank: a ring buffer of records that arrived before this rank made the call
-  // (`early`), the number of records that have arrived (`met`), and the number of records that were
-  // compared (`compared`).
+  // The records of one other rank. `early` is a ring buffer of records that arrived before this
+  // rank made the call. `met` counts the records that have arrived, and `compared` the records that
+  // were compared.
   struct Peer {
     std::vector<CallRecord> early;
     uint64_t met = 0, compared = 0;
@@ -141,10 +143,10 @@ class CallRecords {
   bool differ_ UCUDNN_GUARDED_BY(mutex_) = false;
 };
 
-// The split calls of a rank, in one order, which is the same on all ranks of the group. Numbers the
-// calls, and the threads and handles that make them. Posts the record of each call to the other
-// ranks, and waits before this rank gets too far ahead of them. Not thread-safe, except for Forget:
-// a rank makes one call at a time.
+// The split calls of a rank. All ranks of the group make their split calls in the same order.
+// Numbers the calls, and the threads and handles that make them. Posts the record of each call to
+// the other ranks, and waits before this rank gets too far ahead of them. Not thread-safe, except
+// for Forget: a rank makes one call at a time.
 class CallSequence {
  public:
   // All arguments must outlive the object. `records` compares the calls of all ranks.
@@ -161,11 +163,12 @@ class CallSequence {
     bool has_rows = false;    // the previous call has received the rows of this call
   };
   // Posts the record of the latest call. `kernel` is the call's kernel, on which all ranks have
-  // agreed; null: all ranks refuse the call without an agreement, and compare only its number and
-  // its kind. Makes all ranks fail if another rank's record of this call differs.
+  // agreed. If it is null, all ranks refuse the call without an agreement, and compare only the
+  // number and the kind of their records. Makes all ranks fail if another rank's record of this
+  // call differs.
   void Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting);
   // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
-  // false if they differ or the job has failed.
+  // false if the records differ or the job has failed.
   bool AwaitIfChecked();
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
   void Forget(cudnnHandle_t handle);

@@ -16,9 +16,9 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // The memory that a call needs, and its limits.
+  // What a call needs, and the limits of memory.
   struct Need {
-    // The call's kernel, which must exist as long as a graph of the capture may launch its parts.
+    // The call's kernel. It must exist as long as a graph of the capture may run.
     std::shared_ptr<const void> kernel;
     size_t bytes = 0;        // size of the buffer
     size_t most_bytes = 0;   // the limit for all memory that the rank owns on the device
@@ -26,9 +26,9 @@ class CaptureMemory {
   };
 
   // Returns the resources for a call on `origin`, which is in `capture`. If the buffer of the
-  // capture's earlier calls is too small, those calls keep it, and this call gets other resources,
-  // whose work follows the work of the earlier calls. `outside` has the resources of calls that are
-  // not captured.
+  // capture's earlier calls is too small, this call gets other resources, and the earlier calls
+  // keep theirs. The work of this call then follows the work of the earlier calls. `outside` has
+  // the resources of calls that are not captured.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
   size_t bytes() const;  // sum over all buffers

@@ -1,6 +1,6 @@
 // Arithmetic on vectors that have one number for each channel, in device memory, by cuDNN's own
 // functions. Numbers are packed; they are fp64 if the tensors are fp64, otherwise fp32. A call
-// allocates nothing and enqueues one kernel on the handle's stream. Not thread-safe.
+// allocates nothing, and calls one function of cuDNN on the handle's stream. Not thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +23,7 @@ class ChannelNumbers {
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
   // Returns the bytes of one vector, rounded up so that the next object in memory is aligned for
-  // any kernel of cuDNN.
+  // any function of cuDNN.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;

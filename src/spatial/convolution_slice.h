@@ -38,7 +38,7 @@ class ConvolutionSlice : public SlicePlan {
  private:
   enum class Source { kReceived, kExchanged, kImage, kFilter, kFused, kResult };
   // Copies elements of an operand, in packed form, to place `to`. Copies that precede a small
-  // convolution go to the buffer; those that precede the caller's own call go to the kept memory
+  // convolution go to the buffer; copies that precede the caller's own call go to the kept memory
   // (SliceCall::kept).
   struct Fetch {
     Source source = Source::kReceived;
@@ -49,7 +49,7 @@ class ConvolutionSlice : public SlicePlan {
   };
   struct Step {
     std::unique_ptr<SmallConvolution> convolution;
-    // The range of the buffer that is set to 0 before the fetches, because they do not write the
+    // The range of the buffer that is set to 0 before the fetches, because fetches do not write the
     // padding.
     size_t zero_place = 0, zero_bytes = 0;
     std::vector<Fetch> fetches;

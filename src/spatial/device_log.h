@@ -1,7 +1,7 @@
 // A log of the split calls that the device begins and ends. Launching a graph makes no call of
 // cuDNN, so each captured call has one host function before it and one behind it, which write the
 // log. Once a rank has captured a split call, its uncaptured split calls are logged, too. So the
-// log has all calls in one order, which ranks compare.
+// log has all calls in one order, and ranks compare this order.
 //
 // Thread-safe. Never destroyed, because a graph may be launched as long as it exists.
 #pragma once
@@ -38,8 +38,9 @@ class DeviceLog {
   // The arguments of the two host functions of a call.
   struct Point;
   // Begin and End enqueue the host functions for the beginning and the end of the call on `stream`,
-  // which may be capturing. After each successful Begin, End must follow even if the call has
-  // failed, on a stream that is ordered behind Begin's. Begin allocates if the call is captured.
+  // which may be capturing. After each successful Begin, End must follow, even if the call has
+  // failed. The stream of End must be ordered behind the stream of Begin. Begin allocates if the
+  // call is captured.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 

@@ -1,5 +1,5 @@
-// Packed numbers in a rank's device memory: their places and addresses, the scales that cuDNN reads
-// with them, and TensorAdd, which adds them.
+// Packed numbers in a rank's device memory: their places and addresses, the scales that cuDNN
+// applies to them, and TensorAdd, which adds such numbers.
 #pragma once
 
 #include <cuda.h>

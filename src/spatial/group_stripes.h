@@ -31,7 +31,7 @@ struct PooledRanks {
 
 struct GroupStripes {
   Stripes stripes;         // along the axes that hold stripes
-  std::vector<int> ranks;  // number in the group of the rank that holds each cell of `stripes`
+  std::vector<int> ranks;  // by cell of `stripes`: the rank that holds the cell, as a group rank
   std::vector<Spatial> extents;   // extents of x on each of `ranks`
   bool cuts = false;              // some axis is cut into stripes of several ranks
   bool counts = true;             // this rank holds the first copy

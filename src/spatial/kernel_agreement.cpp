@@ -26,7 +26,8 @@ std::string NameOf(const SplitCall& call) {
 }
 
 // Returns whether the inputs of all ranks may be equal although they are not copies. For example,
-// the gradient of a global average is the same at all positions of a channel, and so on all ranks.
+// the gradient of a global average is the same at all positions of a channel, and therefore on all
+// ranks.
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;

@@ -48,28 +48,30 @@ class KernelAgreement {
   // Returns the kernel of the call, on which all ranks have agreed. Until a gradient has run, the
   // program may change who sums gradients; ranks then agree again on gradients that were refused.
   Found KernelOf(const Turn& turn);
-  // Returns the kernel of a call that is captured, on which the ranks have already agreed; null:
-  // the kernel has no version for the layout of the call's tensors. Fails, on all ranks in the same
-  // way, if no rank can capture the call.
+  // Returns the kernel of a captured call; the ranks have already agreed on that kernel. Returns
+  // null if the kernel has no version for the layout of the call's tensors. If no rank can capture
+  // the call, fails on all ranks in the same way.
   Result<SplitKernel*> FindForCapture(const SplitCall& call);
   // Returns the limit of memory for exchanges, in bytes, as it was at the last agreement.
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
-  // To be called on the transport's thread when a record of another rank has arrived. Fails the job
-  // if this rank gathers claims for the call in the record while the other rank gathers none.
+  // To be called on the transport's thread when a record of another rank has arrived. The record is
+  // about a call of the other rank. Fails the job if this rank gathers claims for that call while
+  // the other rank does not.
   void HearPost(int rank, const CallRecord& theirs);
 
  private:
   Found FindOrAgree(const Turn& turn);
-  // Opens the channel if it is not open. All ranks do so at the same call, that of their first
-  // kernel. If a rank lacks what a channel needs, no rank opens a channel, and that rank's claim
-  // says why. Returns false if the ranks can no longer agree.
+  // Opens the channel if it is not open. All ranks do so at the same call, the first call of their
+  // first kernel. If a rank lacks what a channel needs, no rank opens a channel, and that rank's
+  // claim says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
   // Runs the rank's own call without changing memory that the program reads: the result goes to
   // scratch memory if the call reads its old output. Fails if the call cannot run.
   Status Try(const Turn& turn);
   // Returns a hash of the tensor whose rows are exchanged; 0 if the tensor cannot be read or all
-  // its elements are equal. Of a large tensor only pieces, spread over all of it, are hashed.
+  // elements that were read are equal. From a large tensor only samples, spread over all of it, are
+  // read.
   uint64_t InputHash(const SplitCall& call) const;
   // Returns a text of all properties of the call that ranks must share.
   std::string TextOf(const Turn& turn) const;

@@ -26,8 +26,8 @@ struct KernelFacts {
   std::string refusal;
   std::vector<Spatial> extents;  // extents of each rank's x
   uint64_t sent_bytes = 0, received_bytes = 0;
-  // Bytes sent and received if each rank sent each position exactly once to each rank that reads
-  // it.
+  // The bytes that would be sent and received if each rank sent each position exactly once to each
+  // rank that reads the position.
   uint64_t least_sent_bytes = 0, least_received_bytes = 0;
   uint64_t summed_bytes = 0;  // bytes of a gradient that is summed over all ranks
   int slices = 1;             // number of exchanges in a call, one after the other
@@ -60,7 +60,8 @@ struct TimedSpan {
   float length_ms = 0;
 };
 
-// The consecutive calls of a rank from one call of the network's first kernel to the next.
+// The consecutive calls of a rank from one call of the network's first kernel up to the next call
+// of that kernel.
 struct StepTimes {
   struct Call {
     int kernel = 0;  // index into RankFigures::kernels

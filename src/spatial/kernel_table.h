@@ -1,4 +1,4 @@
-// The kernels on which a rank has agreed with the others, by the properties that all ranks share.
+// The kernels on which a rank has agreed with the other ranks. A kernel is found by its KernelKey.
 // The table is bounded: the oldest agreement is forgotten first. All ranks forget the same
 // agreements, because they agree at the same calls. Not thread-safe: a rank makes one call at a
 // time.
@@ -18,7 +18,7 @@
 namespace ucudnn::spatial {
 
 // The key of a kernel: the rank's own problem and the form of the call. The layout of the tensors
-// is not part of it, because the layout may change on one rank alone.
+// is not part of the key, because the layout may change on one rank alone.
 struct KernelKey {
   ConvolutionProblem problem;  // with packed strides and no alignment
   CallProperties form;
@@ -57,8 +57,8 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // One kernel for each combination of all ranks' extents. There are several only if ranks agree at
-  // every call.
+  // One kernel for each combination of extents that the ranks have had. There are several kernels
+  // only if ranks agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
   // Returns the kernels with this key; empty if ranks have not agreed on any. Valid until the next

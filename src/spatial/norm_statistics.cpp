@@ -29,8 +29,8 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// Gets the slice's statistics by one call with a factor of 1, after which the running statistics
-// are those of the slice. The running statistics are set to 0 before the call, because cuDNN does
+// Gets the slice's statistics by one call with a factor of 1, which sets the running statistics to
+// the slice's statistics. The running statistics are set to 0 before the call, because cuDNN does
 // not document whether a factor of 1 still reads them.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {

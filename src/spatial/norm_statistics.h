@@ -22,7 +22,7 @@
 // FinishStatistics come before RunOwn. Results that several ranks compute have the same bits on all
 // of them.
 //
-// The caller provides the scratch memory, aligned for any kernel of cuDNN. Its content before a
+// The caller provides the scratch memory, aligned for any function of cuDNN. Its content before a
 // call does not matter, but nobody else may change it between a call's first part and its last. Its
 // layout:
 //   message of slice 0 | ... | message of the last slice | this rank's own numbers
@@ -67,8 +67,8 @@ class NormStatistics {
 
   // Runs the rank's own part of a call. If this fails, the program gets the returned status. A
   // gradient writes dx and no other memory of the program. A forward call writes at most y, and
-  // only if no later step reads the old y. Finish completes the results. y may be the memory of x,
-  // and dx that of dy, but dx is never the memory of x.
+  // only if no later step reads the old y. Finish completes the results. y may lie in the memory of
+  // x, and dx in the memory of dy, but dx never lies in the memory of x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   // To be called after the exchange.

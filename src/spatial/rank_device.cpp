@@ -12,7 +12,8 @@ CUcontext CurrentContext(const cuda::Driver& driver) {
   return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
 }
 
-// Puts the rank's handle on another stream, such as that of a capture, while this object exists.
+// Puts the rank's handle on another stream, such as the stream of a capture, while this object
+// exists.
 class HandleOnStream {
  public:
   HandleOnStream(ExchangeResources& device, CUstream stream)

@@ -1,7 +1,7 @@
-// The resources that a rank has on its device for split calls: a stream, a buffer and a channel,
-// made when the ranks agree on their first kernel, and the resources of captures. Not thread-safe,
-// except for owned_bytes(): a rank makes one call at a time. REQUIRES: the device's context is
-// current.
+// The resources that a rank has on its device for split calls. The stream, the buffer and the
+// channel are made when the ranks agree on their first kernel. Captures have further resources. Not
+// thread-safe, except for owned_bytes(): a rank makes one call at a time. REQUIRES: the device's
+// context is current.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace ucudnn::spatial {
 
 class RankDevice {
  public:
-  // Opens the rank's channel. It is called with the context of the rank's first call current.
+  // Opens the rank's channel. While it is called, the context of the rank's first call is current.
   using OpenChannel =
       std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
 

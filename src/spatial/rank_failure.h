@@ -51,8 +51,8 @@ class RankFailure {
     return "rank " + std::to_string(RankOfJob(group_rank));
   }
   std::string OwnName() const { return "rank " + std::to_string(ranks_.membership().rank); }
-  // Returns a channel's message. If it names ranks by numbers within the group, and these differ
-  // from the numbers in the job, a note says so.
+  // Returns a channel's message, which names ranks by their numbers within the group. If these
+  // differ from the numbers within the job, adds a note that says so.
   std::string OfChannel(const Status& status) const;
 
  private:

@@ -34,8 +34,8 @@ struct Farewell {
 };
 
 // Returns a text that says how the ranks of a group ended differently; none if they did not. An
-// entry of `ended` is none if that rank sent no Farewell. `first` is the job's rank that is number
-// 0 of the group.
+// entry of `ended` is none if that rank sent no Farewell. `first` is the number, within the job, of
+// the group's rank 0.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {
@@ -135,7 +135,7 @@ void RankWatch::Watch() {
     if (!exchanged.ok()) {
       failure_.FailWithoutLine();
       // The rank that aborted an exchange sends a line with the reason, so this rank waits briefly
-      // for it.
+      // for the line.
       for (int look = 0; look < kLooksForCause && !ends_ && !failure_.is_told(); ++look) {
         ending_.WaitUntil(mutex_, Clock::now() + kLook);
       }

@@ -1,9 +1,9 @@
 // RankWatch is the thread with which a rank watches its calls. It finds exchanges that failed after
 // their calls had returned. It checks whether the other ranks and this rank's device make progress
 // with the calls that this rank has made. Once the rank has captured a call, it also checks the
-// calls that devices begin (device_log.h), and posts the records of those that this device begins.
-// It warns of a long wait once, and after the timeout makes all ranks' calls fail. When a rank
-// ends, compares how many calls the ranks have made. Thread-safe.
+// calls that devices begin (device_log.h), and posts the records of the calls that this device
+// begins. It warns once of a long wait, and makes all ranks' calls fail after the timeout. When a
+// rank ends, RankWatch compares how many calls the ranks have made. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,15 @@ namespace ucudnn::spatial {
 // these.
 class CallWatch {
  public:
-  // A rank, and the last of its calls that this rank knows.
+  // A rank, and the number of its latest call of which this rank knows.
   struct Slowest {
     int rank = 0;
     uint64_t last = 0;
     bool operator==(const Slowest&) const = default;
   };
 
-  // `rank` and `ranks` count within the group. `first` is the job's rank that is number 0 of the
-  // group.
+  // `rank` and `ranks` count within the group. `first` is the number, within the job, of the
+  // group's rank 0.
   CallWatch(int rank, int ranks, int first, const Patience& patience)
       : rank_(rank),
         records_(rank, ranks, first),
@@ -54,10 +54,10 @@ class CallWatch {
 
   // Records that another rank has ended after `calls` calls.
   void HearLeave(int rank, uint64_t calls) { left_[static_cast<size_t>(rank)].calls.store(calls); }
-  // Returns a rank that ended before making the call in which this rank waits, and that rank's last
-  // call; none if there is no such rank. HearLeave and set_waiting may run at the same time on two
-  // threads. Each of these threads then calls this function, and the one that wrote second sees
-  // both values.
+  // Returns a rank that ended without making the call in which this rank waits, and that rank's
+  // last call; none if there is no such rank. HearLeave and set_waiting may run at the same time on
+  // two threads. Each of these threads then calls this function, and the thread that wrote second
+  // sees both values.
   std::optional<Slowest> LeftBehind() const;
   // Returns the rank with the fewest calls among this rank and the ranks that have not ended.
   Slowest SlowestPresent() const;
@@ -68,8 +68,8 @@ class CallWatch {
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
-  // Judges whether the device makes progress. The device must do so once all ranks have made the
-  // awaited call. `moves` says that the device has advanced since the last look.
+  // Judges whether the device makes progress. Progress is expected only once all ranks have made
+  // the awaited call. `moves` says that the device has advanced since the last look.
   Patience::Advice LookAtDevice(bool moves, Patience::Clock::time_point now) {
     return device_wait_.Judge(!all_came() || moves, now);
   }
@@ -136,7 +136,7 @@ class RankWatch {
   // progress with them since the last look. A rank's own work before an exchange may take long.
   // Meanwhile, calls that the device begins or ends (DeviceLog) count as progress, too.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
-  // Posts the records of the calls that the device has begun, but only until this rank is as far
+  // Posts the records of the calls that the device has begun. Stops early if this rank is as far
   // ahead of the slowest other rank as most_ahead() permits.
   void PostAllBegun();
   void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
@@ -156,7 +156,7 @@ class RankWatch {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached
     uint64_t finished = 0;  // the exchanges of all calls up to this one are done
-    // Calls that the device has begun plus those that it has ended (DeviceLog).
+    // The number of calls that the device has begun plus the number that it has ended (DeviceLog).
     uint64_t counted = 0;
   } seen_;
   uint64_t moved_ = 0;  // calls begun plus calls ended, at the last WatchBegun

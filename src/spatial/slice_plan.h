@@ -1,7 +1,7 @@
-// The plan by which one rank of a split kernel exchanges and corrects one slice of images, besides
-// the rank's own call: which rows the rank packs, sends and receives, and how received rows become
-// part of the result. Made with its kernel; running it allocates nothing. Not thread-safe: a rank
-// makes one call at a time.
+// The plan of everything that one rank does for one slice of images besides its own call: which
+// rows the rank packs, sends and receives, and how received rows become part of the result. A plan
+// is made with its split kernel. Running a plan allocates nothing. Not thread-safe: a rank makes
+// one call at a time.
 //
 // All memory is in one buffer of the rank. This class lays out the part for a slice:
 //   received rows | rows to send, and later the operands of small calls
@@ -82,10 +82,10 @@ class SlicePlan {
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
-  // Enqueues on `stream`: packs the rows to send, and fills the place of the received rows with
-  // NaN. If a fused operation may hide NaN, each message ends with an arrival number. The sender
-  // writes -0, which changes no number to which it is added. If the message never arrives, the
-  // receiver's arrival number stays NaN, and turns all results that depend on the message into NaN.
+  // Packs the rows to send, and fills the place of the received rows with NaN, both on `stream`. If
+  // a fused operation may hide NaN, each message ends with an arrival number. The sender writes -0,
+  // which changes no number to which it is added. If the message never arrives, the receiver's
+  // arrival number stays NaN, and turns all results that depend on the message into NaN.
   Status Pack(const SliceCall& slice, CUstream stream) const;
   // Keeps the old results that a correction reads and that the caller's own call overwrites. To be
   // called before that call.
@@ -94,11 +94,11 @@ class SlicePlan {
   // adds 0 to the gradient. Fails if the library refuses one of the calls.
   virtual Status Try(const SliceCall& slice) const = 0;
   // Corrects the result on the caller's stream, after the exchange and the caller's own call.
-  // Gradients of filters are added to `call.w`; 16-bit ones are added to the sum.
+  // Gradients of filters are added to `call.w`; 16-bit gradients are added to SliceCall::sum.
   virtual Status Correct(const SliceCall& slice) const = 0;
 
  protected:
-  // Names the tensor of a call from which rows are exchanged.
+  // The tensor whose rows are exchanged.
   enum class Exchange { kImage, kOutput };  // kImage: x of the forward call; kOutput: y or dy
   // One box of a message.
   struct Block {

@@ -24,9 +24,9 @@ class SlotExchange {
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
   // Enqueues the exchange: sends the message that the caller's stream has written to this rank's
-  // slot, and makes that stream wait until the messages of all other ranks are in their slots. A
-  // message that never arrives is NaN. `has_own` is false if this rank could not make its message;
-  // this rank then sends NaN.
+  // slot. The caller's stream then waits until the messages of all other ranks are in their slots.
+  // A message that never arrives is NaN. `has_own` is false if this rank could not make its
+  // message; this rank then sends NaN.
   Status Run(const KernelCall& call, bool has_own, ExchangeResources& device,
              transport::Channel& channel);
 

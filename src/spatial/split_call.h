@@ -1,5 +1,5 @@
-// One split call of a rank as the program makes it, its properties that decide how it is split, and
-// the settings of all calls. Plain values.
+// One split call of a rank as the program makes it, the properties that decide how a call is split,
+// and the settings of all calls. Plain values.
 #pragma once
 
 #include <cuda.h>
@@ -109,8 +109,8 @@ struct SplitCall {
   const cudnn::GraphTemplate* plan = nullptr;
   // The kind of work, which decides what `problem` and `call` contain:
   // - kBiasGradient: the problem has one input channel, and the call has no image.
-  // - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
-  //   problem has a filter of 2 pad + 1 taps for each channel.
+  // - kRows: y is x together with the rows around it that a filter with the problem's padding
+  //   reads. The problem has a filter of 2 pad + 1 taps for each channel.
   // - kPooling: the problem is from ReadPooling; `pooling` is the kind of pooling.
   // - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
   SplitWork work = SplitWork::kConvolution;

@@ -1,8 +1,8 @@
 // One split kernel of one rank, on which all ranks have agreed: either the reason of its refusal,
-// or everything that its calls need. Made at the agreement, and by this rank alone for each further
-// layout of its tensors. Running it outside captures allocates nothing. Not thread-safe: a rank
-// makes one call at a time. Each kind of kernel is a class (halo_kernel.h, global_pooling.h,
-// split_norm.h).
+// or everything that its calls need. A kernel is made at the agreement. For each further layout of
+// its tensors, this rank alone makes another version. Running a kernel outside captures allocates
+// nothing. Not thread-safe: a rank makes one call at a time. Each kind of kernel is a class
+// (halo_kernel.h, global_pooling.h, split_norm.h).
 #pragma once
 
 #include <array>
@@ -45,9 +45,9 @@ struct ExchangeResources {
   cuda::Stream stream;  // of exchanges and sums, in the order of the rank's calls
   cuda::MemoryPool pool;
   cuda::DeviceBuffer buffer;
-  // Events that are recorded behind the work that was on the caller's stream before a call
-  // (`entered`), behind a sum of gradients (`summed`), behind the last reader of the buffer
-  // (`read`), and behind the last sum for which no stream waited (`deferred`).
+  // `entered` is recorded behind the work that was on the caller's stream before a call, `summed`
+  // behind a sum of gradients, `read` behind the last reader of the buffer, and `deferred` behind
+  // the last sum for which no stream waited.
   cuda::Event entered, summed, read, deferred;
   // Recorded behind the host function that logs a call's beginning (device_log.h).
   cuda::Event counted;
@@ -149,8 +149,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Runs, once each, the library calls that do not change the program's memory, except the rank's
-  // own call. Fails if the library refuses one of these calls.
+  // Runs each library call of the kernel once, except the rank's own call and calls that change the
+  // program's memory. Fails if the library refuses one of these calls.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,
                             transport::Channel& channel) = 0;

@@ -51,7 +51,7 @@ Status SplitNorm::Finish(const KernelCall& call, CUdeviceptr buffer) const {
                       : statistics_->Finish(*call.call.gradient, buffer);
 }
 
-// Makes no trial run if it would write memory that the call itself reads later.
+// Makes no trial run if that run would write memory that the call itself reads later.
 Status SplitNorm::Try(const KernelCall& call, ExchangeResources& device) {
   if (statistics_ == nullptr || (!is_forward() && (form_.reads_result || form_.recomputes))) {
     return Status::Ok();

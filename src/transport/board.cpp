@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // First an abort is checked, because no exchange may begin after an abort. Leaving is checked
-    // after `flag`, because a flag that a rank set before it left is still valid.
+    // First checks for an abort, because no exchange may begin after an abort. Checks `flag` before
+    // `left`, because a flag that a rank set before leaving is still valid.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {
@@ -150,8 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort a sender waits for `taken` only while it is settling, so any other message
-    // that was taken needs no event.
+    // After an abort, a sender needs the receiver's event only while the lane is settling. So no
+    // other taken message needs an event.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;

@@ -1,5 +1,6 @@
-// A board over which ranks that are threads of one process pass device buffers to each other. For
-// each ordered pair of ranks it has a lane, which holds one message at a time. Thread-safe.
+// A board over which ranks pass device buffers to each other if they are threads of one process.
+// The board has a lane for each ordered pair of ranks. A lane holds one message at a time.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -29,8 +30,8 @@ class Board {
 
   // Returns a key that no other board of this process has.
   static std::string NewKey();
-  // Returns the process's board with this key. The first caller makes it; it exists as long as a
-  // rank holds it.
+  // Returns the process's board with this key. The first caller makes the board. The board exists
+  // as long as a rank holds it.
   static std::shared_ptr<Board> Open(const std::string& key, int size, const cuda::Driver& driver);
   Board(int size, const cuda::Driver& driver);
   ~Board();
@@ -59,14 +60,15 @@ class Board {
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
   // Replaces AwaitTaken after an abort. Returns true if the receiver's stream copies or has copied
-  // the message; the sender must then make its stream wait for TakenOf, too, and call SaySettled.
+  // the message. Then the sender must, as after AwaitTaken, make its stream wait for TakenOf and
+  // call SaySettled.
   bool TakenAfterAbort(int sender, int receiver, Deadline deadline);
 
   // Ends all waits, now and in the future. Error messages name the `rank` of the first abort only.
   void Abort(int rank);
-  // Ends all waits for the rank, and destroys its events once no other rank needs them. If they are
-  // still needed at the deadline, they are kept until the board is destroyed. The rank's context
-  // must be current.
+  // Ends all waits for the rank, and destroys its events once no other rank needs them. If the
+  // events are still needed at the deadline, they are kept until the board is destroyed. The rank's
+  // context must be current.
   void Leave(int rank, Deadline deadline);
   // Returns Ok, or, after an abort, an error that says which rank aborted.
   Status State() const;

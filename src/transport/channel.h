@@ -7,11 +7,11 @@
 // and Abort ends it. A call of NCCL that waits is ended by Abort only. Any thread may call Check,
 // Progress and Abort at any time. Every function makes the channel's context current for itself.
 //
-// An Exchange or AllReduce that fails aborts the channel, and all later ones fail. After an abort
-// no stream waits for ever because of this channel, and a buffer that was to be received holds the
-// peer's data, its earlier content, NaN (bytes of 0xff), or a mixture of these. So a caller that
-// fills the buffer with NaN before an exchange sees whether the exchange took place. Later work on
-// the stream may rewrite the sent data, even after a failure.
+// If an Exchange or AllReduce fails, it aborts the channel, and all later calls of both functions
+// fail. After an abort no stream waits for ever because of this channel. A buffer that was to
+// receive data then holds the peer's data, its earlier content, NaN (bytes of 0xff), or a mixture
+// of these. So a caller that fills the buffer with NaN before an exchange sees whether the exchange
+// took place. Later work on the stream may rewrite the sent data, even after a failure.
 //
 // Exchange and AllReduce may be called on a stream that is captured into a CUDA graph, on all ranks
 // or on none (CanBeCaptured). The exchange then takes place each time the graph is launched, with
@@ -19,8 +19,8 @@
 // - Calls of one capture follow each other in the order in which they were made, as uncaptured
 //   calls do. The program must order everything else: its streams must run launches of graphs and
 //   uncaptured calls one after the other, in the same order on all ranks.
-// - They use device and host memory of their own, so Reserve need not wait for them, and graphs
-//   that were captured before a Reserve remain valid.
+// - Captured calls use device and host memory of their own. So Reserve need not wait for them, and
+//   graphs that were captured before a Reserve remain valid.
 // - Progress and Reserve do not see launches. Check reports an error in a launch.
 // - If graphs are launched after an abort, they still end, and received buffers have the content
 //   described above. This holds until the channel is closed, and for kLeavingTime after that.
@@ -52,8 +52,8 @@ enum class Element { kFloat32, kFloat64 };
 
 inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
 
-// A reduction is done in pieces of at most this many bytes; a channel has device memory for one
-// piece.
+// A reduction is done in pieces (ranges of its numbers) of at most this many bytes, one after the
+// other; a channel has device memory for one of them.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
 // Returns the bytes of device memory, without alignment, that Reserve allocates for reductions of
 // up to `bytes`.
@@ -77,8 +77,9 @@ class Channel {
   virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                           CUstream stream) = 0;
 
-  // Enqueues the in-place sum over all ranks of the `count` numbers at `data`. If the sum fails,
-  // even after AllReduce has returned, `data` is filled with NaN.
+  // Enqueues a sum over all ranks: the `count` numbers at `data` are replaced by the sums of these
+  // numbers on all ranks. If the sum fails, even after AllReduce has returned, `data` is filled
+  // with NaN.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
   // Returns Ok, or an error that says why calls cannot be captured; calls in a capture then fail.
@@ -109,8 +110,8 @@ class Channel {
   virtual void Abort() = 0;
 };
 
-// Enqueues to[i] += from[i] on `stream`. This folder has no kernels, so the user of a channel
-// provides this addition, the only arithmetic that a channel needs.
+// Enqueues to[i] += from[i] on `stream`. This folder has no CUDA kernels, so the user of a channel
+// provides this addition. A channel needs no other arithmetic.
 using AddInto = std::function<Status(CUdeviceptr to, CUdeviceptr from, size_t count,
                                      Element element, CUstream stream)>;
 
@@ -121,13 +122,14 @@ struct ChannelSetup {
   int rank = 0, size = 1;
   Gatherer* gatherer = nullptr;               // must outlive the channel
   std::chrono::milliseconds timeout{600000};  // limit of each wait for other ranks
-  // Returns whether the job has failed. While the channel is being made, and so cannot be aborted,
-  // its waits call this function repeatedly. May be empty.
+  // Returns whether the job has failed. A channel cannot be aborted while it is being made;
+  // meanwhile its waits call this function repeatedly. May be empty.
   std::function<bool()> given_up;
   AddInto add;
 };
 
-// How long a channel that closes waits for its streams, its graphs and other ranks to finish.
+// How long a channel, when it is closed, waits until its streams, its graphs and the other ranks
+// have finished.
 inline constexpr std::chrono::milliseconds kLeavingTime{2000};
 
 // Fails unless Exchange accepts these messages. The error names rank, peer and size.

@@ -37,7 +37,8 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   return std::nullopt;
 }
 
-// For each property that the choice depends on, the first two ranks that have it, for messages.
+// For each property on which the choice depends: the first two ranks that have the property.
+// Messages name these ranks.
 struct Pairs {
   explicit Pairs(std::span<const RankFacts> ranks) {
     const auto same_process = [](const RankFacts& a, const RankFacts& b) {

@@ -13,8 +13,8 @@
 
 namespace ucudnn::transport {
 
-// The facts that a rank sends to the others about itself. If a member has the same text on two
-// ranks, they have the same host, process or device.
+// The facts that a rank sends to the others about itself. If the text of `host`, `process` or
+// `device` is equal on two ranks, the ranks have the same host, process or device.
 struct RankFacts {
   std::string host;     // the machine, or container, in which processes can share memory
   std::string process;  // unique within the host

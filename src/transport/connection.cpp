@@ -53,7 +53,7 @@ void Connection::Flush() {
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) {
       // Sending failed. But the other side's last frames may still be unread, so the connection
-      // does not count as broken until Receive finds its end.
+      // does not count as broken until Receive has read all of them.
       sent_ = out_.size();
       break;
     }

@@ -60,9 +60,9 @@ Result<Descriptor> ListenAtAddress(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const Interfaces interfaces, InterfacesFor(meeting));
   ListeningSocket listening = ListenAt(interfaces, meeting.place.port);
   if (!listening.socket && listening.error == EADDRINUSE && !meeting.token.empty()) {
-    // If another rank 0 of this job listens here, this greeting makes it fail the job, and its
-    // answer says why. If another job listens here, it has another token, so the greeting does not
-    // disturb it.
+    // If another rank 0 of this job listens here, the greeting makes that rank fail the job, and
+    // its answer says why. If another job listens here, that job has another token, so the greeting
+    // does not disturb it.
     const Answer answer = AskOnce(LoopbackAddress(meeting.place.port), meeting, meeting.token);
     if (answer.kind == Answer::kRefused) return Status::Error(answer.text);
   }

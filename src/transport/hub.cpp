@@ -314,8 +314,8 @@ void Hub::Route(int from, const Frame& frame) {
   }
   const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
   if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
-  // Rank 0's kDoing frames go to all groups, so that all ranks can name its last action if rank 0,
-  // and the hub with it, dies.
+  // Rank 0's kDoing frames go to all groups. So if rank 0 and the hub die, all ranks can name rank
+  // 0's last action.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {

@@ -39,8 +39,8 @@ class Hub final : public Link {
 
   // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty when all have come.
   std::string Missing() const;
-  // Returns when a rank outside of rank 0's group last sent a frame other than kHeartbeat and
-  // kDoing. Any thread may call it.
+  // Returns the time at which a rank outside of rank 0's group last sent a frame other than
+  // kHeartbeat and kDoing. Any thread may call this function.
   Clock::time_point others_acted() const { return others_acted_; }
   // Returns whether every rank has come and was told of the failure.
   bool AllTold() const;

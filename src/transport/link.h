@@ -49,8 +49,8 @@ class Link {
   virtual void Close() = 0;
 };
 
-// Format the line of a failure: "rank 2 died or ended (its connection was closed) while it did: a
-// gather". SilenceLine says how long the rank was silent.
+// Format the line of a failure: "rank 2 died or ended (its connection was closed); it was last
+// known to do: a gather". SilenceLine says how long the rank was silent.
 std::string DeathLine(int rank, const std::string& how, const std::string& doing);
 std::string SilenceLine(int rank, Milliseconds silence, const std::string& doing);
 

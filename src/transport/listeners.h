@@ -24,7 +24,7 @@ struct Callbacks {
 
 class Listeners {
  public:
-  // Sets the callback that `set` assigns. If `opens` is true, calls the callbacks, in order, for
+  // Calls `set`, which assigns a callback. If `opens` is true, calls the callbacks, in order, for
   // all events that were kept so far; from then on no events are kept.
   void Set(const std::function<void(Callbacks&)>& set, bool opens);
 

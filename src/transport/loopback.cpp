@@ -23,9 +23,9 @@ class LoopbackChannel final : public Channel {
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
     // Waits until no other thread uses the state, so that its shared memory is freed while the
-    // context certainly exists. That can take more than kLeavingTime, because after an abort graphs
-    // are let pass for that long. At the deadline, the memory is left to the thread that still uses
-    // it.
+    // context certainly exists. That can take more than kLeavingTime, because after an abort a
+    // thread lets graphs pass for kLeavingTime. At the deadline, the memory is left to the thread
+    // that still uses it.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -107,8 +107,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
 }
 
 // Ends a call, even one that failed, because the next call must follow the work that is already on
-// the stream. Fails, and aborts, if another rank's abort came during the call, because that abort
-// may have let pass only work that was enqueued before it.
+// the stream. If another rank's abort came during the call, fails and aborts, too: that abort may
+// have let only earlier work pass.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;

@@ -182,8 +182,8 @@ void LoopbackState::Take(const ReceiveTask& taking) {
   }
   if (!good) {
     std::memset(taking.landing, 0xff, taking.bytes);
-    // A program that only launches graphs makes no call that would notice the abort, so its streams
-    // are released here.
+    // A program that only launches graphs makes no call that would notice the abort. So from here
+    // on streams are let pass.
     StartReleasing();
   }
   *taking.told = 0;

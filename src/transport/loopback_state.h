@@ -101,10 +101,11 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // To be called before the channel is closed: waits until the work of all calls is done, including
   // captured calls that are running.
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
-  // Returns Ok, or, after an abort, an error that names the rank that aborted.
+  // Returns an error if a rank has aborted, or if a received message had the wrong size. The error
+  // names the rank that aborted or sent the message.
   Status State() const;
-  // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
-  // closed and this rank's streams are done. Does not wait.
+  // Tells the other ranks that this rank gives up. From then on all streams are let pass, until the
+  // channel is closed and this rank's streams are done. Does not wait.
   void Abort();
   // Declares that the channel makes no more calls, and that no graph that contains one of its calls
   // will be launched any more.
@@ -124,8 +125,9 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
  private:
   // The arguments of the host function that takes one message. Uncaptured messages use
-  // kReceiveTasks objects in turn, so many that only a host far ahead of its stream waits for a
-  // free one. Each captured message has an object of its own, which its graph owns.
+  // kReceiveTasks objects in turn. These are so many that a host waits for a free object only if
+  // the host is far ahead of its stream. Each captured message has an object of its own, which its
+  // graph owns.
   struct ReceiveTask {
     LoopbackState* state = nullptr;
     int peer = 0;
@@ -147,7 +149,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // Returns whether a stream of this rank is running the work of a call. Does not see a graph that
   // is between two of its calls.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
-  // Makes the thread that Create has started let streams pass until the channel is closed.
+  // From now on, until the channel is closed, the thread that Create has started lets streams pass.
   void StartReleasing();
   // Runs on the thread that Create has started. Waits for StartReleasing or Close, then lets
   // streams pass if StartReleasing was called.

@@ -19,9 +19,9 @@ struct MeetingFile {
   std::string token;
 };
 
-// Returns none if there is no such file, or if it is empty. Fails if it is not a regular file,
-// belongs to another user, may be read or written by others, was not written by WriteMeetingFile,
-// or if the path's folder does not exist; the error names the path.
+// Returns none if there is no such file, or if the file is empty. Fails if the folder does not
+// exist. Fails if the file is not a regular one, belongs to another user, may be read or written by
+// others, or was not written by WriteMeetingFile. The error names the path.
 Result<std::optional<MeetingFile>> ReadMeetingFile(const std::string& path);
 
 // Writes the file in one step: a reader sees either the old file or the complete new one.

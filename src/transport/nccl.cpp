@@ -131,7 +131,7 @@ class NcclChannel final : public Channel {
   }
 
   // Reduces from a copy, with `data` set to NaN. Without the copy, an abort that ends the reduction
-  // would leave this rank's own numbers in `data`, where they would be taken for the sum.
+  // would leave this rank's own numbers in `data`, and they could be taken for the sum.
   Status ReducePiece(CUdeviceptr data, CUdeviceptr scratch, size_t count, Element element,
                      CUstream stream) {
     const size_t bytes = count * SizeOf(element);

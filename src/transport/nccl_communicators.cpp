@@ -11,8 +11,8 @@
 namespace ucudnn::transport::nccl {
 namespace {
 
-// The most blocks (CTAs) of a kernel. An exchange of halos needs few blocks, and each block is
-// taken from the convolution that runs at the same time.
+// The most blocks (CTAs) of a CUDA kernel. Exchanging the rows at cuts needs few blocks, and each
+// block is taken from the convolution that runs at the same time.
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 

@@ -73,7 +73,8 @@ std::string VersionText(int version);
 
 // Returns the functions of the NCCL that the process has already loaded. If there is none, tries
 // the NCCL of the wheels beside `cudnn_file` (empty: unknown), then NCCL in that file's folder,
-// then the system's. The error is that of the last attempt, or names the version if it is too old.
+// then the system's. If no attempt succeeds, the error is the error of the last attempt. If NCCL is
+// too old, the error names its version.
 Result<Functions> Load(const std::string& cudnn_file);
 
 }  // namespace ucudnn::transport::nccl

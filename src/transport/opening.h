@@ -16,9 +16,9 @@ struct OpenedChannel {
   std::string library;  // NCCL's version and file; empty for other transports
 };
 
-// Opens the channel. All ranks of the group call it; setup.context need not be current. If it
-// fails, it fails on all ranks, but a rank that cannot gather returns its own error. `cudnn_file`
-// is the path of the program's cuDNN (empty: unknown); NCCL may be found beside it.
+// Opens the channel. All ranks of the group call this function; setup.context need not be current.
+// If it fails, it fails on all ranks, but a rank that cannot gather returns its own error.
+// `cudnn_file` is the path of the program's cuDNN (empty: unknown); NCCL may be found beside it.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

@@ -1,8 +1,8 @@
-// Holds the frames that threads of a rank want to send until the rank's service thread takes them.
-// Put allocates only for a frame that exceeds the outbox's room. With Haste::kLater it makes a
-// system call only if the service thread sleeps or the frame has no room. A service thread that
-// looks at short intervals is not woken, because waking it would take longer than the rest of Put.
-// Thread-safe, but only one thread at a time may call Take, Sleep and Awake.
+// Holds the frames that a rank's threads want to send. The rank's service thread takes them from
+// here. Put allocates only for a frame that exceeds the outbox's room. With Haste::kLater, Put
+// makes a system call only if the service thread sleeps or the frame has no room. A service thread
+// that looks at short intervals is not woken, because waking it would take longer than the rest of
+// Put. Thread-safe, but only one thread at a time may call Take, Sleep and Awake.
 #pragma once
 
 #include <string_view>

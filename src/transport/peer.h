@@ -2,9 +2,10 @@
 // each (transport "peer") and ranks that share one device ("loopback"). The receiver copies from
 // the sender's memory.
 //
-// Exchange waits on the host until each peer from which it receives has come to the same exchange,
-// and until each peer to which it sends has enqueued its copy; after that only streams wait. A
-// launch of a graph cannot wait for other hosts, so neither Exchange nor AllReduce can be captured.
+// Exchange waits on the host for two things: each peer from which this rank receives must come to
+// the same exchange, and each peer to which this rank sends must enqueue its copy. After that only
+// streams wait. A launch of a graph cannot wait for other hosts, so neither Exchange nor AllReduce
+// can be captured.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; if it fails, it fails on all. REQUIRES: all ranks are threads of
-// this process.
+// All ranks of the group call this function. If it fails, it fails on all of them. REQUIRES: all
+// ranks are threads of this process.
 Result<std::unique_ptr<Channel>> OpenPeerChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

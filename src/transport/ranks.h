@@ -39,8 +39,8 @@ class Ranks final : public Gatherer, private Sink {
  public:
   // Meets the other ranks: rank 0 listens and the others connect, until all have come or the
   // timeout has passed. An error is a line that names the rank and the value at fault. The line is
-  // the same on every rank that has reached rank 0, which stays for times.refusing to tell it to
-  // late ranks.
+  // the same on every rank that has reached rank 0. Rank 0 stays for times.refusing, so that it can
+  // tell late ranks the line.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
   // If Leave was not called before, the other ranks take this rank for dead.
   ~Ranks() override;
@@ -77,34 +77,34 @@ class Ranks final : public Gatherer, private Sink {
   std::optional<std::string> Failure() const;  // one atomic load if there is no failure
 
   // Callbacks run on the service thread, one at a time. They must be quick, because this rank's
-  // heartbeats wait for them, and on rank 0 the heartbeats of all ranks do. A callback may call
+  // heartbeats wait for them; on rank 0, the heartbeats of all ranks wait. A callback may call
   // Post, Doing, Fail and Failure. A thread that sets a callback must not hold a lock that a
   // callback takes. Setting null removes a callback; once the setting call has returned, the
   // callback does not run any more. Records that arrive before the first call of OnPost are kept;
   // that call delivers them on the calling thread, so OnGather must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
   // `heard` is called when another rank of the group has come to its gather with this `number`
-  // (from 1), in order with that rank's posts. So this rank notices if one rank gathers while
-  // another posts.
+  // (from 1). The calls of `heard` and the posts of that rank arrive in order. So this rank notices
+  // if one rank gathers while another posts.
   void OnGather(std::function<void(int group_rank, uint64_t number)> heard);
   // `heard` is called when a rank of the job has left, with that rank's last text. Ranks that do
   // not wait for that rank continue.
   void OnLeave(std::function<void(int rank, std::string_view last)> heard);
   // `heard` is called once when the job has failed, with the job's final line. If the job has
-  // already failed, it is called immediately.
+  // already failed, `heard` is called immediately.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
-  // Tells the other ranks that this rank leaves, with the text `last`, such as the rank's final
-  // numbers, and waits until all ranks of the job have left, but at most for times.leaving. Rank 0
-  // passes on the messages of other groups, so it waits longer while their ranks have acted within
-  // times.timeout. From now on a closed connection is not a failure, but a gather that still waits
-  // for this rank fails. Returns the last text of each rank, or none for a rank that has not left.
-  // The caller must not hold a lock that a callback takes. Later calls only return the texts.
+  // Tells the other ranks that this rank leaves, and sends them the text `last`, such as the rank's
+  // final numbers. Waits until all ranks of the job have left, but at most for times.leaving. Rank
+  // 0 passes on the messages of other groups, so it waits longer while their ranks have acted
+  // within times.timeout. From now on a closed connection is not a failure, but a gather that still
+  // waits for this rank fails. Returns the last text of each rank, or none for a rank that has not
+  // left. The caller must not hold a lock that a callback takes. Later calls only return the texts.
   std::vector<std::optional<std::string>> Leave(std::string_view last);
 
  private:
-  // The facts that this rank knows about a rank. About itself it keeps only the place, the number
-  // of gathers and the last text.
+  // The facts that this rank knows about one rank of the job. In the entry of this rank itself,
+  // only `place`, `gathers` and `last` are used.
   struct Peer {
     Membership place;
     std::string doing;
@@ -126,8 +126,8 @@ class Ranks final : public Gatherer, private Sink {
   // false if the job fails meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
-  // Returns the job's line as soon as rank 0 has sent it. After kVerdict without it, returns this
-  // rank's own line.
+  // Returns the job's line as soon as rank 0 has sent it. If it has not come after kVerdict,
+  // returns this rank's own line.
   std::string FailureText() const;
   // Returns the result of this rank's gather: all contributions, or an error. Returns none if the
   // gather must still wait.

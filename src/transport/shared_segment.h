@@ -1,6 +1,6 @@
 // Memory that ranks of one user on one machine share. It has no name in any file system, so nothing
-// is left however its processes end, and no process can shrink it while it is used.
-// Thread-compatible; movable.
+// is left after its processes have ended in whatever way. No process can shrink it while it is
+// used. Thread-compatible; movable.
 #pragma once
 
 #include <cstddef>

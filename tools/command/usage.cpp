@@ -24,7 +24,7 @@ constexpr struct {
     {"ucudnn multigrid", "--coarse mid", "expected inject or sum"},
     {"ucudnn multigrid", "--coarse sum2", "expected inject or sum"}};
 
-// Returns a text about words that were removed; empty if they were not.
+// If `app` had `words` in an earlier version, returns a text that says so; otherwise an empty text.
 std::string RemovedText(const CLI::App& app, const std::string& words) {
   for (const auto& removed : kRemoved) {
     if (words != removed.words || FullName(app) != removed.command) continue;

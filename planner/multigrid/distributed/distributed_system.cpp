@@ -36,8 +36,8 @@ Status DistributedSystem::Broadcast() {
   return local_->Broadcast();
 }
 
-// Sends the first state of the gathered levels to the gatherer, in solves in which Restrict does
-// not send it.
+// If Restrict does not send the first state of the gathered levels in this solve, sends it to the
+// rank that gathers them.
 Status DistributedSystem::SendFirst() {
   const int from = part_.line.RankOf(0);
   const bool is_here = part_.position == 0;

@@ -50,7 +50,8 @@ struct StagePart {
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
-// Weights and their momentum, which layers keep where they compute.
+// The weights and the momentum that layers keep in the memory in which they compute, for example a
+// device's.
 class KeptWeights {
  public:
   virtual ~KeptWeights() = default;

@@ -346,8 +346,8 @@ bool Arena::Assure(size_t bytes) {
 }
 
 bool Arena::AssureCalls(size_t bytes) {
-  // No capture has used the former segment, so it can be freed. Without a pool it is kept, because
-  // freeing it would wait for the device.
+  // No capture has used a segment that is still set aside for captures, so it can be freed. Without
+  // a pool it is kept, because freeing it would wait for the device.
   if (HasPool()) Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
   MakeRoom(bytes, [](const Block& other) { return other.prepared; });
   const Block* const fresh = Allocate(bytes, Use::kAssured);

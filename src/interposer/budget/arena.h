@@ -1,16 +1,16 @@
-// Workspace that ucudnn owns, for calls whose callers pass none because ucudnn told them that none
-// is needed. An arena belongs to one context. It gives segments to owners. An owner enqueues one
-// call after the other: it is a handle on a stream, or several handles whose work the program
-// orders. Two owners never use the same bytes at the same time. Thread-safe.
+// Workspace that ucudnn owns, for calls without workspace of the caller: ucudnn told the callers
+// that they need none. An arena belongs to one context. It gives segments to owners. An owner
+// enqueues one call after the other: it is a handle on a stream, or several handles whose work the
+// program orders. Two owners never use the same bytes at the same time. Thread-safe.
 //
-// At first the arena lends: a loan is for one call, and memory without loans is given to another
-// owner that needs it. Once the needs of all owners are known, Fix ends lending: from then on an
-// owner may remember its segment, which stays valid until generation() rises or the owner's handle
+// At first the arena lends. A loan is for one call, and memory that is not lent may go to any owner
+// that needs it. Once the needs of all owners are known, Fix ends lending: from then on an owner
+// may remember its segment, which stays valid until generation() rises or the owner's handle
 // leaves.
 //
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
-// No function waits for the device, because the device may run kernels that wait for work which
+// No function waits for the device, because the work on the device may itself wait for work that
 // this thread has not enqueued yet. Memory is allocated from a pool, and returns to the pool when
 // the last work on it is over. On a device without pools, memory is freed only when the application
 // itself waits for the device by destroying a handle.
@@ -43,7 +43,9 @@ struct ArenaOwner {
   uint64_t stream = 0;
   // Set for CU_STREAM_PER_THREAD, which stands for a different stream in each thread.
   std::thread::id thread = {};
-  int kernel = -1;          // the only kernel that uses the segment; -1: any kernel may use it
+  // The only kernel that uses the segment or, with a workspace plan, the number of the plan's
+  // segment; -1: any kernel may use the segment.
+  int kernel = -1;
   bool capturable = false;  // false on the legacy default stream
   bool operator==(const ArenaOwner&) const = default;
 };
@@ -71,8 +73,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Returns how many bytes Borrow or Take could give `owner` now or, in the case of Take, once the
-  // owner's present work is over.
+  // While the arena lends, returns how many bytes Borrow could give `owner` now. After Fix, returns
+  // how many bytes Take could give `owner` now or once the owner's present work is over.
   size_t Available(const ArenaOwner& owner);
   // Withholds `bytes` of the limit from all owners, in place of the amount of the previous Keep.
   void Keep(size_t bytes);
@@ -85,10 +87,9 @@ class Arena {
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Makes a segment ready for each of `needs`. Frees all other segments, except segments that are
-  // set aside, segments of captures, and segments that lost_bytes() counts. Returns kBusy if some
-  // segments are still in use; nothing was allocated then. Returns kShort if the device has no
-  // memory left; no segment was added then.
+  // Makes a segment ready for each of `needs`. Frees all other segments for ordinary calls, except
+  // segments that lost_bytes() counts. Returns kBusy if some segments are still in use; nothing was
+  // allocated then. Returns kShort if the device has no memory left; no segment was added then.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
   void Fix();
@@ -98,9 +99,9 @@ class Arena {
   // owner's smaller segments: other owners may get them once the work that is on `stream` now is
   // done. May allocate.
   //
-  // If a request fails only because work on given-up segments is unfinished, its size is
-  // remembered: the owner's next Take asks for at least as much, so that smaller requests of the
-  // owner do not take the freed memory again and again.
+  // If a request fails only because work on given-up segments is unfinished, Take remembers the
+  // size of the request. The owner's next Take asks for at least this size. Otherwise smaller
+  // requests of the owner would take the freed memory again and again.
   Segment Take(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -123,31 +124,34 @@ class Arena {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
   }
   size_t assured_bytes() const { return assured_bytes_.load(std::memory_order_acquire); }
-  // Lends at least `bytes`, at most assured_bytes(), for one call on `stream`, after which GiveBack
-  // must be called. If other streams use the memory that was set aside, allocates more, even beyond
-  // the limit, because the call would fail without it. If that allocation fails, makes `stream`
-  // wait on the device for the work of another stream that has such memory; returns an empty
-  // segment if that work is not enqueued yet.
+  // Lends at least `bytes` of the memory that Assure has set aside, for one call on `stream`.
+  // GiveBack must be called after that call. If other owners' work uses all of this memory,
+  // allocates more, even beyond the limit, because the call would fail without workspace. If that
+  // allocation fails, lends memory that another stream's work still uses, and makes `stream` wait
+  // for that work on the device. Returns an empty segment if that is not possible, because that
+  // work is not enqueued yet.
   Segment BorrowAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Like TakeForCapture, but also uses memory that was set aside. If other captures have that
-  // memory, allocates more, even beyond the limit, because the capture would fail without it.
+  // memory, allocates more, even beyond the limit, because the capture would fail without
+  // workspace.
   Segment TakeAssuredForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 size_t bytes);
 
-  // Leave: call it when `handle` will enqueue no more. Waited: call it with the result of Leave,
+  // Leave is to be called when `handle` will enqueue no more. Its result is to be passed to Waited
   // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
-  // each handle whose Leave returned `leave` or less. If no handle is left, it frees all segments
-  // except assured ones and segments of graphs, and returns true.
+  // each handle whose Leave returned `leave` or less. If no handle is left, Waited frees all
+  // segments except assured ones and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
-  // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
+  // Returns whether `owner` has a segment of at least `bytes`. Take would return this segment
+  // again.
   bool Has(const ArenaOwner& owner, size_t bytes) const;
   // Returns the number of segments for calls whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
-  // Returns whether an allocation for calls has failed since memory was last freed. While it is
-  // true, allocations of at least the failed size are not tried again, and Available counts no
-  // memory that would have to be allocated.
+  // Returns whether an allocation for calls has failed since memory was last freed. While that is
+  // so, allocations of at least the failed size are not tried again, and Available counts no memory
+  // that would have to be allocated.
   bool short_of_memory();
   size_t bytes() const;
   // Returns the part of bytes() that captures have or that is set aside for captures.
@@ -229,8 +233,8 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if a segment should be set aside for captures: the former one is missing, because a
-  // capture took it or there was no room for it, and room may have been freed since.
+  // True if Assure should try to set a segment aside for captures. There is none, because a capture
+  // took it or because there was no room; room may have been freed since.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first
@@ -240,8 +244,8 @@ class Arena {
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
   // Handles to which segments were given.
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
-  // Requests of Take that failed because memory is still in use, although their owners gave up
-  // segments. Each owner has at most one such request.
+  // Requests of Take that failed only because work on their owners' given-up segments is
+  // unfinished. Each owner has at most one such request.
   std::vector<Need> in_vain_ UCUDNN_GUARDED_BY(mutex_);
   size_t bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t kept_ UCUDNN_GUARDED_BY(mutex_) = 0;

@@ -28,8 +28,8 @@ std::string SolverPath(const Options& options) {
 
 }  // namespace
 
-// Returns null if the driver does not report how much memory the device has, or if only a workspace
-// plan demands the budget and its segments exceed that memory.
+// Returns null if the driver does not report how much memory the device has. Also returns null if
+// the segments of the workspace plan exceed that memory and UCUDNN_TOTAL_WORKSPACE is not set.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(const tuning::Device& device,
                                                const planning::WorkspacePlan* workspace_plan) {
   const cuda::RelaxedCaptureScope relaxed(*device.driver);

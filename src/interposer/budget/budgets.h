@@ -1,6 +1,7 @@
 // The workspace budgets of this process, one for each device (UCUDNN_TOTAL_WORKSPACE, or a
 // workspace plan with a total). A budget learns its device's network from the program's calls and
-// is divided among the network's kernels, unless a workspace plan defines both. Thread-safe.
+// is divided among the network's kernels, unless a workspace plan defines the network and its
+// division. Thread-safe.
 #pragma once
 
 #include <map>
@@ -31,13 +32,14 @@ struct DivisionQuestion {
   size_t part_bytes;
 };
 
-// Lists the configurations that a division may choose from for a kernel; each API implements it.
-// Returns none if the time of the kernel without workspace is unknown.
+// Lists the configurations of a kernel, from which the division of the budget chooses one. Each API
+// implements this class. ChoicesOf returns an empty list if it is unknown how long the kernel takes
+// without workspace.
 class DivisionChoices {
  public:
   virtual ~DivisionChoices() = default;
   virtual std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) = 0;
-  // Returns whether a promise has assured workspace for the kernel, so that it needs no share.
+  // Returns whether a promise has assured workspace for the kernel. The kernel then needs no share.
   virtual bool IsAssured(const BudgetKernel&, const Session&) { return false; }
 };
 
@@ -57,17 +59,17 @@ class Budgets {
     graph_ = &graph;
   }
 
-  // Returns the device's budget; null if there is none, or if it belongs to another context of the
-  // device.
+  // Returns the device's budget; null if there is none, or if the budget belongs to another context
+  // of the device.
   WorkspaceBudget* Of(const tuning::Device& device);
-  // To be called when `handle` was destroyed or is about to be, together with the lane named `lane`
-  // (null: no lane). Returns the handle's budget (null: none) and the result of
-  // WorkspaceBudget::Close.
+  // To be called when `handle` was destroyed or is about to be. `lane` is the name of the lane that
+  // ends with the handle; null: no lane ends. Returns the handle's budget (null: none) and the
+  // result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
 
   // To be called before a call runs. The budget learns from the call, and is divided once it knows
-  // enough. Completes a division that waited for memory if the memory is free by now. Does nothing
-  // inside a capture.
+  // enough. If an earlier division waited for memory that is free now, completes that division.
+  // Does nothing inside a capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
   // Returns the share of `kernel` on `session`, and sets `part.kernel` to the kernel's number.
   // Returns none if there is no budget, or if the driver does not report the stream's id.

@@ -1,7 +1,7 @@
-// Learns a program's network: the kernels that the program asks about, and the kernels that it
-// runs, in their order, until enough is known to divide one workspace among them. Plain values, no
-// CUDA. Thread-compatible. Source: mu-cuDNN, section III-E, which learns from queries only;
-// recording calls is new here.
+// Learns a program's network from the kernels that the program asks about, and from the order in
+// which it runs kernels. Learning ends when enough is known to divide one workspace among the
+// kernels. Plain values, no CUDA. Thread-compatible. Source: mu-cuDNN, section III-E, which learns
+// from queries only; recording calls is new here.
 //
 // A lane runs one call after the other. Each lane's calls are recorded separately, because the
 // calls of different lanes interleave differently in each iteration. Programs also time candidate
@@ -38,15 +38,16 @@ class KernelSequence {
   // After this many calls, a lane whose calls all have the same problem counts as a network. Fewer
   // calls prove nothing, because programs time one kernel after the other, each several times.
   static constexpr size_t kOfOneProblem = 128;
-  // After this many calls, a lane that runs a single kernel counts as known if other lanes run
-  // other kernels, because each layer may have a lane of its own.
+  // Each layer of a network may have a lane of its own. So if there are several lanes, a lane that
+  // runs a single kernel counts as known after this many calls.
   static constexpr size_t kOfOneKernel = 4;
-  // If the calls before a repeat include problems that the repeat lacks, the repeat counts as the
-  // network only if it has kLongRepeat calls and is kDwarfs times as long as all calls before it. A
-  // shorter repeat may be a block of layers that repeats inside the network.
+  // The calls before a repeat may include problems that the repeat lacks. Such a repeat counts as
+  // the network only if it has at least kLongRepeat calls, and kDwarfs times as many calls as came
+  // before it. A shorter repeat may be a block of layers that repeats inside the network.
   static constexpr size_t kDwarfs = 8, kLongRepeat = 1024;
-  // A lane whose repeat is known waits for the other lanes until it has run kPatience times as many
-  // calls as it had run when its repeat became known.
+  // Once a lane's repeat is known, the lane waits until the repeats of the other lanes are known,
+  // too. The wait ends at the latest when the lane has run kPatience times as many calls as it had
+  // run when the wait began.
   static constexpr size_t kPatience = 3;
 
   enum class Progress {
@@ -70,8 +71,8 @@ class KernelSequence {
   // unless it runs again.
   void Leave(int lane);
 
-  // Returns whether, after Run returned kAsked, the program asked about or ran a kernel that had
-  // not been asked about before, or ran a kernel on a second lane.
+  // Returns whether one of two things has happened since Run returned kAsked: the program asked
+  // about or ran a kernel that it had not asked about by then, or it ran a kernel on a second lane.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
@@ -85,12 +86,12 @@ class KernelSequence {
  private:
   struct Lane {
     std::vector<int> calls;  // values of ways_
-    // Element d - 1 says how many of the latest calls in a row equal the call that came d calls
-    // earlier.
+    // Element d - 1 is the number of latest calls, in a row, each of which equals the call that
+    // came d calls before it.
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;  // index of the latest call of each problem
     std::set<int> met;             // all distinct calls
-    size_t newest = 0;             // index of the latest call that was the first of its kind
+    size_t newest = 0;             // index of the latest call that no earlier call equals
     size_t period = 0;             // length of the first complete repeat; 0: none yet
     size_t known_after = 0;        // calls of the lane until the repeat became known
     size_t ran = 0;                // calls of the lane, recorded or not

@@ -16,8 +16,8 @@ OwnedWorkspace::OwnedWorkspace(Session& session, cudnnHandle_t handle, const Own
   try {
     capturing ? TakeForCapture(*owner, part) : TakeShare(*owner, part);
   } catch (...) {
-    // Out of host memory. A segment that was only lent stays in segment_, so that the destructor
-    // gives it back, and this call uses it. A segment that the owner may keep is left unused.
+    // Out of host memory. If a segment was lent, it stays in segment_: this call uses it, and the
+    // destructor gives it back. A segment that the owner may keep is not used.
     if (!segment_.lent) segment_ = {};
   }
   if (capturing || !part.assured || segment_.memory.data != nullptr) return;

@@ -10,8 +10,9 @@ class Session;
 
 class OwnedWorkspace {
  public:
-  // Takes the workspace that `part` asks for. data() is null if it asks for none, or if there is no
-  // memory. If `capturing`, takes the memory from the segments that are set aside for captures.
+  // Takes the workspace that `part` asks for. data() is null if `part` asks for no workspace, or if
+  // there is no memory. If `capturing` is true, takes the memory from the segments that are set
+  // aside for captures.
   OwnedWorkspace(Session& session, cudnnHandle_t handle, const OwnedPart& part, bool capturing);
   // Gives a loan back. REQUIRES: the call's work was enqueued.
   ~OwnedWorkspace();

@@ -118,10 +118,10 @@ KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const 
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // If there are several handles and also plans, queries do not reveal the network: it is unknown
-  // which handle runs which kernel, and programs make many plans only to choose among them. Kernels
-  // of one lane can share a segment, but each kernel that may run on any lane would need its own
-  // segment.
+  // With several handles and with plans, queries do not reveal the network: it is unknown which
+  // handle will run which kernel, and programs make many plans only to choose among them. Besides,
+  // kernels of one lane can share a segment, but a kernel that may run on any lane would need a
+  // segment of its own.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Progress known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Progress::kRepeated ? Learned() : known;
@@ -152,8 +152,8 @@ Result<KernelSequence::Progress> WorkspaceBudget::EndLearning() {
 
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
-  // Calls of ordered handles are recorded under their lane's name, others under their handle, so
-  // both are looked up.
+  // A call of an ordered handle is recorded under the lane's name, any other call under its handle.
+  // So both are looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();

@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
 // of a workspace plan): the calls that were observed, the division of the budget, and the memory
 // for it. Thread-safe. Once the network is known and its memory is ready, a call outside captures
-// takes the lock only if it decides about its kernel, if its owner remembers no segment that is
-// large enough, or if workspace must be assured.
+// takes the lock in three cases only: its kernel is decided about, its owner remembers no segment
+// that is large enough, or workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -34,9 +34,9 @@
 
 namespace ucudnn::interposer {
 
-// A kernel of the network. `api`, `problem` and `plan` identify it. In the legacy API it stands for
-// all calls of a problem, and `algorithm` is the algorithm that the program named last. In the
-// graph API it is one execution plan; other plans may have the same problem.
+// A kernel of the network. `api`, `problem` and `plan` identify it. A kernel of the legacy API
+// stands for all calls of a problem, and `algorithm` is the algorithm that the program named last.
+// A kernel of the graph API is one execution plan; other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
@@ -59,9 +59,9 @@ class WorkspaceBudget {
   size_t budget_bytes() const { return budget_bytes_; }
   WorkspaceDivision division() const { return division_; }
   void Open(const void* handle);
-  // Close is to be called before `handle` is destroyed, and Closed with the result of Close
-  // afterwards, because destroying the handle waits for the device. `lane` names the lane that ends
-  // with the handle; null: no lane ends.
+  // Close is to be called before `handle` is destroyed. Closed is to be called afterwards, with the
+  // result of Close, because destroying the handle waits for the device. `lane` names the lane that
+  // ends with the handle; null: no lane ends.
   uint64_t Close(const void* handle, const void* lane = nullptr);
   void Closed(uint64_t leave);
 
@@ -75,14 +75,14 @@ class WorkspaceBudget {
   Result<KernelSequence::Progress> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns Ok if handles may become one lane, whose name then replaces the handles as the owner of
-  // their calls. `owners` lists these handles and the lanes to which they belong already (null: no
-  // lane). Fails if one of the owners has run a call.
+  // Returns Ok if these handles may become one lane. The owner of their calls is then the lane's
+  // name instead of the handle. `owners` lists the handles, and the lanes to which they belong
+  // already (null: no lane). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
-  // Divides the budget among `kernels`; a kernel whose choices[i] is empty gets no share. If the
+  // Divides the budget among `kernels`. If choices[i] is empty, kernels[i] gets no share. If the
   // device has too little memory, halves the budget until the memory suffices. REQUIRES: Run or
   // EndLearning has returned `known`, and learning() is false unless `known` is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
@@ -109,8 +109,8 @@ class WorkspaceBudget {
   // on the kernel is treated as if the workspace plan did not name it.
   void Drop(const ConvolutionProblem& problem);
 
-  // Memory for one call. Empty if other calls use the memory, if none is left, or if the OwnedPart
-  // for which it was taken belongs to an earlier division. A `lent` segment must be given back.
+  // Memory for one call. Empty if other calls use the memory, if no memory is left, or if the
+  // OwnedPart that was passed belongs to an earlier division. A `lent` segment must be given back.
   struct Segment {
     Arena::Segment memory;
     bool lent = false;
@@ -129,15 +129,15 @@ class WorkspaceBudget {
   // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan the owner is the plan's segment on the lane, or
-  // on all lanes if the plan says that the lanes' calls are ordered.
+  // the kernel on the lane. With a workspace plan, the owner stands for the kernel's segment in
+  // that plan: on this lane or, if the plan says that the lanes' calls are ordered, on all lanes.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
   // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is the memory
-  // that the budget has on the device; if no handle is left, it is the most that the budget had
-  // when one was destroyed.
+  // that the budget has on the device. If no handle is left, it is the most memory that the budget
+  // had when a handle was destroyed.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // sum of all shares' segments
     bool asked_only = false;  // divided among kernels that were asked about but have not run
@@ -167,8 +167,9 @@ class WorkspaceBudget {
   // size that the plan says; any other kernel gets memory that no segment needs.
   Segment TakePlanSegment(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   Arena::Segment TakeShare(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
-  // Returns the index in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream
-  // whose handle was destroyed; lanes_.size() if there is neither.
+  // Returns the index in lanes_ of `owner`'s lane. If `owner` has no lane, returns the index of a
+  // lane on the same stream whose handle was destroyed. Returns lanes_.size() if there is no such
+  // lane either.
   size_t LaneOf(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
@@ -188,7 +189,8 @@ class WorkspaceBudget {
   std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
   std::atomic<bool> told_short_ = false;
-  // true: each slot is for one kernel; false: for all kernels of a lane
+  // True if each kernel of a lane has a segment of its own; false if the kernels of a lane share
+  // one.
   std::atomic<bool> by_kernel_;
   std::atomic<int> epoch_ = 0;
   std::unique_ptr<std::atomic<bool>[]> dropped_;  // by number of the kernel in the workspace plan
@@ -216,8 +218,8 @@ class WorkspaceBudget {
   std::vector<ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles and lanes that ran a call
-  // The most bytes that were held on the device when a handle was destroyed, since the first handle
-  // was opened.
+  // The most bytes that were held on the device at any destruction of a handle since the first
+  // handle was opened.
   size_t held_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t held_capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The members from here to capture_ready_ belong to the latest division.
@@ -226,8 +228,8 @@ class WorkspaceBudget {
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
   bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ is a division of planned_budget_
-  // True if the kernels were only asked about, so that it is unknown which lanes run them. Each
-  // kernel then has a share that it may use on any lane.
+  // True if the kernels were asked about but have not run. It is then unknown which lanes will run
+  // them, and each kernel has a share that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;

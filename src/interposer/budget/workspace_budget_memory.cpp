@@ -65,8 +65,8 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Reserves the memory that the division leaves for one capture. As many of the capture's kernels
-  // as fit share that memory.
+  // Reserves the memory that the division leaves for one capture. The kernels of the capture that
+  // need no more than this memory share it.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // the lanes of kernels that were only asked about are unknown

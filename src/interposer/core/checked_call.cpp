@@ -80,7 +80,7 @@ void RunOn(const cuda::Driver& driver, const CheckRequest& request, CheckedCall&
       checked.piece_failed = true;
     }
   }
-  // The scratch memory must not be freed while a kernel may still write to it. A failure of the
+  // The scratch memory must not be freed while the device may still write to it. A failure of the
   // stream also shows at the caller's next call.
   driver.cuStreamSynchronize(stream);
   if (failure != nullptr) ready = Status::Error(failure);

@@ -14,8 +14,8 @@ namespace ucudnn::interposer {
 
 struct CheckedCall {
   // True: the undivided engine has written its result to the caller's output. False: the output was
-  // not touched and the call must still be run, because there is nothing to compare with, memory is
-  // out, or the undivided engine failed.
+  // not touched, and the call must still be run. The reason is that there is nothing to compare
+  // with, memory is out, or the undivided engine failed.
   bool done = false;
   bool piece_failed = false;  // the plan did not run completely
   // The result of the comparison or, if nothing was compared, why not.
@@ -39,9 +39,10 @@ struct CheckRequest {
 // output, so that beta, a z that shares the output's memory, and gaps between elements have the
 // same effect as in the caller's output.
 //
-// The tolerance is tuning::DataTolerance of the undivided result. NaN and infinity count as equal
-// to each other, because the caller's data may contain them. An engine that spreads them to more
-// elements than the other engine does (Winograd, FFT) is still reported.
+// The tolerance is tuning::DataTolerance of the undivided result. Any two values that are NaN or
+// infinite count as equal, because the caller's data may contain them. If one engine spreads such
+// values to more elements than the other engine does (Winograd, FFT), the difference is still
+// reported.
 CheckedCall RunChecked(const cuda::Driver& driver, const CheckRequest& request) noexcept;
 
 }  // namespace ucudnn::interposer

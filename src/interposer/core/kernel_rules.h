@@ -48,8 +48,8 @@ class KernelRules {
   size_t KernelPart(size_t limit_bytes) const {
     return limit_bytes - splitter_.ShareOf(limit_bytes);
   }
-  // Returns the user's limit for the part of the caller's workspace that each kernel may use, in
-  // bytes; kNoLimit if there is none.
+  // Returns the user's limit, in bytes, for the workspace of the caller that each kernel may use;
+  // kNoLimit if there is none.
   size_t UserLimit(const Session& session) const;
   // Returns the most bytes of ucudnn's workspace that a kernel of the budget may have.
   size_t LimitOf(const WorkspaceBudget& budget) const {
@@ -64,8 +64,9 @@ class KernelRules {
   // them.
   planning::TileUse UseOfTiles(const Session& session, const ConvolutionProblem& problem,
                                size_t need_bytes) const;
-  // Returns false if UseOfTiles would certainly return kNone. Needs no problem, only `span`: the
-  // number of elements that an image of x or of y spans, whichever is larger.
+  // Returns false if UseOfTiles would certainly return kNone. Needs no problem. `span` is the
+  // number of elements that an image of x spans or, if that is larger, the number that an image of
+  // y spans.
   bool MayUseTiles(const Session& session, double span, size_t need_bytes) const;
   // A convolution is vast (planning::IsVast) if its images span more elements than this.
   int64_t most_span() const { return most_span_; }
@@ -78,12 +79,12 @@ class KernelRules {
   bool Checks() const { return options_.check; }
   // Returns whether the user wants kernels to follow a workspace plan.
   bool Follows() const { return options_.mode == Mode::kOn && !options_.workspace_plan.empty(); }
-  // Returns the workspace plan that the user wants the kernel to follow; null if there is none.
-  // Reports, once for each kernel, that the plan does not name it.
+  // Returns the workspace plan that the user wants the kernel to follow; null if there is none. If
+  // the plan does not name the kernel, reports that once.
   FollowedPlan* PlanFor(const Session& session, const ConvolutionProblem& problem, Api api) const;
   // Returns the number of calls after which the kernel is decided about anew. The kernel has had
-  // `calls` calls, and `when` is from its latest decision. `tunes` says that this process measures
-  // the kernel.
+  // `calls` calls, and `when` is Decision::look_again of its latest decision. `tunes` says that
+  // this process measures the kernel.
   long CallsUntil(planning::When when, long calls, bool tunes) const;
 
  private:

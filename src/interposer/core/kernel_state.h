@@ -19,15 +19,15 @@ struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // True if the kernel cannot run without workspace, so that assured workspace is used if no other
-  // is left.
+  // True if the kernel cannot run without workspace. Assured workspace is then used if no other is
+  // left.
   bool assured = false;
 };
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. A state that replaces another shares its schedule if the
-  // schedule stays the same.
+  // Null: the program's own call runs. If the schedule stays the same, a state shares it with the
+  // state that it replaces.
   std::shared_ptr<const execution::Schedule> schedule;
   std::optional<planning::Build> built;  // the question for which the schedule was built; none:
                                          // nothing was built
@@ -48,8 +48,8 @@ struct KernelState {
   std::atomic<int> decided_epoch = 0;
 
   bool refused() const { return decision.action == planning::CallAction::kRefusal; }
-  // Returns whether more may be known than at the latest decision, because the kernel has had
-  // enough calls (`calls`) or because its budget was divided anew (`epoch`).
+  // Returns whether more may be known than at the latest decision: the kernel has had enough calls
+  // (`calls`), or the budget was divided anew (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
     if (decided_epoch.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);

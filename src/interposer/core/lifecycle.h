@@ -87,8 +87,8 @@ class Lifecycle {
   // Sets `state` to the decision. REQUIRES: state.failed and state.owned.epoch are set; `facts` is
   // complete except for facts.failed, which is read from state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
-  // Returns whether the earlier state stays in force. Decide has then set when the earlier state is
-  // due again.
+  // Returns whether the earlier state stays in force. If so, Decide has updated due_at and
+  // decided_epoch of that state.
   bool stands() const { return stands_; }
   // Returns the number of calls after which the kernel is decided about anew.
   long due_at() const { return due_at_; }

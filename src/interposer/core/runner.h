@@ -1,6 +1,6 @@
 // Runs a kernel's decision, or what Decision::fallback names if the decision cannot run. No other
-// code runs the pieces of the program's calls or chooses their replacement, except
-// native_graphs.cpp, which makes plans native CUDA graphs.
+// code runs the pieces of the program's calls or chooses what replaces the pieces, except
+// native_graphs.cpp, which turns plans into native CUDA graphs.
 #pragma once
 
 #include "interposer/core/kernel_state.h"

@@ -24,8 +24,9 @@ size_t WorkspaceLimit::Of(CUcontext context) {
   const cuda::RelaxedCaptureScope relaxed(*driver_);
   size_t free_bytes = 0, total_bytes = 0;
   if (driver_->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return kNoLimit;
-  // A quarter of the free memory is rounded down to a power of two, so that processes on devices of
-  // one model get the same limit although they find slightly different amounts free.
+  // The limit is a quarter of the free memory, rounded down to a power of two. Processes on devices
+  // of one model find slightly different amounts of free memory; the rounding gives them the same
+  // limit.
   limit = std::bit_floor(free_bytes / 4);
   size_t expected = kNoLimit;
   auto_limit_.compare_exchange_strong(expected, limit);

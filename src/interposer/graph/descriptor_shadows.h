@@ -58,8 +58,8 @@ struct DescriptorShadow {
   int64_t batch = 0;
   bool ragged = false;
   std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // of a tensor; 0 beyond its rank
-  // For a convolution and objects made from it: the number of elements that an image of x or of y
-  // spans, whichever is larger.
+  // For a convolution and objects made from it: the number of elements that an image of x spans or,
+  // if that is larger, the number that an image of y spans.
   double span = 0;
   bool dynamic = false;  // the operation graph has dynamic shapes
   // For an engine: the configuration from which the program read it (null: the configuration no
@@ -91,15 +91,14 @@ class DescriptorShadows {
   // destroyed before Return was called for each of its loans.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
   // To be called when the application destroys a configuration. Returns true if the configuration
-  // is lent; then the caller does not destroy it, because it is destroyed when its last loan is
-  // returned.
+  // is lent. The caller then must not destroy it; it is destroyed when its last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
   // Ends a loan. Returns true if the application has destroyed the configuration and no other loan
-  // of it is left; then the caller destroys it.
+  // of it is left. The caller must then destroy it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
-  // Sets DescriptorShadow::keeps_native of `engine` to `keeps` unless it is set already, and
-  // returns its value. Returns `keeps` if `engine` is unknown.
+  // Returns DescriptorShadow::keeps_native of `engine`. If this member is not set yet, first sets
+  // it to `keeps`. Returns `keeps` if `engine` is unknown.
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
@@ -119,8 +118,8 @@ class DescriptorShadows {
   std::unordered_map<cudnnBackendDescriptor_t, Lending> lent_ UCUDNN_GUARDED_BY(mutex_);
 };
 
-// The configurations of a list that still exist. They are not destroyed as long as this object
-// exists, even if the application destroys them.
+// The configurations of a list that still exist. Even if the application destroys one of them, the
+// configuration continues to exist as long as this object.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

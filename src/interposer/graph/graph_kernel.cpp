@@ -13,9 +13,9 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// The most usable configurations of a heuristics list that are compared by time.
+// At most so many usable configurations of a heuristics list are compared by time.
 constexpr size_t kMostCompared = 3;
-// The most engines besides the plan's own that may serve the tiles of a vast plan.
+// At most so many engines besides the plan's own may serve the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 

@@ -29,8 +29,8 @@ struct GraphKernel {
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // the plan was decided about before; more may have been measured since
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
-  // True if the process already remembered as many plans as it may when this plan was made. Such a
-  // plan is never measured.
+  // True if GraphPlans already remembered most_kernels_ plans, its maximum, when this plan was
+  // made. Such a plan is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
@@ -104,20 +104,20 @@ class GraphAnswers : public DecisionAnswers {
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
-  // Returns the engines that tiles of a vast plan may use: the plan's own, then those that the
-  // heuristics choose for typical tiles.
+  // Returns the engines that tiles of a vast plan may use: the plan's own engine, then the engines
+  // that the heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that existing measurements of the plan's own engine allow, before the
-  // measurements that `question` lacks are made. If time runs out later, at least this division may
-  // run.
+  // Compares the division that the existing measurements of the plan's own engine allow. Is called
+  // before missing measurements for `question` are made, so that at least this division may run if
+  // time runs out later.
   void CompareKnown(tuning::Question question);
-  // Return `other`, or the engine named `engine`, as a substitute. Return null if it cannot be
-  // built, computes something other than the plan, or is less exact or less deterministic than the
-  // plan.
+  // Return `other`, or the engine named `engine`, as a substitute for the plan. Return null if the
+  // substitute cannot be built, computes something else than the plan, or is less exact or less
+  // deterministic than the plan.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
   // Returns `other` on the whole mini-batch, with the workspace that the library states. Returns
-  // none if its plan cannot be built or needs more than `limit_bytes`.
+  // none if a plan of `other` cannot be built or needs more than `limit_bytes`.
   std::optional<MicroConfiguration> UndividedOf(const cudnn::GraphTemplate& other,
                                                 size_t limit_bytes);
   // Returns the engines that were measured on the whole mini-batch within `limit_bytes`, the
@@ -128,11 +128,11 @@ class GraphAnswers : public DecisionAnswers {
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
-  // Returns the engines that the workspace plan names, one for each run; empty if the plan may not
-  // use them. Defined in confirmed_kernel.cpp.
+  // Returns the engines that the workspace plan names, one for each run; empty if this execution
+  // plan may not use them. Defined in confirmed_kernel.cpp.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
   // Returns `configuration` with `engines`, one for each run, and with the workspace sizes that the
-  // library states. Fails if they exceed the sizes in `configuration`.
+  // library states. Fails if the library states more than the sizes in `configuration`.
   Result<Configuration> ConfirmWithEngines(Configuration configuration,
                                            const EngineTemplates& engines) const;
 

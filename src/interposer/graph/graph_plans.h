@@ -1,7 +1,8 @@
 // The application's calls of cuDNN's graph API. Every function answers as the real one does. If
 // something fails inside ucudnn before a plan's promise is given, the plan stays unchanged. If
-// something fails later, an undivided engine runs within the promise, if one keeps it. Thread-safe.
-// Functions are defined in graph_plans.cpp unless a comment names another file.
+// something fails later, an undivided engine runs within the promise, provided that such an engine
+// was found. Thread-safe. Functions are defined in graph_plans.cpp unless a comment names another
+// file.
 #pragma once
 
 #include <cuda.h>
@@ -65,16 +66,16 @@ class GraphPlans : public DivisionChoices {
   // function since 9.23.
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
-  // Makes `graph` a row of child graphs, one for each piece of a divided plan. If the pieces cannot
-  // become native graphs, uses the undivided plan that keeps the promise. This function and
+  // Fills `graph` with a row of child graphs, one for each piece of a divided plan. If the pieces
+  // cannot become native graphs, uses the undivided plan that keeps the promise. This function and
   // UpdateCudaGraph are defined in native_graphs.cpp.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // ExecuteUndivided and PopulateUndivided serve a call for which host memory is out: they run the
-  // plan undivided, within its promise, and allocate nothing.
+  // ExecuteUndivided and PopulateUndivided are called when host memory is out. They use the plan
+  // undivided, within its promise, and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
   // PopulateUndivided is defined in native_graphs.cpp.
@@ -105,7 +106,8 @@ class GraphPlans : public DivisionChoices {
   // and reports the refusal. Plans of pointwise operations are not refused.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
-  // Makes the undivided plan that keeps the promise a native graph. Defined in native_graphs.cpp.
+  // Turns the undivided plan that keeps the promise into a native graph. Defined in
+  // native_graphs.cpp.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -148,9 +150,9 @@ class GraphPlans : public DivisionChoices {
   // Tells state.budget that the plan is about to run. REQUIRES: state.budget is not null.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // Answers a query for the engine's behavior notes. If a plan of this engine may run another
-  // engine without support for native CUDA graphs, omits the note that says that these are
-  // supported. The functions from here to PopulatePieces are defined in native_graphs.cpp.
+  // Answers a query for the engine's behavior notes. Omits the note that says that native CUDA
+  // graphs are supported, unless KeepsNativeSupport returns true. The functions from here to
+  // PopulatePieces are defined in native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
@@ -159,8 +161,8 @@ class GraphPlans : public DivisionChoices {
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
-  // Makes `graph` a row of child graphs, one for each piece. Returns false if it failed and `graph`
-  // is unchanged.
+  // Fills `graph` with a row of child graphs, one for each piece. Returns false if that failed;
+  // `graph` is then unchanged.
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 

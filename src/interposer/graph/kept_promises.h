@@ -23,8 +23,8 @@ class KeptPromises {
   // such promise or it cannot be read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Stores `promise` and returns it. If there is an earlier promise under its key, returns that one
-  // instead.
+  // Stores `promise` and returns it. If there is an earlier promise under the same key, returns the
+  // earlier promise instead.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
   // Gives `promise`, in this process only, in place of a stored promise that cannot be kept. The

@@ -9,8 +9,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The steps of a decision that is only asked for, not carried out: measures, compares and builds
-// nothing, and assumes that every comparison succeeds.
+// Answers the questions of a decision that is only asked for, not carried out. Measures, compares
+// and builds nothing. Assumes that every comparison succeeds.
 class AskedOnly : public GraphAnswers {
  public:
   using GraphAnswers::Answer;
@@ -201,7 +201,7 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const planning::Decision decision = DecideBy(facts, steps, nullptr);
   if (!decision.promises_less) {
     // Measurements that are missing now may be made when the plan is finalized. They may show that
-    // only its pieces fit the limit.
+    // only pieces of the plan fit the limit.
     const bool only_pieces_may_fit =
         kernel.need_bytes > kernel.limit_bytes && !facts.share &&
         (kernel.problem().n > 1 || facts.tiles != planning::TileUse::kNone) &&

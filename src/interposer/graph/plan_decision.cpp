@@ -247,9 +247,9 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   }
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !splitter_.splits() && !options_.deterministic && !reporter_.TellsAll()) {
-    // A plan that no limit excludes and that tiles cannot speed up is not reported. A vast plan is
-    // decided about in any case, because extra room for tiles may have been promised for it before,
-    // even if tiles are not allowed now.
+    // A plan is not reported if it fits the limit and tiles cannot speed it up. A vast plan is
+    // decided about in any case: even if tiles are not allowed now, extra room for tiles may have
+    // been promised for it before.
     const auto bytes = cudnn::PlanWorkspace(functions_, plan);
     const bool vast = shadow.span > static_cast<double>(rules_.most_span());
     const bool matters = bytes.ok() && (*bytes > limit || vast || rules_.Follows() ||

@@ -18,9 +18,9 @@ namespace ucudnn::interposer {
 using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
-// When more is known later, `better` replaces this state. Other threads may still run this state
-// then. States are never destroyed, because native CUDA graphs may use the kernels of their plans
-// at any time.
+// When more is known later, `better` replaces this state, but other threads may still run this
+// state. States are never destroyed, because a native CUDA graph that was made from a state may be
+// launched at any time.
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;
@@ -28,9 +28,9 @@ struct PlanState : KernelState {
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  // The state whose pieces become native CUDA graphs; null: no state became a graph yet. All states
-  // that replace each other share this pointer, which keeps the first of them that became a graph.
-  // So an update of a graph finds the graph's division.
+  // The state whose pieces become native CUDA graphs; null: no state became a graph yet. States
+  // that replace each other share this pointer. It keeps the first of these states that became a
+  // graph, so that an update of a graph finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
   // An undivided plan inside the promise, which runs if pieces cannot. Set if less was promised
@@ -40,7 +40,8 @@ struct PlanState : KernelState {
   EngineTemplate other;  // the substitute's engine
   // Held while `substitute` and the pieces' plans are used. cuDNN does not promise that one plan
   // can run on two threads at the same time. But two threads, each with its own handle and plan,
-  // may share this state, or may have states that replace each other and share plans.
+  // may share this state. They may also have two states that share plans because one replaced the
+  // other.
   std::shared_ptr<Mutex> executing = std::make_shared<Mutex>();
   // The budget for all kernels of the device. Set if there is one and less was promised than the
   // plan needs.

@@ -62,7 +62,7 @@ std::string NameOf(const WideOperation& operation) {
   return name;
 }
 
-// Returns why a plan is not split. The plan is neither pointwise nor a single convolution.
+// Returns why a plan that is neither pointwise nor a single convolution is not split.
 std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   if (!shadow || !shadow->wide) {
     return "an operation graph that is not pointwise is not split over ranks";
@@ -148,8 +148,8 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // Here the output is memory of ucudnn's. The plan would add to its old content, so it is set
-      // to 0 first.
+      // Here the output is memory of ucudnn's. The plan would add to the old content of this
+      // memory, so the memory is set to 0 first.
       const CUresult cleared = session_.driver().cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), session_.stream());

@@ -95,8 +95,8 @@ std::optional<CallKind> LegacyCalls::KindOf(const cudnn::ConvolutionCall& call,
     if (cudnn::ScaleOf(call.alpha, problem.type) != 1) return CallKind::kScaled;
     const double beta = cudnn::ScaleOf(call.beta, problem.type);
     if (beta == 0) return CallKind::kPlain;
-    // Engines of a gradient whose partials are summed were compared only when they replace the
-    // output, not when they add to it.
+    // If the partials of a gradient are summed, engines were compared only in calls that replace
+    // the output, not in calls that add to the output.
     const bool adds =
         problem.operation == Operation::kBackwardFilter && !SumsPartials(problem) && beta == 1;
     return adds ? CallKind::kAdding : CallKind::kScaled;

@@ -55,7 +55,7 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
-  // A kernel that cannot run without workspace uses assured workspace.
+  // True for kernels that cannot run without workspace, because they use assured workspace.
   bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
@@ -83,9 +83,9 @@ class LegacyCalls : public DivisionChoices {
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit that was computed from free memory, because a caller that passes less workspace
-  // than was promised has probably failed to allocate it. The new limit is at least half of the
-  // promise.
+  // Lowers a limit that was computed from free memory. The reason: a caller that passes less
+  // workspace than was promised has probably failed to allocate the promised size. The new limit is
+  // at least half of the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
   // Returns the kernel that a query is about; none if nothing can be promised for it. The functions
@@ -114,9 +114,9 @@ class LegacyCalls : public DivisionChoices {
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
-  // Returns the workspace of the fastest undivided engine among `candidates`. If an engine that was
-  // not measured may be faster, returns at least the workspace of the engine that the real
-  // library's heuristics rank first.
+  // Returns the workspace of the fastest undivided engine among `candidates`. If an unmeasured
+  // engine may be faster, returns at least the workspace of the engine that the real library's
+  // heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
   // Returns the answer without measurements: the heuristics' ranking, reduced to engines that fit
@@ -131,7 +131,8 @@ class LegacyCalls : public DivisionChoices {
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem,
                                           planning::FallbackCause cause);
   // The promise for an algorithm that a caller chose without asking. If no engine within the limit
-  // is as exact and as deterministic, there is no promise, and `why_none` gives the reason.
+  // is as exact and as deterministic as this algorithm, there is no promise, and `why_none` gives
+  // the reason.
   struct NamedAnswer {
     std::optional<planning::Promise> promise;
     planning::Note why_none = {planning::FallbackCause::kOverLimit, {}};
@@ -153,22 +154,22 @@ class LegacyCalls : public DivisionChoices {
   // these promises. `settled` says that no better plan can follow.
   Performances Promised(const LegacyKernel& kernel, std::vector<planning::Offer> offers,
                         bool settled);
-  // Returns the undivided algorithms with the problem's math type as candidates. Their times are
-  // not measured: they are 0, 1, 2, ... in the order of the real library's heuristics. Returns none
-  // if the library refuses to rank.
+  // Returns candidates: the undivided algorithms with the problem's math type. Their times are not
+  // measured, but are 0, 1, 2, ... in the order of the real library's heuristics. Returns none if
+  // the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // Tells the budget, while it learns, that a caller was told to use `algorithm`.
+  // If the budget is still learning, tells it that a caller was told to use `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // Describes a caller that names `algorithm` or, if it is none, a caller that asks which algorithm
-  // to use. The functions from here on answer from a workspace plan and are defined in
+  // Describes a caller that names `algorithm` or, if `algorithm` is none, a caller that asks which
+  // algorithm to use. The functions from here on answer from a workspace plan and are defined in
   // workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
   // Returns the answer to a Get or Find query: the workspace plan's configuration, then the engines
   // that run undivided within the limit. Returns none if the workspace plan does not name the
-  // kernel, or if the library does not confirm its entry.
+  // kernel, or if the library does not confirm the plan's entry.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Adds the promise of the workspace plan's configuration to promises_, for callers of
   // `algorithm`. Returns false if the promise cannot be kept.

@@ -28,8 +28,8 @@ struct Confirmation {
   bool unanswered = false;
 };
 
-// Finds or makes what is planned with for kernels of the legacy API: measurements, comparisons,
-// engines and entries of the workspace plan. Thread-safe.
+// Provides the facts on which decisions about kernels of the legacy API are based: measurements,
+// comparisons, engines and entries of the workspace plan. Thread-safe.
 class LegacyTuner {
  public:
   // The caller owns all arguments and keeps them alive.
@@ -40,8 +40,8 @@ class LegacyTuner {
         reporter_(reporter),
         engines_(functions, options, kernels) {}
 
-  // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if
-  // neither the whole mini-batch nor a configuration that fits the limit was measured. If the
+  // Returns the kernel's measurements at the policy's micro-batch sizes for `request`. Returns no
+  // rows unless the whole mini-batch or a configuration that fits the limit was measured. If the
   // kernel may be measured, first calls CompareKnown, and then makes the measurements that are
   // missing.
   tuning::LegacyRows Measured(const LegacyKernel& kernel, const planning::PromiseRequest& request);
@@ -74,9 +74,10 @@ class LegacyTuner {
 
  private:
   tuning::KernelToMeasure ToMeasure(const LegacyKernel& kernel) const;
-  // Compares the plan that the existing measurements allow, before more are made. If time runs out
-  // later, at least this plan may run. Under one budget the plan depends on the kernel's share, so
-  // it is compared once the share is known.
+  // Compares the division that the existing measurements allow. Is called before more measurements
+  // are made, so that at least this division may run if time runs out later. Does nothing under one
+  // budget: there the division depends on the kernel's share, and is compared once the share is
+  // known.
   void CompareKnown(LegacyKernel kernel, const planning::PromiseRequest& request);
 
   tuning::MeasuredKernels& kernels_;

@@ -1,7 +1,7 @@
 // The promises that this process gave to callers of the legacy API. They belong to the process, not
 // to a handle, because frameworks ask on one thread's handle and run on another thread's.
-// Thread-safe. The lock is taken by queries, by calls that are decided about, and by calls for
-// which no decision exists or can run; all other calls do not take it.
+// Thread-safe. The lock is taken by queries, by calls that are decided about, by calls without a
+// decision, and by calls whose decision cannot run. No other calls take it.
 #pragma once
 
 #include <atomic>
@@ -54,8 +54,8 @@ class PromiseBook {
   // is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // The workspace that a caller was told last for `key` and must be told again, and the workspace
-  // that must be assured for that promise (planning::AssuredBytes).
+  // The workspace size that callers were told last for `key` and must be told again, and the size
+  // that must be assured to keep this promise (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;

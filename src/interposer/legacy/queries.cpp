@@ -203,8 +203,8 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
     Performances answer = Promised(kernel, {std::move(offer)}, true);
-    // A caller with less room than the pieces need may still use the engines that the real library
-    // ranks and that fit the caller's limit, unless the user's limit is strict.
+    // A caller may have less room than the pieces need. Unless the user's limit is strict, such a
+    // caller may still use an engine of the real library's ranking that fits the caller's limit.
     Performances ranking;
     if (!options_.strict_limit && !in_budget &&
         cudnn::RankAlgorithms(functions_, kernel.problem.operation, kernel.handle, descriptors,
@@ -376,8 +376,8 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
       return row.engine == engine;
     });
     if (known) continue;
-    // When the engine runs, its workspace is checked against the size that WorkspaceBytes returns,
-    // which may exceed the size that the heuristics state.
+    // When the engine runs, its workspace is checked against the size that WorkspaceBytes returns.
+    // The heuristics may state a smaller size.
     size_t bytes = 0;
     if (cudnn::WorkspaceBytes(functions_, problem.operation, kernel.handle, descriptors,
                               ranked.algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {

@@ -55,7 +55,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
   if (!PromiseConfirmed(kernel, *confirmed, promise->reported.engine.legacy()->algorithm,
                         *promise)) {
     // The undivided engine is at least as exact as the plan. A caller must not be told of an engine
-    // that is more exact than the plan, so the undivided engine is reported only if it has the
+    // that is more exact than the plan. So the undivided engine is reported only if it has the
     // numeric class of the plan's largest piece.
     const int whole = promise->undivided.engine.legacy()->algorithm;
     const bool same = LegacyNumericClass(problem.operation, whole) == confirmed->largest;

@@ -1,5 +1,5 @@
-// The workspace plan that this process follows (UCUDNN_WORKSPACE_PLAN), and which of its entries
-// the real library confirms. Thread-safe.
+// The workspace plan that this process follows (UCUDNN_WORKSPACE_PLAN), and the real library's
+// confirmations of the plan's entries. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -35,9 +35,9 @@ class FollowedPlan {
   bool Follows(const planning::Platform& platform) const;
   // Returns whether the file is followed and names the kernel. Such a kernel is not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
-  // At the first call for a problem that the followed file does not name, returns a text that says
-  // what the file names instead (empty: nothing). Returns none at later calls, and if the file
-  // names the kernel or is not followed.
+  // If the followed file does not name `problem`, the first call for the problem returns a text
+  // that says what the file names instead (empty: nothing). Later calls return none. Every call
+  // returns none if the file names the kernel or is not followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
                                     const ConvolutionProblem& problem, Api api);
 
@@ -49,9 +49,9 @@ class FollowedPlan {
     std::optional<std::string> why;  // why the entry does not hold; set only the first time
   };
   // Returns the file's entry for a legacy kernel, confirmed by the library with `handle`, a handle
-  // of the platform. If `handle` is null, returns the entry only if it was confirmed before.
-  // Threads that ask at the same time wait for the answer to the first of them. The returned entry
-  // exists as long as this object.
+  // of the platform. If `handle` is null, returns the entry only if it was confirmed before. While
+  // one thread asks the library about an entry, other threads with a handle wait for the answer.
+  // The returned entry exists as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
 

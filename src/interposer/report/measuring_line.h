@@ -48,7 +48,7 @@ class MeasuringLine : public tuning::MeasuringProgress {
   Mutex mutex_;
   int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls that have not ended
   Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // when the present wait began
-  // The time during which at least one thread waited, without the present wait.
+  // The time during which at least one thread waited, not counting the present wait.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
   Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time
   bool closed_ UCUDNN_GUARDED_BY(mutex_) = false;

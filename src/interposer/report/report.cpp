@@ -65,7 +65,7 @@ ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>
   return told;
 }
 
-// Returns the figures of the device with the most kernels. Its other_devices lists all other
+// Returns the figures of the device with the most kernels. The member other_devices lists all other
 // devices whose budgets have kernels or hold memory.
 ReportedBudget Joined(const std::vector<std::pair<const void*, ReportedBudget>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
@@ -105,8 +105,8 @@ Status WriteAll(int descriptor, const std::string& text) {
 
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   MutexLock lock(mutex_);
-  // The hash includes the limit, because some callers pass another workspace size at every call, so
-  // that one problem has many records.
+  // The hash includes the limit, because some callers pass another workspace size at every call.
+  // One problem then has many records.
   const size_t hash = record.problem.Hash() ^ record.limit_bytes.value_or(0) * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
   const auto [first, last] = by_hash_.equal_range(hash);

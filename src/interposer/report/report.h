@@ -56,10 +56,10 @@ struct Totals {
 class Report {
  public:
   // Returns the record that equals `record`; adds it if there is none. The calls of a decision are
-  // counted on this record. The report owns the record, and its address never changes. The calls of
-  // `earlier` (null: none), whose decision is replaced, are moved to the returned record. Sets
-  // `fresh` to whether the report file should be written: a record was added and, if there are more
-  // than kWholeReports records, enough others were added since the last write.
+  // counted on this record. The report owns the record, and its address never changes. `earlier` is
+  // the record of the decision that is replaced (null: none); its calls are moved to the returned
+  // record. Sets `fresh` to whether a record was added and the report file should be written now.
+  // Beyond kWholeReports records, the file is written only when enough records are new.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Records that something did not go as planned. Both texts are for people.

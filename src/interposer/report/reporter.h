@@ -44,7 +44,7 @@ class Reporter {
               std::string_view detail) noexcept;
   // Reports that a kernel cannot be remembered, because there are kMostKernels others.
   void TooManyKernels() noexcept;
-  // If this process is a rank of a job, adds one entry to the report if other ranks may plan
+  // Adds one entry to the report if this process is a rank of a job and other ranks may plan
   // differently.
   void NoteUnlikeRanks();
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kOutcomeNames[] = {"transparent", "replicated", "refused"};
 
-// Returns the axes that are cut, except those with more than kMostAxisParts parts.
+// Returns the axes that are cut into at most kMostAxisParts parts.
 std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   std::vector<SplitAxis> axes;
   for (size_t axis = 0; axis < need.axes.size(); ++axis) {

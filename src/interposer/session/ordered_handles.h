@@ -1,6 +1,6 @@
-// Handles whose work the program orders, even if they have different streams. A declared handle is
-// one lane with all handles that were declared together with it. Thread-compatible: the owner of
-// this object locks it.
+// Handles whose work the program orders, even if they have different streams. All handles that were
+// declared together, directly or through a third handle, are one lane. Thread-compatible: the owner
+// of this object locks it.
 #pragma once
 
 #include <list>

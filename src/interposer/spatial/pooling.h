@@ -19,8 +19,7 @@ struct PoolingCall {
   const void* x = nullptr;
   cudnnTensorDescriptor_t y_descriptor = nullptr;
   void* y = nullptr;
-  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // this member and those below are for gradients
-                                                    // only
+  cudnnTensorDescriptor_t dy_descriptor = nullptr;  // for gradients only, like the members below
   const void* dy = nullptr;
   cudnnTensorDescriptor_t dx_descriptor = nullptr;
   void* dx = nullptr;

@@ -17,8 +17,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The most memory for exchanges if the user sets no limit. If all images need more, they are
-// exchanged in slices, one after the other.
+// The most memory for exchanges if the user sets no limit. If all images of a call together need
+// more, the images are exchanged in slices, one after the other.
 constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
 // Returns the options that must be equal on all ranks, with their values as text.

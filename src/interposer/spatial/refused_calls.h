@@ -21,7 +21,7 @@ class RefusedCalls {
     if (calls_by_reason_.size() < kMostNames || calls_by_reason_.contains(what))
       ++calls_by_reason_[what];
   }
-  // Returns the name of each refused operation with its number of calls.
+  // Returns each value of `what` with its number of calls.
   std::vector<RefusedEntry> Counts() const {
     MutexLock lock(mutex_);
     std::vector<RefusedEntry> counts;

@@ -1,9 +1,9 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
 // rank meet the others at its first split call. Either the process is one rank, or its threads are
-// ranks. If threads are ranks, each rank has its own thread, and a call belongs to the rank of its
-// device (peer) or of its handle (loopback). Every convolution that is split runs through this
-// class. A rank's own call alone is the result only if the program has excluded the call from
-// splitting or declared it replicated. Thread-safe.
+// ranks. If threads are ranks, each rank has its own thread. A call then belongs to the rank of its
+// device (transport `peer`) or to the rank of its handle (transport `loopback`). Every convolution
+// that is split runs through this class. A rank's own call alone is the result only if the program
+// has excluded the call from splitting or declared it replicated. Thread-safe.
 //
 // The functions that run the operations of the legacy API make their split calls by SplitOperation.
 #pragma once
@@ -119,7 +119,7 @@ class Splitter {
   // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
   // why that is not possible.
   Status Join(cudnnHandle_t handle, int rank);
-  // Makes later work on the handle's stream wait for the sums of gradients that its calls have
+  // Makes later work on the handle's stream wait for the sums of gradients that earlier calls have
   // deferred.
   Status Await(cudnnHandle_t handle, const Session& session);
   void Forget(cudnnHandle_t handle);
@@ -186,8 +186,8 @@ struct SplitContext {
 
 // Makes a split call of the program's `call`, on the stream of its handle, and passes it to `run`.
 // read(problem) sets the problem and returns null, or returns why the operation cannot be read. If
-// it cannot be read, all ranks refuse it, with a message that begins with `name`. REQUIRES: calls
-// are split, and not all calls are refused.
+// the operation cannot be read, all ranks refuse the call, with a message that begins with `name`.
+// REQUIRES: calls are split, and not all calls are refused.
 template <typename Read, typename Run>
 cudnnStatus_t SplitOperation(const SplitContext& context, const char* name,
                              const cudnn::ConvolutionCall& call, const Read& read, const Run& run) {

@@ -29,7 +29,7 @@ class PlanDecider {
         decision_(AsAsked(facts, ReasonKind::kObserved)),
         limit_(std::min(facts.user_limit, plan_.need_bytes)),
         // If the workspace plan gives this execution plan a share of the budget, the execution plan
-        // must promise none of the caller's workspace, whatever it needs.
+        // must promise to use no workspace of the caller, however much it needs.
         must_shrink_(plan_.need_bytes > facts.user_limit ||
                      (facts.share && plan_.in_workspace_plan)) {}
 
@@ -161,7 +161,7 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The heuristics list the engine that they expect to be the fastest first. Another engine is
+  // others[0] is the engine that the heuristics expect to be the fastest. Another engine is
   // preferred only if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;

@@ -330,7 +330,8 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
-// A SlackTwin's rows lie as far apart as rows of the whole. Each channel has room for one more row.
+// SlackTwin returns the tile as a part of tensors that are one row longer. With channels first, the
+// channels lie one row further apart. With channels last, no stride changes.
 TEST(Tiles, HaveTwinsWithOneRowMore) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     const ConvolutionProblem whole =

@@ -29,7 +29,8 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   const Rows second = Must(Get(kernels));
   EXPECT_EQ(second, first);
   EXPECT_EQ(kernels.measured(), measured);
-  // For 16 images of the same kernel, only the rows of 16 images are missing.
+  // The kernel with 16 images belongs to the same family. Only the rows of micro-batches of 16
+  // images are missing.
   const Rows larger = Must(Get(kernels, Problem(16)));
   EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(larger, 16).size()));
 }

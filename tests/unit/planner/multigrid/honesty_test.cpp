@@ -171,7 +171,8 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   EXPECT_EQ(solve.Last(), near);
 }
 
-// With F and this coarse factor, errors fall by (0.9 - 0.3) / (1 - 0.3) in each cycle.
+// The fine steps of a block multiply by 0.9, a coarse step by 0.3. With F-relaxation alone, each
+// cycle then multiplies the error by (0.9 - 0.3) / (1 - 0.3).
 TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = {.c_sweeps = {0}, .tolerance = 1e-9, .cycles = 100};
