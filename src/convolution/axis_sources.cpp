@@ -34,8 +34,8 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
 }
 
 // Returns an interval that contains every tap with which a window of `windows` reads an element of
-// `elements`. It begins with the first tap that is not before `elements` in the last window. It
-// ends with the last tap that is not after `elements` in the first window.
+// `elements`. The interval begins with the last window's first tap that is not before `elements`.
+// It ends with the first window's last tap that is not after `elements`.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -147,8 +147,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
         of_taps,
         {read(of_windows.begin, of_taps.begin), read(of_windows.end - 1, of_taps.end - 1) + 1}};
   };
-  // Extends the last rectangle by a tap with equal windows (or a window with equal taps), or begins
-  // a new one.
+  // Extends the last rectangle by a tap that has the same windows, or by a window that has the same
+  // taps. Otherwise begins a new rectangle.
   const auto append = [](std::vector<std::pair<Interval, Interval>>& slabs, int64_t position,
                          const Interval& others) {
     if (others.Length() == 0) return;

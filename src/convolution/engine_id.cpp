@@ -86,7 +86,7 @@ std::optional<EngineId::Graph> ReadGraph(std::string_view text) {
 
 }  // namespace
 
-// A view of an engine's text, which is stored in the engine or in this object, so that comparing
+// A view of an engine's text. The text is stored in the engine or in this object, so comparing
 // engines allocates nothing.
 class EngineId::View {
  public:

@@ -42,8 +42,9 @@ SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 //
 // Positions of the box are counted from its beginning, windows and elements of other tensors from
 // the beginning of this rank's part. Taps are counted in the order of the filter in memory, so that
-// a slice of the filter is the filter of the term in the caller's mode. The pad of a term is the
-// caller's along axes on which the peer and this rank hold the same part, and 0 along other axes.
+// a slice of the filter is the filter of the term in the caller's mode. Along an axis on which the
+// peer and this rank hold the same part, a term has the caller's pad. Along other axes its pad is
+// 0.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;

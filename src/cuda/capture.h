@@ -24,10 +24,10 @@ std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 // destructor of `kept` must not call CUDA. On an error `kept` is released immediately.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
-// Records which capture a resource belongs to, for resources that the driver cannot release itself
-// because releasing them calls CUDA. A graph may run at any time while it exists, at the same time
-// as any other graph, so nothing else uses the resource until the hold is over. Then the owner
-// frees the resource, or gives it to another capture.
+// Records to which capture a resource belongs. Needed for resources whose release calls CUDA,
+// because KeepWithGraphOf cannot release them. While the graph exists, it may run at any time, also
+// together with other graphs, so nothing else uses the resource until the hold is over. Then the
+// owner frees the resource, or gives it to another capture.
 class CaptureHold {
  public:
   CaptureHold() = default;  // the resource belongs to no capture

@@ -119,11 +119,10 @@ class Event {
   // Creates an event that streams can wait for, but whose time cannot be read.
   Status CreateUntimed();
   Status Record(CUstream stream);
-  // Makes work that is enqueued on `stream` from now on wait for the latest Record of this event.
+  // Work that is enqueued on `stream` from now on waits for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns whether the event was recorded and its stream has not reached it yet. Returns false,
-  // too, if the event's context is gone or has failed, because its stream will never reach the
-  // event.
+  // Returns true if the event was recorded and its stream has not reached it yet. Returns false if
+  // the event's context is gone or has failed, because the event will then never be reached.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Returns the milliseconds from `begin` to this event, after waiting for this event.

@@ -39,8 +39,8 @@ struct Part {
   size_t run = 0;              // index of the part's run in the configuration
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
-  // The number of the first part that writes the same output, to which later parts add. It is the
-  // part's own number if no other part writes its output.
+  // The number of the first part that writes this part's output; later parts add to that output. It
+  // is the part's own number if no other part writes the output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
@@ -74,11 +74,11 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Does
+  // Enqueues all steps of `call`. If the call has descriptors, they describe the problem. Does
   // nothing (kNotAttempted) if the call's workspace is smaller than the pieces need. Runs the
-  // undivided engine instead if Suits() is false or a part cannot read the bias of a legacy call in
-  // place, and also if a piece fails while the output is unchanged or may be written again. Pieces
-  // whose partials are summed do not touch the output until the end.
+  // undivided engine instead in three cases: Suits() is false; a part cannot read the bias of a
+  // legacy call in place; or a piece fails while the output is unchanged or may be written again.
+  // Pieces whose partials are summed do not touch the output until the end.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
   // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;

@@ -79,7 +79,8 @@ Status ApplySolver(std::string_view text, Options& options) {
   return ParseChoice(text, {"exact", "glpk"}, {Solver::kExact, Solver::kGlpk}, options.solver);
 }
 
-// Parses a whole number or a decimal fraction that is not negative.
+// Parses a number that is not negative and not infinite. If T is an integer type, the number must
+// be whole.
 template <typename T>
 Status ParseNumber(std::string_view text, T& out) {
   if (!ReadNumber(text, out) || !(out >= 0) || !std::isfinite(static_cast<double>(out))) {
