@@ -1,6 +1,5 @@
 // Copies the elements of a box between two strided tensors, or fills them, by driver functions
-// alone, without launching a kernel. Enqueuing a BoxCopy allocates nothing. Immutable and
-// thread-safe.
+// alone, without a CUDA kernel. Enqueuing a BoxCopy allocates nothing. Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>

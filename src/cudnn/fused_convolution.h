@@ -29,8 +29,8 @@ struct FusedConvolution {
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
   std::vector<FusedOperand> operands;  // tensors that the fused operations read
   int64_t w_alignment = 1;             // alignment in bytes that the plan declares for w
-  // True if the library compiled the kernels for this batch, so that another batch needs other
-  // kernels.
+  // True if the library compiled the plan's CUDA kernels for this batch, so that another batch
+  // needs other CUDA kernels.
   bool compiled = false;
   // Bit i is set if the leading extent of tensor i of the JSON is the mini-batch. Virtual tensors
   // count, too.

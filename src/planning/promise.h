@@ -34,8 +34,8 @@ struct Candidate {
 };
 
 // The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
-// kind's own problem. Time and workspace are those of one tile when all tiles run one after the
-// other, and include the summing of partials.
+// kind's own problem. Time and workspace are for one tile, while all tiles run one after the other,
+// and include the summing of partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -55,7 +55,8 @@ struct Tiling {
 // engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf, Alone).
 struct Promise {
   // The engine and determinism that the caller is told, with n images and the plan's time. The
-  // engine is that of the plan's largest piece or, if the caller's API lacks it, of `undivided`.
+  // plan's largest piece has this engine. If the caller's API lacks that engine, `undivided` has
+  // the engine that is told.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // what the caller is told; no call ever uses more
   Configuration configuration;

@@ -41,8 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // Returns the end of the turn of a kernel with `multiply_adds` multiply-adds if its measuring
-  // begins now.
+  // Returns the end of a kernel's turn if its measuring begins now. The kernel has `multiply_adds`
+  // multiply-adds.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;

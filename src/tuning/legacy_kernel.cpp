@@ -17,8 +17,8 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered for a kernel. The fastest of the graph engines that
-// this or another process has measured are taken.
+// The most graph engines that are considered for a kernel. If this and other processes have
+// measured more, the fastest are taken.
 constexpr size_t kMostGraphEngines = 3;
 // The most engines for the tiles of a kernel (EnginesOfTiles): all choices for the first problem
 // that has any, and one further choice for each other problem.

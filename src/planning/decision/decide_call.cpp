@@ -124,8 +124,8 @@ class CallDecider {
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that tiles that fit do not run because they are not faster than an undivided engine. Empty
-  // if no tiles were found slower.
+  // If tiles fit but do not run, because they are not faster than an undivided engine: says so.
+  // Empty if no tiles were found slower.
   std::string slower_;
 };
 
@@ -298,8 +298,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Only pieces of the named algorithm itself are left. They are compared with the algorithm
-    // undivided.
+    // Only pieces of the named algorithm itself are left. They are compared with the undivided
+    // algorithm.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -417,10 +417,11 @@ bool CallDecider::AskedServes() const {
 
 // Returns whether the program's own call may run while the plan is not compared or built, or after
 // a piece failed. It may run if it fits the limit and is as deterministic as demanded, because then
-// the plan would only have gained time. If nothing undivided keeps the promise, the call may also
-// run in two cases: it fits the workspace that the caller passes; or nothing was ever told for this
-// algorithm, so the program sees the real library's own error. It may not run if the caller was
-// told a promise and a strict limit forbids the call.
+// the plan would only have gained time. Otherwise it may run only if nothing undivided keeps the
+// promise, and only in two cases. First, the call fits the workspace that the caller passes.
+// Second, any_engine() is true and nothing was ever told for this algorithm, so the program sees
+// the real library's own error. In both cases it may not run if the caller was told a promise and a
+// strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);

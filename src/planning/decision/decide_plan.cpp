@@ -51,8 +51,8 @@ class PlanDecider {
     return rows;
   }
 
-  // Follows the workspace plan's kernel. Returns false, after adding a note that says why, if that
-  // kernel does not hold for the plan.
+  // Follows the workspace plan's kernel. If that kernel does not hold for the plan, adds a note
+  // that says why, and returns false.
   bool FollowFile();
   void FitUnder();
   // Decides for `promise`, which has no undivided engine, so that only its pieces keep it.
@@ -107,8 +107,8 @@ class PlanDecider {
   bool late_ = false;     // no time was left to measure more of the plan's own engine
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that tiles that fit do not run because they are not faster than an undivided engine. Empty
-  // if no tiles were found slower.
+  // If tiles fit but do not run, because they are not faster than an undivided engine: says so.
+  // Empty if no tiles were found slower.
   std::string slower_;
 };
 
@@ -252,10 +252,9 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // If the substitute was not timed, the workspace that the library states for it is used.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // A divided plan keeps its own engine and knobs, because applications time plans against each
-  // other, and build the fastest one again from its engine and knobs, also in another process.
-  // Applications that time nothing take the first plan of a list, so only that plan may change its
-  // engine.
+  // A divided plan keeps its own engine and knobs. Applications time plans against each other, and
+  // build the fastest one again from its engine and knobs, also in another process. Applications
+  // that time nothing take the first plan of a list, so only that plan may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch may
   // even be slower than the undivided engine, by at most kHysteresis.

@@ -146,8 +146,8 @@ class Answers {
 
 // A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
 // `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
-// library states. The library states no times: an engine that the workspace plan does not name has
-// its place in the library's list as its time.
+// library states. The library states no times. So the time of an engine that the workspace plan
+// does not name is the engine's place in the library's list.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
