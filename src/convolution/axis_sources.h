@@ -39,8 +39,8 @@ struct AxisTerm {
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// A run of positions of the exchanged tensor that one part owns, and their contribution to the part
-// that reads them.
+// A run of positions that one part owns in the exchanged tensor, and what these positions
+// contribute to the part that reads them.
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first position of the run, counted in the part that reads it
@@ -65,8 +65,8 @@ std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchan
 // for these parts. `owner` may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Returns, as maximal runs in ascending order, the positions of `part`'s result (windows or
-// elements) that read a position of another part. `sources` are the sources of `part`.
+// Returns the positions of `part`'s result (windows or elements) that read a position of another
+// part. They are maximal runs in ascending order. `sources` are the sources of `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

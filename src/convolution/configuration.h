@@ -77,7 +77,7 @@ struct Configuration {
   double TimeMs() const;                      // sum over the pieces, which run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // whether all pieces are deterministic
-  const MicroConfiguration& Largest() const;  // piece of most images; runs must not be empty
+  const MicroConfiguration& Largest() const;  // piece with most images; runs must not be empty
 };
 
 }  // namespace ucudnn

@@ -19,8 +19,8 @@ struct Capture {
 // Returns the capture that `stream` is in; none if it is in no capture, or in an invalidated one.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
-// Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases it once
-// the graph and all copies and instances of it are destroyed and their launches are over, so the
+// Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases `kept`
+// once the graph, its copies and its instances are destroyed and their launches are over. So the
 // destructor of `kept` must not call CUDA. On an error `kept` is released immediately.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
@@ -34,8 +34,8 @@ class CaptureHold {
   CaptureHold(const Driver& driver, const Capture& capture);
 
   bool IsOf(const Capture& capture) const { return number_ == capture.number; }
-  // Returns true once the graph and all copies and instances of it are destroyed and their launches
-  // are over. Stays false if the driver cannot tell.
+  // Returns true once the graph, its copies and its instances are destroyed and their launches are
+  // over. Stays false if the driver cannot tell.
   bool IsOver() const { return ended_ != nullptr && ended_->load(); }
 
  private:

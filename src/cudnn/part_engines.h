@@ -1,6 +1,5 @@
-// Engines that serve parts of an execution plan's convolution, but perhaps not the whole
-// convolution, because the library offers them for the operation graph of a part. Thread-safe as
-// far as cuDNN is.
+// Engines that the library offers for the operation graph of a part of an execution plan's
+// convolution. They may not serve the whole convolution. Thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cstddef>

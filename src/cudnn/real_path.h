@@ -1,6 +1,6 @@
-// Finds the real cuDNN 9, which the drop-in of the same name hides: the file that the user names,
-// otherwise the file that the loader would have found without ucudnn. Never finds a drop-in of
-// ucudnn. Thread-safe. Loads nothing unless `accept` does.
+// Finds the real cuDNN 9, which a drop-in of the same name hides. The real cuDNN is the file that
+// the user names, otherwise the file that the loader would have found without ucudnn. Never finds a
+// drop-in of ucudnn. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
 #include <functional>

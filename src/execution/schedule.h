@@ -1,7 +1,8 @@
-// One convolution as the pieces that compute it, one after the other in one workspace: where each
-// part lies in the tensors, whether it adds to the output, which copies pack tiles, and which sums
-// add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs run exactly these
-// steps. Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
+// The pieces that compute one convolution, one after the other in one workspace. A Schedule knows
+// where each part lies in the tensors, whether the part adds to the output, which copies pack
+// tiles, and which sums add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA
+// graphs run exactly these steps. Immutable once made: a call allocates nothing, takes no lock and
+// does not synchronise.
 #pragma once
 
 #include <memory>
@@ -118,8 +119,8 @@ class Schedule {
 
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
-  // Returns whether `part`, which runs after `first`, must add to its output because `first` or an
-  // earlier part of the configuration has written it.
+  // Returns whether `part` must add to its output. `first` runs before `part`. `part` adds if
+  // `first` or an earlier part of the configuration has written the output.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }

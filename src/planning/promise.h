@@ -49,10 +49,11 @@ struct Tiling {
   bool operator==(const Tiling&) const = default;
 };
 
-// Two ways to compute a kernel within `workspace_bytes`: the plan `configuration`, and `undivided`,
-// an engine of the caller's API that computes the kernel in one piece and replaces the plan after a
-// fault or inside a capture. Both are at least as exact and as deterministic as `reported`. The
-// engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf, Alone).
+// Two ways to compute a kernel within `workspace_bytes`. One is the plan `configuration`. The other
+// is `undivided`, an engine of the caller's API that computes the kernel in one piece; it replaces
+// the plan after a fault or inside a capture. Both are at least as exact and as deterministic as
+// `reported`. The engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf,
+// Alone).
 struct Promise {
   // The engine and determinism that the caller is told, with n images and the plan's time. The
   // plan's largest piece has this engine. If the caller's API lacks that engine, `undivided` has
@@ -110,9 +111,9 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides a kernel, or uses an engine that the caller's API lacks, only if the
-// division or the engine was measured to be faster by at least this share than the fastest
-// undivided engine that fits.
+// A running process divides a kernel only if the division was measured to be faster by at least
+// this share than the fastest undivided engine that fits. The same holds for running an engine that
+// the caller's API lacks.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within

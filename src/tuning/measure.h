@@ -45,7 +45,7 @@ Result<std::string> DeviceName(const Device& device);
 size_t L2Bytes(const Device& device);
 
 // The bounds of one measurement. One run of one engine, or preparing the engines of one size, may
-// exceed them.
+// exceed the bounds.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together

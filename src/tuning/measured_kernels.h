@@ -124,8 +124,8 @@ class MeasuredKernels {
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
-  // Returns the graph engines without fused operations that were measured for `problem`'s kernel at
-  // any size, as far as this process knows, in ascending order of time per image.
+  // Returns the graph engines that were measured for `problem`'s kernel at any size, as far as this
+  // process knows, in ascending order of time per image. Leaves out engines with fused operations.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
   // HasTime returns whether the legacy kernel of `problem` has more than `needed` left of its time

@@ -108,8 +108,8 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns how many consecutive elements of a set have one nonzero element in Sparse, so that the
-// whole set has at most MaxExactTerms nonzero elements.
+// Returns a number of elements. In each run of this many consecutive elements of a set, Sparse
+// makes one element nonzero. So the set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;

@@ -2,8 +2,8 @@
 //
 // Plans are verified on integers (test_operands.h). One operand holds +-1 and +-2, the other +-1
 // and 0. The latter has so few nonzero elements that the magnitudes of the terms of one output
-// element sum to at most 2^p, where p is the smaller of the precisions, in bits, of the tensors'
-// type and of the accumulation.
+// element sum to at most 2^p. Here p is the precision, in bits, of the tensors' type or of the
+// accumulation, whichever is smaller.
 //
 // With these operands direct engines are exact: every partial sum is an integer of at most 2^p.
 // This holds in whatever order terms are summed, wherever sums are rounded, and with inputs

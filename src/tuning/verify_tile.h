@@ -29,9 +29,9 @@ struct ComparedTile {
 };
 
 // Describes how the kind number `kind` of a division of `problem` is compared. The tile's tensors
-// are parts of tensors that are slightly larger than the tile (SlackTwin) or, if a view of the tile
-// spans 2^31 bytes or more, have the strides of the whole convolution's tensors. A packed tile is
-// copied from such tensors. REQUIRES: the division has tiles.
+// are parts of tensors that are slightly larger than the tile (SlackTwin). If a view of the tile
+// spans 2^31 bytes or more, the tile's tensors have the strides of the whole convolution's tensors
+// instead. A packed tile is copied from such tensors. REQUIRES: the division has tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 

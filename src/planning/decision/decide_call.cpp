@@ -10,8 +10,9 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns true if the promise has more workspace than its plan and its undivided engine need,
-// because pieces of the named algorithm need that much to serve an identity activation.
+// Returns whether the promise has more workspace than its plan and its undivided engine need. It
+// then has the workspace of `alone`: pieces of the named algorithm that can serve an identity
+// activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -460,8 +461,8 @@ void CallDecider::Run(bool trusted) {
     NotPrepared(built.message);
   }
   if (!has_whole || (!told_ && MayRunAsAsked())) return;
-  // The undivided engine is built for the workspace that it needs itself, which may be less than
-  // was promised, and less than the caller's own algorithm needs.
+  // The undivided engine is built for the workspace that it needs itself. That may be less than was
+  // promised, and less than the caller's own algorithm needs.
   const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     if (whole_only) NotPrepared(built.message);

@@ -55,7 +55,7 @@ class PlanDecider {
   // that says why, and returns false.
   bool FollowFile();
   void FitUnder();
-  // Decides for `promise`, which has no undivided engine, so that only its pieces keep it.
+  // Decides for `promise`. It has no undivided engine, so only its pieces keep it.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
   // Returns `promise`, which runs the plan's own engine within the plan's need, or a promise in
@@ -218,9 +218,8 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   // If only pieces keep the promise, tiles may be needed even if the options allow none now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // If an earlier process promised tiles, it found them within limit_, so the store has
-  // measurements of their grids. If none of these grids fits, grids are sought within the request's
-  // limit.
+  // An earlier process that promised tiles found them within limit_, so the store has measurements
+  // of their grids. If none of these grids fits, grids are sought within the request's limit.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;

@@ -30,7 +30,8 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
 //
 // AddOffers is for kernels without a budget. It adds every undivided engine of the caller's API
 // that fits. It also adds the fastest promise and, for callers that choose by determinism, the
-// fastest deterministic promise, if these divide the mini-batch or use engines of the graph API.
+// fastest deterministic promise. It adds these two only if they divide the mini-batch or use
+// engines of the graph API.
 //
 // AddOffersInBudget adds each algorithm that an engine without workspace can replace. The offer has
 // the time of the best plan in ucudnn's own workspace; this plan may consist of tiles of `tilings`.
