@@ -33,8 +33,8 @@ FileSizeLimitScope::~FileSizeLimitScope() {
   if (!changed_) return;
   const sigset_t signals = TheSignal();
   const timespec at_once = {};
-  // A failed write sends the signal to the writing thread. sigtimedwait takes it here, before
-  // unblocking would deliver it.
+  // A failed write sends the signal to the writing thread. sigtimedwait takes the signal here.
+  // Otherwise pthread_sigmask would deliver it.
   while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -37,7 +37,7 @@ struct SpatialGrid {
 
   bool operator==(const SpatialGrid&) const = default;
 
-  // Formats the grid for Parse, in the order n, d, h, w, leaving out axes of one part: "n2h4". The
+  // Formats the grid for Parse, in the order n, d, h, w: "n2h4". Axes of one part are left out. The
   // grid of a single part is "h1", which Parse refuses.
   std::string Text() const;
 

@@ -39,8 +39,8 @@ struct AxisTerm {
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// A run of positions that one part owns in the exchanged tensor, and what these positions
-// contribute to the part that reads them.
+// A run of positions that one part owns in the exchanged tensor, and what the run contributes to
+// the part that reads it.
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first position of the run, counted in the part that reads it

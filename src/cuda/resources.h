@@ -91,8 +91,8 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // Makes the buffer at least `bytes` large. If it is smaller, its memory is freed first, and its
-  // content is lost. Only work on the pool's stream may use the memory.
+  // Makes the buffer at least `bytes` large. If the buffer is smaller, its memory is freed first,
+  // and its content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
   // Reserves at least `bytes`. If that fails, the content is lost, and the buffer has its old size,
   // or is empty if not even the old size can be allocated again.

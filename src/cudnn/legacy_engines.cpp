@@ -90,9 +90,9 @@ class LegacyList {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
-      // If the caller takes over the math type that the library's answer states, it runs `listed`.
-      // If it keeps the problem's own math type, it runs `own`, the same algorithm. Both are
-      // listed, as one engine if they run alike.
+      // If the caller takes over the math type that the library's answer states, `listed` runs. If
+      // the caller keeps the problem's own math type, `own` runs, the same algorithm with that
+      // type. Both are listed, as one engine if they run alike.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);

@@ -31,8 +31,8 @@ struct EditedPlan {
   FusedConvolution convolution;  // the content of `json`, by ReadFusedConvolution
 };
 
-// Returns `json` with `engine`, which names no fused operations, and all other members unchanged.
-// Knobs that `engine` does not name have their default.
+// Returns `json` with `engine` in place of the plan's engine. All other members stay unchanged.
+// `engine` names no fused operations; knobs that it does not name have their default.
 Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
                               const EngineId& engine);
 

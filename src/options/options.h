@@ -114,7 +114,7 @@ struct Variable {
 std::span<const Variable> Variables();
 
 // Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
-// `warnings`, with the variable, the value and what is accepted. If the variable is about
+// `warnings`. The line has the variable, the value and what is accepted. If the variable is about
 // splitting, the line goes to spatial.faults instead, and all split calls will be refused.
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);

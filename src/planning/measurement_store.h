@@ -85,14 +85,14 @@ class MeasurementStore {
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;
 
-  // Notes that the output of these engines at these micro-batch sizes was compared with the
-  // undivided engine's output on `platform`. Read returns their measurements as verified from now
-  // on, whichever process made them.
+  // Notes that the output of each row's engine, at the row's micro-batch size, was compared with
+  // the undivided engine's output on `platform`. From now on, Read returns these rows as verified,
+  // whichever process made them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
   // FindNote returns the note that KeepNote stored last under the same arguments; none if there is
-  // none. A store may keep no notes; the base class keeps none.
+  // none. A store need not keep notes; the base class keeps none.
   virtual Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
                                                       const Platform& platform,
                                                       const std::string& about);

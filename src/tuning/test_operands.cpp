@@ -115,8 +115,8 @@ int64_t Spacing(const ConvolutionProblem& problem) {
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// Makes an operand in which, in each set, one of every `spacing` consecutive elements is +-1 and
-// all others are 0.
+// Makes an operand whose elements are 0, except that in each set one of every `spacing` consecutive
+// elements is +-1.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);

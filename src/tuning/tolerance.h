@@ -40,8 +40,8 @@
 namespace ucudnn::tuning {
 
 // Finite elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). A NaN or an
-// infinity agrees with no finite element. With another NaN or infinity it agrees if
-// `specials_agree` is true, which serves to compare results of a caller's data.
+// infinity agrees with no finite element. It agrees with another NaN or infinity only if
+// `specials_agree` is true. That is for comparing results of a caller's data.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;

@@ -76,9 +76,9 @@ class CallDecider {
   // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was
   // made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
-  // Returns a plan within the workspace that the caller passes, as exact and as deterministic as
-  // the named algorithm. Returns none if the call should run unchanged; the decision's reason then
-  // says why.
+  // Returns a plan within the workspace that the caller passes. The plan is as exact and as
+  // deterministic as the named algorithm. Returns none if the call should run unchanged; the
+  // decision's reason then says why.
   std::optional<Promise> Unasked();
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
@@ -94,8 +94,8 @@ class CallDecider {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;
   }
-  // Returns whether the plan of `promise_` may run. If it was found wrong and nothing can replace
-  // it, sets `promise_` to none.
+  // Returns whether the plan of `promise_` may run. If the plan was found wrong and nothing can
+  // replace it, sets `promise_` to none.
   Trust Trusted();
   // Returns the fastest known undivided engine that could run in place of the tiles of `promise_`,
   // in the same workspace. Returns an empty engine if `promise_` is not in tiles or a workspace

@@ -523,8 +523,7 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that has reported its whole need, although the need exceeds the limit, keeps reporting
-  // it.
+  // A plan whose need exceeds the limit, and that has reported its whole need, keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // If this process does not measure the plan, rows of another process may still appear in the

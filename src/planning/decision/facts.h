@@ -208,8 +208,8 @@ struct PlanFacts {
   bool deterministic = false;
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // True if the convolution is vast (IsVast), so that cuDNN has hardly any other engine for the
-  // undivided convolution. The plan's tiles may then run engines that are as exact as the plan's
-  // engine but do not propagate NaNs as strictly.
+  // undivided convolution. The plan's tiles may then run other engines that are as exact as the
+  // plan's engine. These engines need not propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise given under this user limit
   bool told_here = false;           // this process gave `told`, so it must not change
