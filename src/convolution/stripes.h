@@ -84,8 +84,8 @@ struct Stripes {
   std::array<AxisCut, kMaxSpatial> cuts;
 
   // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
-  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. If it fails, it
-  // fails on all ranks. REQUIRES: 0 <= cell < grid.GroupSize().
+  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. Fails on all
+  // ranks or on none. REQUIRES: 0 <= cell < grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 

@@ -19,8 +19,9 @@ class Piece {
   // uses its own. With `adds` the piece adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 
-  // Populate makes `graph` hold the work that Run would enqueue; Update replaces its operands. Both
-  // return CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
+  // Populate fills a graph with the work that Run would enqueue; Update replaces the operands in
+  // such a graph. Both return CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no
+  // such functions.
   virtual cudnnStatus_t Populate(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }

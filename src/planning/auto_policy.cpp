@@ -210,8 +210,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that are not in `asked`, cut off so that `asked` and the result
-// together have at most `most` elements.
+// Returns the elements of `sizes` that are not in `asked`, but only so many that `asked` and the
+// result together have at most `most` elements.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),

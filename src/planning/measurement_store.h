@@ -79,8 +79,8 @@ class MeasurementStore {
       const std::vector<ConvolutionProblem>& problems, const Platform& platform);
 
   // Adds measurements in one transaction, together with the statement that every engine was
-  // measured at `complete_sizes`. The first writer wins: a row for the same engine and micro-batch
-  // that is already stored does not change.
+  // measured at `complete_sizes`. The first writer wins: a stored row for the same engine and
+  // micro-batch does not change.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;

@@ -73,8 +73,8 @@ struct Promise {
   // True if the plan was made before everything was measured. A better plan may replace it later,
   // inside the promise.
   bool provisional = false;
-  // True if the pieces were run and compared in this process. Then a capture may contain them, and
-  // if `undivided` is empty they keep the promise alone.
+  // True if the pieces were run and compared in this process. Then a capture may contain them. If
+  // `undivided` is also empty, the pieces keep the promise alone.
   bool ran_here = false;
   // True if the plan is from a workspace plan. No other plan replaces it then.
   bool of_workspace_plan = false;

@@ -89,9 +89,9 @@ LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
     Question known = question;
     known.may_measure = false;
     // `whole_tried` says that the legacy algorithms were tried on the whole mini-batch. Graph
-    // engines are measured before them, so if it is true, graph engines need not be measured again.
-    // Measurements that `ucudnn bench` or an earlier release made without graph engines are enough,
-    // too.
+    // engines are measured before the legacy algorithms, so if `whole_tried` is true, graph engines
+    // need not be measured again. Measurements that `ucudnn bench` or an earlier release made
+    // without graph engines are enough, too.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
       // The first call that graph engines may serve then measures only the graph engines.

@@ -200,9 +200,9 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures the engines that MeasureLimits::fit_bytes asks for, at `sizes`, the sizes for which
-  // there is memory. The undivided kernel is measured only if `sizes` contains its number of
-  // images.
+  // Measures the engines that MeasureLimits::fit_bytes asks for. `sizes` are the sizes for which
+  // there is memory; others are not measured. So the undivided kernel is measured only if `sizes`
+  // contains its number of images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;

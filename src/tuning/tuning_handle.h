@@ -1,5 +1,5 @@
 // A cuDNN handle, a stream and device memory of ucudnn's own, for measuring engines and verifying
-// plans. Thread-compatible. Its context must be current from construction to destruction.
+// plans. Thread-compatible. The same context must be current from construction to destruction.
 #pragma once
 
 #include "base/status.h"

@@ -68,9 +68,9 @@ class CallDecider {
   // was told, or to a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Returns the tilings that were measured within BudgetShare::limit_bytes, the ceiling for every
-  // kernel, except tilings that were found slower. A tiling may exceed the kernel's own share,
-  // which is the limit of `request`. Returns none if tiles may not serve the call.
+  // Returns the tilings that were measured within BudgetShare::limit_bytes, which is the ceiling
+  // for every kernel. Leaves out tilings that were found slower. A tiling may exceed the kernel's
+  // own share, which is the limit of `request`. Returns none if tiles may not serve the call.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
   // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was

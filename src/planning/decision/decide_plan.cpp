@@ -58,7 +58,7 @@ class PlanDecider {
   // Decides for `promise`. It has no undivided engine, so only its pieces keep it.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // Returns `promise`, which runs the plan's own engine within the plan's need, or a promise in
+  // `promise` runs the plan's own engine within the plan's need. Returns `promise` or a promise in
   // tiles that is faster by kHysteresis. Tiles that need more workspace than the plan must also be
   // faster by kHysteresis than the best tiles that need no more.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);

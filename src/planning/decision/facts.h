@@ -43,8 +43,8 @@ enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisalign
 // Each question of Decide names the type of its answer as Question::Answer.
 
 // The answer to Measure. Measure asks for measurements at the policy's sizes that `request` allows.
-// An empty `engine` means all engines that may serve a legacy kernel. Otherwise it is the plan's
-// own engine, or a substitute, which is measured on the whole mini-batch only.
+// An empty `engine` means all engines that may serve a legacy kernel. Otherwise `engine` is the
+// plan's own engine, or a substitute. A substitute is measured on the whole mini-batch only.
 struct Rows {
   std::vector<Candidate> candidates;
   bool settled = false;  // false: a later call may know more
