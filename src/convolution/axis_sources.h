@@ -57,8 +57,8 @@ struct AxisSource {
   std::vector<AxisRun> runs;
 };
 
-// Returns the sources of `part` in ascending order of parts, `part` itself included; a part from
-// which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
+// Returns the sources of `part`, in ascending order of parts. `part` itself is one of them. A part
+// from which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // Returns the positions of `owner` that `part` reads: the `range` of each run that SourcesOf() has

@@ -145,8 +145,8 @@ class LegacyList {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
     if (math != part_.math) engine.math = math;
-    // When the engine runs, cuDNN checks the size that WorkspaceBytes returns, which may exceed the
-    // size that the heuristics state.
+    // When the engine runs, cuDNN demands as much workspace as WorkspaceBytes states. The
+    // heuristics may state less.
     size_t bytes = 0;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,

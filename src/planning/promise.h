@@ -14,8 +14,8 @@
 
 namespace ucudnn::planning {
 
-// The undivided engines with which a plan is compared to state its gain: the fastest ones within
-// the limit. An engine is empty if none is known.
+// The undivided engines with which a plan is compared to state its gain. They are the fastest ones
+// within the limit. An engine is empty if none is known.
 struct Baselines {
   MicroConfiguration own_api;  // fastest of the API that the program calls
   MicroConfiguration any_api;  // fastest of any API whose engines may serve the call

@@ -92,7 +92,7 @@ class LegacyKernels {
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
   // Returns `question` restricted to one graph engine on the whole mini-batch.
   Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
-  // Measures the engines that the heuristics choose, on the whole mini-batch. Returns false if a
+  // Measures, on the whole mini-batch, the engines that the heuristics choose. Returns false if a
   // later call may measure more.
   bool MeasureGraphEngines(const KernelToMeasure& kernel, const Question& question);
   // Returns the graph engines that tiles of the kernel may run. If `kernel.handle` is null, no plan

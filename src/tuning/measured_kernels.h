@@ -162,6 +162,8 @@ class MeasuredKernels {
   MeasuringProgress& progress() { return progress_; }
 
  private:
+  // The measurements of a kernel family on one platform: of one graph engine, or of all legacy
+  // algorithms. The comments below call these measurements a family.
   struct Family {
     ConvolutionProblem problem;  // has n = 0
     planning::Platform platform;

@@ -10,8 +10,8 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// Returns the row for all `n` images among `candidates`, the rows of one engine; null if that row
-// was not measured.
+// `candidates` are the rows of one engine. Returns the row for all `n` images; null if it was not
+// measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
