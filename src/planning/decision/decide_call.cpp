@@ -125,8 +125,8 @@ class CallDecider {
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // If tiles fit but do not run, because they are not faster than an undivided engine: says so.
-  // Empty if no tiles were found slower.
+  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
+  // tiles were found slower.
   std::string slower_;
 };
 

@@ -107,8 +107,8 @@ class PlanDecider {
   bool late_ = false;     // no time was left to measure more of the plan's own engine
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // If tiles fit but do not run, because they are not faster than an undivided engine: says so.
-  // Empty if no tiles were found slower.
+  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
+  // tiles were found slower.
   std::string slower_;
 };
 
