@@ -11,8 +11,8 @@ namespace ucudnn {
 
 inline constexpr const char* kByteSizeForm = "a whole number of bytes or with B, KiB, MiB, GiB";
 
-// Accepts a whole number and an optional unit B, KiB, MiB or GiB, in any case and with or without a
-// space between.
+// Accepts a whole number and an optional unit: B, KiB, MiB or GiB, in upper or lower case. Spaces
+// may stand before the unit.
 Result<size_t> ParseByteSize(std::string_view text);
 
 // Formats in the largest unit that is at most `bytes`: as a whole number if the unit divides

@@ -193,7 +193,7 @@ std::string CsvLine(const std::vector<std::string>& fields) {
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::string& field = fields[i];
     if (i > 0) line += ',';
-    // The field is written without quotes if it reads back the same. A row of a single empty field
+    // A field gets no quotes if it reads back the same without them. A row of a single empty field
     // is quoted, because it would read as a blank line.
     const bool plain = field.find_first_of(",\"\n\r") == std::string::npos &&
                        Trim(field).size() == field.size() && (i > 0 || field[0] != '#') &&

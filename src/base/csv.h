@@ -43,7 +43,7 @@ class CsvTable {
   std::vector<Row> rows_;
 };
 
-// Parses a file that errors call `file`.
+// Parses `text`, the content of a CSV file. Errors name the file `file`.
 Result<CsvTable> ParseCsv(std::string_view text, const std::string& file,
                           const CsvColumns& columns);
 

@@ -1,5 +1,5 @@
-// Makes writes beyond the process's limit on the size of files (RLIMIT_FSIZE) fail with EFBIG, as
-// writes to a full disk fail, for this thread while the object exists. Otherwise such a write
+// While the object exists, this thread's writes beyond the process's limit on the size of files
+// (RLIMIT_FSIZE) fail with EFBIG, as writes to a full disk fail. Without the object such a write
 // raises SIGXFSZ, which ends the process.
 #pragma once
 

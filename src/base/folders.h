@@ -9,7 +9,7 @@
 
 namespace ucudnn {
 
-// Creates the folders above `path` that are missing, with `mode` less the process's umask. The
+// Creates the missing folders above `path`. Their mode is `mode` less the process's umask. The
 // error names the folder that could not be created, not `path`.
 Status CreateFoldersAbove(const std::string& path, mode_t mode);
 

@@ -76,8 +76,8 @@ concept IsList = requires(Value& value) {
   value.emplace_back();
 };
 
-// An object that is either written or read. Each call writes the next member, or reads the member
-// of that name wherever it stands in the file.
+// An object that is either written or read. Each call with a member's name writes the next member,
+// or reads the member of this name, wherever that member stands in the file.
 class Object {
  public:
   explicit Object(int depth) : depth_(depth), place_(nullptr, "", unread_) {}

@@ -1,5 +1,5 @@
-// Formats single values as JSON text, also when memory may be out: nlohmann's single values, unlike
-// its arrays and objects, allocate nothing when they are destroyed. Pure function.
+// Formats single values as JSON text, even when memory is out: nlohmann's single values, unlike its
+// arrays and objects, allocate nothing when they are destroyed. Pure function.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -34,8 +34,8 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Fails for a text that is not JSON, that nests deeper than 32 levels, or that has an object with
-// the same name twice.
+// Fails for a text that is not JSON, that nests deeper than 32 levels, or in which an object has a
+// name twice.
 Result<JsonValue> ParseJson(std::string_view text);
 
 // Formats a value for a message: numbers, quoted text, "an array of 3", "an object".

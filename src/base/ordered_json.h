@@ -1,6 +1,6 @@
-// Lists and texts of nlohmann's JSON values, for documents that the planner and the command write.
-// Runs write theirs without such values (json_members.h), because destructors of these values
-// allocate. Pure functions.
+// Makes lists and texts of nlohmann's JSON values, for documents that the planner and the command
+// write. Code in the application's process uses json_members.h instead, because the destructors of
+// nlohmann's lists and objects allocate. Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-// Returns the list of json_of(item) for each item.
+// Returns a list with json_of(item) for each item.
 template <typename Items, typename JsonOf>
 Json JsonList(const Items& items, const JsonOf& json_of) {
   Json list = Json::array();

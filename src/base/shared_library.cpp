@@ -55,7 +55,8 @@ std::vector<std::string> ProgramSearchDirectories() {
   info->dls_size = size.dls_size;
   info->dls_cnt = size.dls_cnt;
   if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
-    // The array is declared with one element, so its entries are reached by the array's offset.
+    // dls_serpath is declared with one element, so further entries are reached by the array's
+    // offset.
     const auto* entries = reinterpret_cast<const Dl_serpath*>(static_cast<const char*>(storage) +
                                                               offsetof(Dl_serinfo, dls_serpath));
     for (unsigned i = 0; i < info->dls_cnt; ++i) directories.emplace_back(entries[i].dls_name);

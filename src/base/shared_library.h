@@ -18,7 +18,7 @@ class SharedLibrary {
   // Finds a library that this process has already loaded under this path or soname. Loads nothing.
   static Result<SharedLibrary> Loaded(const std::string& name);
 
-  // Returns null if neither the library nor one that it needs has the symbol.
+  // Returns null if neither the library nor any library that it needs has the symbol.
   void* Symbol(const char* name) const;
 
  private:
@@ -26,13 +26,13 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Returns the path, as the loader was given it, of the file that holds the code or data at
-// `address`; empty if no file does.
+// Returns the path of the file that holds the code or data at `address`, in the form that the
+// loader was given. Returns an empty text if no file holds it.
 std::string FileOf(const void* address);
 
-// Returns the directories, expanded and in order, in which the loader looks for a library that the
-// main program needs: the program's run paths, LD_LIBRARY_PATH as it was at start, and the loader's
-// default directories.
+// Returns the directories in which the loader looks for a library that the main program needs,
+// expanded and in the loader's order: the program's run paths, LD_LIBRARY_PATH as it was at start,
+// and the loader's default directories.
 std::vector<std::string> ProgramSearchDirectories();
 
 }  // namespace ucudnn

@@ -1,7 +1,7 @@
 // The grid into which a spatially split job is cut: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
 // thread-compatible. Every image is cut into parts along d, h and w; n is the number of groups of
-// ranks; the ranks of one group together hold whole images. Ranks are numbered through the cells
-// with n slowest, then d and h, and w fastest, so that the ranks of a group follow one another.
+// ranks; the ranks of one group together hold whole images. Ranks are numbered cell by cell: w
+// changes fastest, then h, then d, and n slowest. So the ranks of a group have consecutive numbers.
 #pragma once
 
 #include <array>
@@ -31,13 +31,13 @@ struct SpatialGrid {
   int h = 1;
   int w = 1;
 
-  // Accepts the axes in any order and case. The error, one line, refuses a grid that cuts no image
-  // or that has more than kMostSpatialRanks ranks.
+  // Accepts the axes in any order and case. Refuses a grid that cuts no image or that has more than
+  // kMostSpatialRanks ranks. The error is one line.
   static Result<SpatialGrid> Parse(std::string_view text);
 
   bool operator==(const SpatialGrid&) const = default;
 
-  // Formats the grid for Parse, in the order n, d, h, w, leaving out axes of one part: "n2h4". The
+  // Formats the grid for Parse, in the order n, d, h, w: "n2h4". Axes of one part are left out. The
   // grid of a single part is "h1", which Parse refuses.
   std::string Text() const;
 

@@ -54,13 +54,14 @@ class [[nodiscard]] Result {
 #define UCUDNN_CONCAT_(a, b) a##b
 #define UCUDNN_CONCAT(a, b) UCUDNN_CONCAT_(a, b)
 
-// Returns the Status of `expression` from the calling function if it is an error.
+// If `expression` is an error, returns its Status from the calling function.
 #define UCUDNN_RETURN_IF_ERROR(expression)                                      \
   do {                                                                          \
     if (::ucudnn::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
-// Assigns the value of a Result to `variable`, which may be a declaration, or returns its Status.
+// Assigns the value of the Result `expression` to `variable`, which may be a declaration. If there
+// is no value, returns the Status of `expression` from the calling function.
 #define UCUDNN_ASSIGN_OR_RETURN(variable, expression) \
   UCUDNN_ASSIGN_OR_RETURN_(variable, expression, UCUDNN_CONCAT(result_, __LINE__))
 #define UCUDNN_ASSIGN_OR_RETURN_(variable, expression, result) \

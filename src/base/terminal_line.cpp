@@ -40,7 +40,7 @@ void TerminalLine::Show(std::string_view text) noexcept {
     if (!columns) return;
     if (IsInBackground(descriptor_)) return Erase();
     const std::string line = kBegin + FitToColumns(text, *columns);
-    // Another thread shows a text, or did so when this process was forked.
+    // TryLock fails if another thread shows a text, or did so when this process was forked.
     if (!mutex_.TryLock()) return;
     const MutexLock lock(mutex_, MutexLock::kAdopt);
     shown_by_ = getpid();

@@ -37,7 +37,7 @@ class TerminalLine {
 };
 
 // Returns `text` cut to one line of a terminal of `columns` columns, without unprintable bytes. The
-// result is one column shorter, because some terminals begin a new line after the last column.
+// last column stays free, because some terminals begin a new line after it.
 std::string FitToColumns(std::string_view text, int columns);
 
 }  // namespace ucudnn

@@ -31,9 +31,9 @@ std::string Milliseconds(double ms);
 // \xNN, cut after 60 characters.
 std::string Quoted(std::string_view text);
 
-// Returns the one of `names` that `text` most likely misspells: the name that needs the fewest
-// single-character edits to become `text`, ignoring case. Returns an empty text if all names need
-// too many edits.
+// Returns the name of `names` that `text` most likely misspells. That is the name that needs the
+// fewest single-character edits to become `text`, ignoring case. Returns an empty text if all names
+// need too many edits.
 std::string NearestName(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace ucudnn

@@ -1,5 +1,5 @@
 // One spatial axis of a convolution, cut into parts that ranks own. Elements are positions of x and
-// dx, windows are positions of y and dy: tap j of window o reads element o stride - pad + j
+// dx, windows are positions of y and dy: tap j of window o reads element o * stride - pad + j *
 // dilation. Plain values and pure functions; thread-compatible.
 #pragma once
 
@@ -22,14 +22,14 @@ struct AxisCut {
   int Parts() const { return static_cast<int>(elements.size()); }
 };
 
-// Cuts `axis` (the letter d, h or w, for messages) into parts of `extents` elements. Fails unless
-// each part's own convolution, with the same window and pad, computes windows of the whole
-// convolution, and the parts together compute each window exactly once. They do if and only if
-// every part has a window and, if there is more than one part, window extent - stride <= 2 pad <=
-// window extent - 1, and the stride divides the extent of every part but the last. The error says
-// which part or value prevents it: "h: part 0 of 3 has extent 7, which the stride 2 does not
-// divide". The result depends on the arguments alone, so it is the same on all ranks. REQUIRES:
-// taps, dilation and stride > 0, pad >= 0.
+// Cuts `axis` (the letter d, h or w, for messages) into parts of `extents` elements. Each part's
+// own convolution, with the same window and pad, must compute windows of the whole convolution, and
+// the parts together must compute each window exactly once. They do if and only if every part has a
+// window and, with more than one part, two further conditions hold: window extent - stride <= 2 *
+// pad <= window extent - 1, and the stride divides the extent of every part but the last. Otherwise
+// fails; the error says which part or value prevents the cut: "h: part 0 of 3 has extent 7, which
+// the stride 2 does not divide". The result depends on the arguments alone, so it is the same on
+// all ranks. REQUIRES: taps, dilation and stride > 0, pad >= 0.
 Result<AxisCut> CutAxis(char axis, const SlidingWindow& window, std::span<const int64_t> extents);
 
 }  // namespace ucudnn

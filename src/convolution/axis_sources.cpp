@@ -34,8 +34,9 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
 }
 
 // Returns an interval that contains every tap with which a window of `windows` reads an element of
-// `elements`. It begins with the first tap that is not before `elements` in the last window. It
-// ends with the last tap that is not after `elements` in the first window.
+// `elements`. In the last window, the interval's first tap is the first one that is not before
+// `elements`. In the first window, the interval's last tap is the last one that is not after
+// `elements`.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -115,7 +116,7 @@ std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
 
-// Returns the terms that `run`, which another part owns, contributes to `part`.
+// Returns the terms that `run` contributes to `part`. Another part owns `run`.
 std::vector<AxisTerm> HaloTerms(const AxisCut& cut, int part, Exchanged exchanged,
                                 const AxisRun& run) {
   const Interval halo = Shifted({0, run.range.Length()}, run.at);
@@ -147,8 +148,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
         of_taps,
         {read(of_windows.begin, of_taps.begin), read(of_windows.end - 1, of_taps.end - 1) + 1}};
   };
-  // Extends the last rectangle by a tap with equal windows (or a window with equal taps), or begins
-  // a new one.
+  // Extends the last rectangle by a tap that has the same windows, or by a window that has the same
+  // taps. Otherwise begins a new rectangle.
   const auto append = [](std::vector<std::pair<Interval, Interval>>& slabs, int64_t position,
                          const Interval& others) {
     if (others.Length() == 0) return;

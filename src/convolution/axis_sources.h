@@ -39,8 +39,8 @@ struct AxisTerm {
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// A run of positions of the exchanged tensor that one part owns, and their contribution to the part
-// that reads them.
+// A run of positions that one part owns in the exchanged tensor, and what the run contributes to
+// the part that reads it.
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first position of the run, counted in the part that reads it
@@ -57,16 +57,16 @@ struct AxisSource {
   std::vector<AxisRun> runs;
 };
 
-// Returns the sources of `part` in ascending order of parts, `part` itself included; a part from
-// which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
+// Returns the sources of `part`, in ascending order of parts. `part` itself is one of them. A part
+// from which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // Returns the positions of `owner` that `part` reads: the `range` of each run that SourcesOf() has
 // for these parts. `owner` may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Returns, as maximal runs in ascending order, the positions of `part`'s result (windows or
-// elements) that read a position of another part. `sources` are the sources of `part`.
+// Returns the positions of `part`'s result (windows or elements) that read a position of another
+// part. They are maximal runs in ascending order. `sources` are the sources of `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

@@ -61,8 +61,8 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// Returns `strides`; in a 2-D tensor the depth stride is replaced by that of `packed`, because the
-// text form omits the depth stride.
+// Returns `strides`. In a 2-D tensor the depth stride of `packed` replaces the depth stride,
+// because the text form omits it.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;

@@ -37,16 +37,17 @@ const std::vector<std::string>& NumericColumns();
 const std::vector<std::string>& PostPadColumns();
 
 // Returns the value of `n`, each layer column, each numeric column and each column of
-// PostPadColumns, in that order. A value is empty in numeric columns and PostPadColumns if it is
-// the default, in 3-D columns of a 2-D problem, and in `n` of a kernel family (n = 0).
+// PostPadColumns, in that order. A value is empty in three cases: it is the default of a numeric
+// column or of PostPadColumns; the column is for 3-D and the problem is 2-D; or the column is `n`
+// and the problem is a kernel family (n = 0).
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
 // Reads a problem. Without `op` it is forward; without `n` it is a kernel family (n = 0). Refuses
 // shapes whose output would be empty, whose extents do not fit 31 bits, or whose tensors do not fit
 // 63 bits of bytes; an error names the column, the value and what was expected.
-// FromColumns(ToColumns(p)) == p for every problem that it accepts, except for the depth stride of
-// a 2-D tensor: the text does not carry it, so it becomes height stride times height, as in packed
-// tensors.
+// FromColumns(ToColumns(p)) == p for every problem p that FromColumns accepts, except for the depth
+// stride of a 2-D tensor. The text does not carry this stride, so it becomes height stride times
+// height, as in packed tensors.
 Result<ConvolutionProblem> FromColumns(const FieldLookup& field);
 
 Result<Operation> ParseOperation(std::string_view text);

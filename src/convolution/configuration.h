@@ -11,8 +11,8 @@
 namespace ucudnn {
 
 // The lengths of a part along the axes other than n: how many groups, filters and positions of the
-// result it has. 0 means the whole length. In a gradient of the filter, the spatial lengths are the
-// lengths of the dy over which the part sums.
+// result it has. 0 means the whole length. In a gradient of the filter the part sums over a box of
+// dy, and the spatial lengths are the lengths of that box.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -48,7 +48,7 @@ struct TileGrid {
 
   bool operator==(const TileGrid&) const = default;
   int Parts() const { return n * PartsOfImages(); }
-  // Returns the number of tiles that the grid makes of each of its n parts of the mini-batch.
+  // Returns into how many tiles the grid cuts each of its n parts of the mini-batch.
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 
@@ -77,7 +77,7 @@ struct Configuration {
   double TimeMs() const;                      // sum over the pieces, which run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // whether all pieces are deterministic
-  const MicroConfiguration& Largest() const;  // piece of most images; runs must not be empty
+  const MicroConfiguration& Largest() const;  // piece with most images; runs must not be empty
 };
 
 }  // namespace ucudnn

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// Returns the box of the result that a tile computes, which is a box of x in backward_data and
-// otherwise of y. In a gradient of the filter it is the box of dy that the tile sums over.
+// Returns the box that a tile computes: of x in backward_data, of y in forward. In a gradient of
+// the filter returns the box of dy over which the tile sums.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -94,9 +94,10 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns the number of parts into which a grid of `tiles` tiles cuts an axis of `extent` elements.
-// `sum` is the sum of all tiles' lengths along the axis. Since tiles / parts tiles have the same
-// part of the axis, sum = extent * tiles / parts. Returns 0 if this number is not whole.
+// A grid of `tiles` tiles cuts an axis of `extent` elements. Returns the number of parts of the
+// axis. `sum` is the sum of all tiles' lengths along the axis. Each part of the axis belongs to
+// tiles / parts tiles, so sum = extent * tiles / parts. Returns 0 if the number of parts is not
+// whole.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

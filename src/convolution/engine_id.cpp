@@ -86,7 +86,7 @@ std::optional<EngineId::Graph> ReadGraph(std::string_view text) {
 
 }  // namespace
 
-// A view of an engine's text, which is stored in the engine or in this object, so that comparing
+// A view of an engine's text. The text is stored in the engine or in this object, so comparing
 // engines allocates nothing.
 class EngineId::View {
  public:
@@ -181,8 +181,8 @@ size_t EngineId::Hash() const { return std::hash<std::string_view>()(View(*this)
 
 bool operator==(const EngineId& a, const EngineId& b) {
   if (a.value_ == b.value_) return true;
-  // Engines of different kinds have different texts. Two equal legacy engines compared equal above,
-  // so only shared texts remain to be compared.
+  // Engines of different kinds have different texts. The comparison above has found equal legacy
+  // engines, so only shared texts remain to be compared.
   const bool differ = a.value_.index() != b.value_.index() || a.legacy() != nullptr;
   return !differ && EngineId::View(a).text() == EngineId::View(b).text();
 }

@@ -94,8 +94,8 @@ class EngineId {
   // Returns whether the engine computes no convolution, but stands for additional work of pieces
   // that is measured under its name.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
-  // Returns whether the text claims to name an engine of the graph API by beginning with "graph:".
-  // Measurements of such engines are kept apart from measurements of legacy engines.
+  // Returns whether the text begins with "graph:", and so claims to name an engine of the graph
+  // API. Measurements of such engines are kept apart from measurements of legacy engines.
   bool of_graph_api() const;
 
   // Returns the engine without the operations that are fused after the convolution.

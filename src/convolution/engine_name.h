@@ -10,9 +10,10 @@
 
 namespace ucudnn {
 
-// Returns "IMPLICIT_PRECOMP_GEMM (legacy:1)" for a legacy algorithm: its name in cudnn.h for this
-// operation, without the prefix of the enumeration (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t,
-// ...BwdFilterAlgo_t), and its text. Returns the text alone for other engines.
+// For a legacy algorithm, returns its name and its text: "IMPLICIT_PRECOMP_GEMM (legacy:1)". The
+// name is from cudnn.h and for this operation, without the prefix of the enumeration
+// (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t, ...BwdFilterAlgo_t). For other engines, returns the
+// text alone.
 std::string EngineName(Operation operation, const EngineId& engine);
 
 // Returns the numeric class of the legacy algorithm with this number, as its name implies.

@@ -44,7 +44,7 @@ struct PossibleProblem {
   void Read(const JsonPlace&) const;
 };
 
-// The order of a run's members: that of reports, or that of `ucudnn workspace` and `ucudnn bench`.
+// The order of a run's members: as in reports, or as in `ucudnn workspace` and `ucudnn bench`.
 enum class RunOrder { kReport, kCommand };
 
 // The runs of a plan, each with its engine, micro_batch, count, workspace_bytes and piece_ms, which

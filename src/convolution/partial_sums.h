@@ -48,8 +48,9 @@ size_t AccumulatorBytes(const ConvolutionProblem& problem);
 // Returns the bytes of the sum and one partial together, each rounded up to kPartialSumAlignment.
 size_t PartialSumBytes(const ConvolutionProblem& problem);
 
-// Converts `measured`, an engine's measurement, to that of one of several pieces: the workspace
-// also holds the sum and the partial, and `sum_ms` is added to the time.
+// Converts `measured`, the measurement of an engine, to the measurement of a piece that computes a
+// partial. The piece's workspace also holds the sum and the partial, and `sum_ms` is added to the
+// time.
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
                              double sum_ms);
 // Returns the bytes that the engine itself uses of the piece's workspace; 0 if the sum and the

@@ -1,7 +1,7 @@
 // The geometry of divided convolutions: half-open intervals, boxes of tensors, and what sliding
 // windows read. Positions and lengths are in elements of one axis. Plain values and pure functions
 // that allocate nothing; thread-compatible. Element o of an output axis reads the input elements o
-// stride - pad + j dilation, 0 <= j < taps, as far as they exist.
+// * stride - pad + j * dilation, 0 <= j < taps, as far as they exist.
 #pragma once
 
 #include <array>
@@ -44,8 +44,9 @@ using Box = std::array<Interval, kTensorAxes>;
 int64_t Elements(const Box& box);  // 0 if any interval is empty
 Box Intersection(const Box& a, const Box& b);
 
-// A window along one axis: window `o` begins at element o * stride - pad of the image and touches
-// every `dilation`-th element from there, `taps` of them. REQUIRES: taps, dilation and stride > 0.
+// A window along one axis. Window `o` begins at element o * stride - pad of the image. From there
+// it touches every `dilation`-th element, `taps` elements in all. REQUIRES: taps, dilation and
+// stride > 0.
 struct SlidingWindow {
   int64_t taps = 1;
   int64_t dilation = 1;
@@ -58,15 +59,15 @@ struct SlidingWindow {
 // Returns the window of a convolution along axis 0 (d), 1 (h) or 2 (w).
 SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 
-// Returns the smallest interval with all elements of an image of `image` elements that lie under
-// the windows `outputs`, counting each window from its first to its last tap. Empty if `outputs` is
-// empty or all of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
+// An image has `image` elements. Returns the smallest interval with all its elements that lie under
+// the windows `outputs`. A window covers all elements from its first to its last tap. Empty if
+// `outputs` is empty or all of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
-// Returns the windows, among 0 to `windows` - 1, that lie over at least one element of `elements`,
-// counting each window from its first to its last tap. Backward data and transposed convolutions
-// read these windows to compute `elements`. Empty if `elements` is empty or lies between two
-// windows (stride > Extent()).
+// Returns the windows, among 0 to `windows` - 1, that lie over at least one element of `elements`.
+// A window covers all elements from its first to its last tap. Backward data and transposed
+// convolutions read these windows to compute `elements`. Empty if `elements` is empty or lies
+// between two windows (stride > Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
 // Returns the channels on the other side of a grouped convolution (input or output) that belong to

@@ -18,8 +18,8 @@ struct PooledBoxPair {
 };
 
 // Returns the boxes that a rank reads. Forward reads `elements` of x. A gradient reads `windows` of
-// dy (the ones over the rank's elements) and the `elements` of x under these windows, where their
-// maxima are.
+// dy: the windows over the rank's elements. It also reads the `elements` of x under these windows,
+// because the windows' maxima are there.
 PooledBoxPair ReadByPooling(const Stripes& stripes, int cell);
 
 // Returns the boxes that a rank owns.

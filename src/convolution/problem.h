@@ -52,8 +52,8 @@ struct ConvolutionProblem {
   bool HasEvenPads() const { return extra_pad == Spatial{0, 0, 0}; }
 };
 
-// Returns the output extent of each axis: 1 + (x + 2 pad + extra_pad - ((w - 1) dilation + 1)) /
-// stride, rounded down.
+// Returns the output extent of each axis: 1 + (x + 2 * pad + extra_pad - ((w - 1) * dilation + 1))
+// / stride, rounded down.
 Spatial OutputExtents(const ConvolutionProblem& problem);
 
 // Returns the extent of the image with its padding on both sides, along axis 0 (d), 1 (h) or 2 (w).

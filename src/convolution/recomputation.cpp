@@ -81,8 +81,8 @@ AxisRegion RegionOf(const AxisRows& rows, const Interval& result) {
 
 using ChosenSources = std::array<const AxisSource*, kMaxSpatial>;
 
-// Returns the index in `received` of the message from the cell that owns the sources, or kOwn if
-// that is this rank's cell.
+// Returns the index in `received` of the message from the cell that owns the sources. Returns kOwn
+// if this rank's cell owns them.
 int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
               const ChosenSources& sources) {
   const int peer = stripes.CellAt({sources[0]->part, sources[1]->part, sources[2]->part});
@@ -96,8 +96,8 @@ int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
 using AxisRegions = std::array<AxisRegion, kMaxSpatial>;
 using SpatialRows = std::array<AxisRows, kMaxSpatial>;
 
-// Appends to `copies` the copies from `sources`, which holds one source for each axis, into an
-// assembled tensor. Blocks are numbered as in Received(), where the runs of the last axis vary
+// `sources` holds one source for each axis. Appends to `copies` the copies from these sources into
+// an assembled tensor. Blocks are numbered as in Received(), where the runs of the last axis vary
 // fastest.
 void CopySources(const AxisRegions& regions, int message, const ChosenSources& sources,
                  std::vector<AssembledCopy>& copies) {

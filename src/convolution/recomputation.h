@@ -1,8 +1,8 @@
-// Recomputation for forward and backward_data of a cut convolution: a rank computes the rows at the
-// cuts again, from its own and the received rows together, instead of adding the received rows'
-// contribution to its first result. Two cases need this: the rounding of the type would show that a
-// sum was made in two steps, or the call applies another operation (an activation) to the sum. Pure
-// geometry, as in stripes.h; axes are d, h, w.
+// Recomputation for forward and backward_data of a cut convolution. A rank computes the rows at the
+// cuts again, from its own and the received rows together. It does not add a contribution of the
+// received rows to its first result. Two cases need this: the rounding of the type would show that
+// a sum was made in two steps, or the call applies another operation (an activation) to the sum.
+// Pure geometry, as in stripes.h; axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@ struct AssembledCopy {
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the
-// caller's operation, filter, stride and dilation. A call of the legacy API, whose pad is the
-// same on both sides, can compute it: along every axis x or dy has `assembled` elements, and y or
-// dx has as many as `result`.
+// caller's operation, filter, stride and dilation. A call of the legacy API can compute the box,
+// because the box's pad is the same on both sides. Along every axis x or dy has `assembled`
+// elements, and y or dx has as many elements as `result`.
 struct RecomputedBox {
   SpatialBox result;  // of this rank's y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};

@@ -219,9 +219,9 @@ struct RunReport {
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
   ReportedBudget budget;  // of all kernels together
-  // The next four members are for offline plans: the driver's version, how much faster another
-  // division could be at most (0 if this division is proven optimal), the time of all kernels, and
-  // the limit of a kernel that is not divided.
+  // The next four members are for offline plans. gap_ms says how much faster another division could
+  // be at most; it is 0 if this division is proven optimal. total_time_ms is the time of all
+  // kernels. undivided_limit_bytes is the limit of a kernel that is not divided.
   int driver = 0;
   double gap_ms = 0;
   double total_time_ms = 0;

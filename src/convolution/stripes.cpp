@@ -49,8 +49,8 @@ struct Destination {
   std::vector<Interval> ranges;
 };
 
-// Returns the parts along one axis to which `part` sends, `part` itself included, with the ranges
-// that it sends them, in ascending order of parts.
+// Returns the parts along one axis to which `part` sends, in ascending order. `part` itself is one
+// of them. Each destination has the ranges that `part` sends to it.
 std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged exchanged) {
   std::vector<Destination> destinations;
   for (int needing = 0; needing < cut.Parts(); ++needing) {

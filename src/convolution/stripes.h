@@ -42,8 +42,9 @@ SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 //
 // Positions of the box are counted from its beginning, windows and elements of other tensors from
 // the beginning of this rank's part. Taps are counted in the order of the filter in memory, so that
-// a slice of the filter is the filter of the term in the caller's mode. The pad of a term is the
-// caller's along axes on which the peer and this rank hold the same part, and 0 along other axes.
+// a slice of the filter is the filter of the term in the caller's mode. Along an axis on which the
+// peer and this rank hold the same part, a term has the caller's pad. Along other axes its pad is
+// 0.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -52,7 +53,7 @@ struct HaloBlock {
 };
 
 // The message that one peer sends to this rank, block after block. It has several blocks only if
-// the windows skip rows, as the windows of a filter with both a dilation and a stride can.
+// the windows skip rows. The windows of a filter with both a dilation and a stride can do so.
 struct HaloMessage {
   int peer = 0;  // the sender's number in the group
   std::vector<HaloBlock> blocks;
@@ -83,8 +84,8 @@ struct Stripes {
   std::array<AxisCut, kMaxSpatial> cuts;
 
   // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
-  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. If it fails, it
-  // fails on all ranks. REQUIRES: 0 <= cell < grid.GroupSize().
+  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. Fails on all
+  // ranks or on none. REQUIRES: 0 <= cell < grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 

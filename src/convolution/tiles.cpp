@@ -23,8 +23,8 @@ struct AxisTile {
   int32_t pad = 0, extra_pad = 0;
 };
 
-// Returns the part that computes `computed`, with the elements or windows that it reads and its
-// share of the axis's padding.
+// Returns the part that computes `computed`. The part has the elements or windows that it reads,
+// and a share of the axis's padding.
 AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& computed) {
   const SlidingWindow window = WindowOf(whole, axis);
   AxisTile tile;

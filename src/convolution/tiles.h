@@ -3,10 +3,11 @@
 // Plain values and pure functions; thread-compatible.
 //
 // Forward and backward_filter are cut between windows (rows of y and dy). backward_data is cut
-// between elements (rows of dx), and only before the first element of a window: cut elsewhere, a
-// tile might need negative padding, which cuDNN refuses, or have no window at all. The tiles of
-// backward_filter that have the same filters add to one result, in their order. Forward is never
-// cut along c nor backward_data along k, because each of their results is a sum over that axis.
+// between elements (rows of dx), and only before the first element of a window. If it were cut
+// elsewhere, a tile might need negative padding, which cuDNN refuses, or have no window at all. The
+// tiles of backward_filter that have the same filters add to one result, in their order. Forward is
+// never cut along c, and backward_data never along k, because each of their results is a sum over
+// that axis.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +35,9 @@ constexpr int32_t kChannelsLastAlignment = 16;
 
 // The properties that tiles share if they differ only in their places.
 struct TileKind {
-  // The strides are those of the whole tensors, or of a packed copy; if there is a single image,
-  // the stride of n is the span of the view. All tiles of the grid have the same alignment: it
-  // divides the offsets of all their views, and is at most the alignment of the whole problem.
+  // Each tensor has the strides of the whole tensor, or of its packed copy; if there is a single
+  // image, the stride of n is the span of the view. All tiles of the grid have the same alignment:
+  // it divides the offsets of all their views, and is at most the alignment of the whole problem.
   ConvolutionProblem problem;
   // True if the tile's view of the tensor spans more elements than engines accept, so that a packed
   // copy replaces the view.
@@ -53,11 +54,11 @@ struct TileKind {
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // 0: x and y are views
 
-// Returns the tile's problem as a part of slightly larger tensors. Each view has the strides of a
-// packed tensor that is one position longer along each cut axis; along the axis that is contiguous
-// in memory, it is as many positions longer as keep the alignment. A plan of this slack twin needs
-// as much workspace as a plan of the tile itself, unlike a plan of packed tensors. Engines are
-// measured on the twin, however large the whole tensors are.
+// Returns the tile's problem as a part of slightly larger tensors, the slack twin. Each view has
+// the strides of a packed tensor that is one position longer along each cut axis. Along the axis
+// that is contiguous in memory it is longer by as many positions as keep the alignment. A plan of
+// the slack twin needs as much workspace as a plan of the tile itself, unlike a plan of packed
+// tensors. Engines are measured on the slack twin, however large the whole tensors are.
 ConvolutionProblem SlackTwin(const TileKind& kind);
 // Returns the slack twin in which the tensors that the tile packs are views, too. Packing is
 // measured and compared by copies from these views and back to them.
@@ -97,9 +98,9 @@ struct Division {
     if (tiles != nullptr) configuration.grid = tiles->grid;
   }
 
-  // Fails unless the configuration has as many images as `problem` or, with tiles, one run for each
-  // kind of tile with the kind's lengths, images and number of tiles. The error names the images or
-  // the first run that differs.
+  // Without tiles, fails unless the configuration has as many images as `problem`. With tiles,
+  // fails unless each kind of tile has one run with the kind's lengths, images and number of tiles.
+  // The error names the images or the first run that differs.
   Status CheckCovers(const ConvolutionProblem& problem) const;
   // Returns whether any piece or tile adds to the result of another one.
   bool AddsUp(const ConvolutionProblem& problem) const;
@@ -108,8 +109,8 @@ struct Division {
   std::shared_ptr<const Tiles> tiles;
 };
 
-// Cuts `whole` into the tiles of `grid`. A tensor of a tile whose view spans more than `most_span`
-// elements becomes a packed copy. The error names the axis and what prevents the cut:
+// Cuts `whole` into the tiles of `grid`. If a tile's view of a tensor spans more than `most_span`
+// elements, a packed copy replaces the view. The error names the axis and what prevents the cut:
 //  - more parts than the axis has places to cut at, or more than kMostTiles tiles
 //  - padding as wide as the dilated filter
 //  - an axis that the operation sums over

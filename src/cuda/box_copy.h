@@ -1,6 +1,6 @@
-// Copies the elements of a box between two strided tensors, or fills them, by driver functions
-// alone, without launching a kernel. Enqueuing a BoxCopy allocates nothing. Immutable and
-// thread-safe.
+// Copies the elements of a box between two strided tensors, or fills them. Uses only functions of
+// the driver, and launches no CUDA kernel of its own. Enqueuing a BoxCopy allocates nothing.
+// Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>

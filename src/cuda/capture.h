@@ -19,23 +19,23 @@ struct Capture {
 // Returns the capture that `stream` is in; none if it is in no capture, or in an invalidated one.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
-// Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases it once
-// the graph and all copies and instances of it are destroyed and their launches are over, so the
+// Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases `kept`
+// once the graph, its copies and its instances are destroyed and their launches are over. So the
 // destructor of `kept` must not call CUDA. On an error `kept` is released immediately.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
-// Records which capture a resource belongs to, for resources that the driver cannot release itself
-// because releasing them calls CUDA. A graph may run at any time while it exists, at the same time
-// as any other graph, so nothing else uses the resource until the hold is over. Then the owner
-// frees the resource, or gives it to another capture.
+// Records to which capture a resource belongs. Needed for resources whose release calls CUDA,
+// because KeepWithGraphOf cannot release them. While the graph exists, it may run at any time, also
+// together with other graphs, so nothing else uses the resource until the hold is over. Then the
+// owner frees the resource, or gives it to another capture.
 class CaptureHold {
  public:
   CaptureHold() = default;  // the resource belongs to no capture
   CaptureHold(const Driver& driver, const Capture& capture);
 
   bool IsOf(const Capture& capture) const { return number_ == capture.number; }
-  // Returns true once the graph and all copies and instances of it are destroyed and their launches
-  // are over. Stays false if the driver cannot tell.
+  // Returns true once the graph, its copies and its instances are destroyed and their launches are
+  // over. Stays false if the driver cannot tell.
   bool IsOver() const { return ended_ != nullptr && ended_->load(); }
 
  private:

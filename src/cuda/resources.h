@@ -91,8 +91,8 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  // Makes the buffer at least `bytes` large. If it is smaller, its memory is freed first, and its
-  // content is lost. Only work on the pool's stream may use the memory.
+  // Makes the buffer at least `bytes` large. If the buffer is smaller, its memory is freed first,
+  // and its content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
   // Reserves at least `bytes`. If that fails, the content is lost, and the buffer has its old size,
   // or is empty if not even the old size can be allocated again.
@@ -119,11 +119,10 @@ class Event {
   // Creates an event that streams can wait for, but whose time cannot be read.
   Status CreateUntimed();
   Status Record(CUstream stream);
-  // Makes work that is enqueued on `stream` from now on wait for the latest Record of this event.
+  // Work that is enqueued on `stream` from now on waits for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns whether the event was recorded and its stream has not reached it yet. Returns false,
-  // too, if the event's context is gone or has failed, because its stream will never reach the
-  // event.
+  // Returns true if the event was recorded and its stream has not reached it yet. Returns false if
+  // the event's context is gone or has failed, because the event will then never be reached.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Returns the milliseconds from `begin` to this event, after waiting for this event.

@@ -53,8 +53,8 @@ struct PlanDevice {
 Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice& device,
                                     std::string_view json);
 
-// Returns the JSON of a finalized plan. Kernels that the library compiled for the plan are replaced
-// by "payload":{}, because they contain addresses and serve only the plan's own batch.
+// Returns the JSON of a finalized plan. CUDA kernels that the library compiled for the plan are
+// replaced by "payload":{}, because they contain addresses and serve only the plan's own batch.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 // Returns the workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);

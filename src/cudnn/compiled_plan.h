@@ -1,7 +1,7 @@
-// Plans whose kernels the library compiles when the plan is made. cuDNN's JSON of such a plan holds
-// the kernels with the batch in their parameters, so a plan with edited extents would still run the
-// old batch. Such plans are compiled again from the operations in the JSON, as a program would
-// compile them.
+// Plans whose CUDA kernels the library compiles when the plan is made. cuDNN's JSON of such a plan
+// holds the CUDA kernels, which have the batch among their parameters. So a plan with edited
+// extents would still run the old batch. Such plans are compiled again from the operations in the
+// JSON, as a program would compile them.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// One convolution with its operands, in one form for all operations: a call of the legacy API, or
-// an execution of a graph plan, which has no descriptors. Split calls have the same form for
-// poolings and batch normalisations. The functions below call convolutions of the legacy API of the
-// real library, and are thread-safe as far as cuDNN is. Plain values.
+// One convolution with its operands, in one form for all operations. It is a call of the legacy API
+// or an execution of a graph plan; an execution has no descriptors. Split calls have the same form
+// for poolings and batch normalisations. The functions below call the real library's convolutions
+// of the legacy API, and are thread-safe as far as cuDNN is. Plain values.
 #pragma once
 
 #include <cudnn.h>

@@ -66,8 +66,7 @@ size_t Span(int64_t n, int64_t channels, const Spatial& extents, const Strides& 
 
 int TensorRank(const ConvolutionProblem& problem) { return problem.spatial_rank + 2; }
 
-// Returns n, channels and the problem's spatial extents, as cuDNN's Nd functions take them: without
-// d in 2-D.
+// Returns n, channels and `extents` in the form that cuDNN's Nd functions take: without d in 2-D.
 Extents5 NarrowExtents(const ConvolutionProblem& problem, int n, int channels,
                        const Spatial& extents) {
   Extents5 narrow = {n, channels};

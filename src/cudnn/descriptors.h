@@ -11,8 +11,8 @@
 
 namespace ucudnn::cudnn {
 
-// cuDNN requires device pointers as cudaMalloc returns them; its legacy engines load up to 16 bytes
-// at once, so smaller alignments may fail.
+// The alignment of device pointers in bytes. cuDNN requires pointers that are aligned as cudaMalloc
+// aligns them. Its legacy engines load up to 16 bytes at once, so smaller alignments may fail.
 constexpr int kLegacyAlignment = 16;
 
 // Returns whether `pointer` may be passed to any legacy engine.
@@ -35,10 +35,10 @@ const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t 
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x, and a tensor y that surrounds x with further rows: on each axis as many before
-// x as after x. Sets `problem` to a forward convolution of x with one filter for each channel,
-// whose windows reach exactly these rows. Returns null on success, otherwise the reason (static
-// text) why x and y are not such tensors.
+// Reads a stripe x and a tensor y, which is x with further rows around it: along each axis as many
+// before x as after x. Sets `problem` to a forward convolution of x that has one filter for each
+// channel and whose windows reach exactly these rows. Returns null on success, otherwise the reason
+// (static text) why x and y are not such tensors.
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 

@@ -35,7 +35,7 @@ std::string PathOfProgram() {
 int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   auto& objects = *static_cast<std::vector<LoadedObject>*>(data);
   std::string path = objects.empty() ? PathOfProgram() : std::string(info->dlpi_name);
-  // The kernel's vDSO has a name but no file. It is skipped, because the loader does not relocate
+  // The vDSO of Linux has a name but no file. It is skipped, because the loader does not relocate
   // its dynamic section.
   if (path.find('/') == std::string::npos && !objects.empty()) return 0;
   DynamicSection dynamic;

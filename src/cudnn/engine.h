@@ -45,7 +45,8 @@ struct ListedEngine {
 class Engines {
  public:
   virtual ~Engines() = default;
-  // Returns all engines that serve the part, each in at most the workspace that its choice states.
+  // Returns all engines that serve the part. Each needs at most the workspace that its choice
+  // states.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
   // Makes a piece that runs `engine` for the part in at most `workspace_bytes`. Fails if an
   // execution plan needs more; a legacy engine that needs more fails when it runs. If `scales` are

@@ -8,7 +8,7 @@
 
 #if CUDNN_VERSION < 92300
 // cuDNN 9.23 declares this function. It sets *bytes to the workspace that `plan` needs to run
-// `pack`, whose shapes may differ from the plan's.
+// `pack`. The shapes of `pack` may differ from the plan's shapes.
 extern "C" cudnnStatus_t CUDNNWINAPI
 cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                    cudnnBackendDescriptor_t pack, size_t* bytes);

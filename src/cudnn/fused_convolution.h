@@ -15,8 +15,7 @@
 
 namespace ucudnn::cudnn {
 
-// One convolution, alone or, in forward and backward_data, with pointwise operations fused after
-// it.
+// One convolution. In forward and backward_data, pointwise operations may be fused after it.
 struct FusedConvolution {
   // x, w and y are the image, filter and final output, or their gradients. `math` is kDefault,
   // because the engine's name determines its arithmetic. `alignment` is the largest alignment that
@@ -30,8 +29,8 @@ struct FusedConvolution {
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
   std::vector<FusedOperand> operands;  // tensors that the fused operations read
   int64_t w_alignment = 1;             // alignment in bytes that the plan declares for w
-  // True if the library compiled the kernels for this batch, so that another batch needs other
-  // kernels.
+  // True if the library compiled the plan's CUDA kernels for this batch, so that another batch
+  // needs other CUDA kernels.
   bool compiled = false;
   // Bit i is set if the leading extent of tensor i of the JSON is the mini-batch. Virtual tensors
   // count, too.
@@ -50,8 +49,9 @@ bool HoldsConvolution(std::string_view json);
 
 // Reads a plan. Every member, name and value must be known; the error says which one is not. In a
 // plan of a single image, a tensor with elements for each image looks like a tensor that all images
-// share; `like`, the same plan at another batch, tells them apart (null: none). A plan has no math
-// type, since only the legacy API has one; the result has that of `like`, or else the default.
+// share. `like` tells them apart: it is the same plan at another batch (null: none). A plan has no
+// math type, because only the legacy API has one. So the result has the math type of `like`, or the
+// default if `like` is null.
 Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
                                               const FusedConvolution* like = nullptr);
 

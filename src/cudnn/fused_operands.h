@@ -1,6 +1,6 @@
-// The tensors that operations fused after a convolution read, besides x, w and y of the
-// convolution: for example a bias, a scale, a residual, or the image of a ReLU whose gradient is
-// computed. Plain values.
+// The tensors that fused operations read, besides x, w and y of the convolution before them: for
+// example a bias, a scale, a residual, or the image of a ReLU whose gradient is computed. Plain
+// values.
 #pragma once
 
 #include <array>

@@ -147,8 +147,8 @@ Status FusedOperations::Add(const JsonValue& node) {
   if (precision != compute_) return Unfamiliar("pointwise precision");
   UCUDNN_ASSIGN_OR_RETURN(const double alpha1, Number(node, "alpha1"));
   UCUDNN_ASSIGN_OR_RETURN(const double alpha2, Number(node, "alpha2"));
-  // The text names the type of the previous result, which this operation reads, only if it differs
-  // from the type of the accumulation.
+  // This operation reads the result of the previous one. The text names the type of that result
+  // only if it differs from the type of the accumulation.
   const DataType intermediate = tensors_[results_.back()].type;
   if (intermediate != compute_) text_ += std::string(":") + DataTypeName(intermediate);
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));

@@ -20,10 +20,10 @@ FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
 class FusedOperations {
  public:
   // `tensors` are all tensors of the plan; the caller keeps them alive. `convolution` is the index
-  // of the convolution's result, for a problem of type `type` that is computed in `compute`. `like`
-  // (null: none) holds the operands of the same graph at another batch. It is needed for a plan of
-  // a single image, where a tensor with elements for each image may look like one that all images
-  // share.
+  // of the convolution's result. The convolution has the type `type` and is computed in `compute`.
+  // `like` (null: none) holds the operands of the same graph at another batch. `like` is needed for
+  // a plan of a single image, where a tensor with elements for each image may look like one that
+  // all images share.
   FusedOperations(const std::vector<plan_json::Tensor>& tensors, int convolution, DataType type,
                   DataType compute, const std::vector<FusedOperand>* like)
       : tensors_(tensors), type_(type), compute_(compute), like_(like), results_({convolution}) {}

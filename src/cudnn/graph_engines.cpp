@@ -42,8 +42,8 @@ class OperandOrder {
   // The meanings of an entry of sources_. Fused operand i has the number kFused + i.
   static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
-  // Adds a tensor, unless it is in the list already, because a fused operation may read the image
-  // or the filter again.
+  // Adds a tensor, unless the list has it already: a fused operation may read the image or the
+  // filter again.
   void Add(int64_t uid, uint8_t source) {
     if (std::find(uids_.begin(), uids_.begin() + count_, uid) != uids_.begin() + count_) return;
     uids_[count_] = uid;

@@ -1,6 +1,6 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
-// operation graph with knob 2 at 1. To serve a part of its own graph, a plan is built from its
-// edited JSON or, if its kernels are for one batch, compiled again (compiled_plan.h).
+// operation graph with knob 2 at 1. A plan for a part of this graph is built from edited JSON. If
+// the plan's CUDA kernels are for one batch, it is compiled again instead (compiled_plan.h).
 #pragma once
 
 #include <optional>

@@ -90,9 +90,9 @@ class LegacyList {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
-      // A caller that sets the math type in the library's answer runs `listed`. A caller that does
-      // not runs `own`, the algorithm with the problem's own math type. Both are listed, as one
-      // engine if they run alike.
+      // If the caller takes over the math type that the library's answer states, `listed` runs. If
+      // the caller keeps the problem's own math type, `own` runs, the same algorithm with that
+      // type. Both are listed, as one engine if they run alike.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);
@@ -145,8 +145,8 @@ class LegacyList {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);
     if (math != part_.math) engine.math = math;
-    // When the engine runs, cuDNN checks the size that WorkspaceBytes returns, which may exceed the
-    // size that the heuristics state.
+    // When the engine runs, cuDNN demands as much workspace as WorkspaceBytes states. The
+    // heuristics may state less.
     size_t bytes = 0;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
     if (WorkspaceBytes(functions_, part_.operation, handle_, described->get(), ranked.algorithm,

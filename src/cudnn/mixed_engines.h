@@ -1,5 +1,5 @@
-// The engines of a legacy kernel that graph engines may also serve: the legacy algorithms, and
-// engines of the graph API for the same convolution. Their names tell them apart.
+// The engines that may serve a legacy kernel: the legacy algorithms, and engines of the graph API
+// for the same convolution. An engine's name says which API it is from.
 #pragma once
 
 #include <memory>

@@ -68,8 +68,9 @@ struct NormSpaces {
 };
 
 // Read a call as a problem with one tap for each channel. The problem's x is the x of a forward
-// call or the dx of a gradient; its y is the y or the dy. Return null on success, otherwise the
-// reason (static text) why ucudnn passes such a call on unchanged. Allocate nothing.
+// call or the dx of a gradient. Its y is the y of a forward call or the dy of a gradient. Return
+// null on success, otherwise the reason (static text) why ucudnn passes such a call on unchanged.
+// Allocate nothing.
 const char* ReadNorm(const Functions& functions, const NormTraining& call,
                      ConvolutionProblem& problem);
 const char* ReadNorm(const Functions& functions, const NormGradient& call,

@@ -1,6 +1,5 @@
-// Engines that serve parts of an execution plan's convolution, but perhaps not the whole
-// convolution, because the library offers them for the operation graph of a part. Thread-safe as
-// far as cuDNN is.
+// Engines that the library offers for the operation graph of a part of an execution plan's
+// convolution. They may not serve the whole convolution. Thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +9,12 @@
 
 namespace ucudnn::cudnn {
 
-// Returns at most `most` engines that the heuristics choose for the graph of `part`, a part of
-// `own`'s convolution, the best first. Each rounds no worse than `own` (RoundsNoWorse) and does not
-// compute in TF32 instead of fp32; it need not propagate NaNs. Each template describes the whole
-// convolution with such an engine, so that GraphEngines can build it for any part; the library may
-// refuse the engine for the whole convolution. Engines that are compiled for every plan are left
-// out, unless `own` is compiled.
+// Returns at most `most` engines, the best first. The heuristics choose them for the graph of
+// `part`, which is a part of `own`'s convolution. Each engine rounds no worse than `own`
+// (RoundsNoWorse) and does not compute in TF32 instead of fp32; it need not propagate NaNs. Each
+// template describes the whole convolution with such an engine, so that GraphEngines can build it
+// for any part; the library may refuse the engine for the whole convolution. Engines that are
+// compiled for every plan are left out, unless `own` is compiled.
 std::vector<GraphTemplate> EnginesOfPart(const Functions& functions, const PlanDevice& device,
                                          const GraphTemplate& own, const ConvolutionProblem& part,
                                          size_t most);

@@ -1,6 +1,7 @@
 // Sums partial filter gradients (convolution/partial_sums.h) by cudnnOpTensor. NVIDIA documents
 // this function for fp16 and bf16 inputs with an fp32 output and for the reverse, computed in fp32.
-// Immutable, and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one kernel.
+// Immutable, and thread-safe as far as cuDNN is. A call allocates nothing and enqueues one CUDA
+// kernel.
 #pragma once
 
 #include <memory>

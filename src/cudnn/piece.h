@@ -1,6 +1,6 @@
-// A piece of a plan: one engine for one part of a convolution, of the legacy or the graph API,
-// ready to be enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running a
-// piece allocates nothing in ucudnn.
+// A piece: one engine of the legacy or the graph API, for one part of a convolution, ready to be
+// enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running a piece
+// allocates nothing in ucudnn.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@ namespace ucudnn::cudnn {
 class Piece {
  public:
   virtual ~Piece() = default;
-  // Enqueues the piece on the stream of call.handle. The pointers of `call` are those of the part,
-  // and its workspace is the memory that the piece may use. Where `call` has no descriptor, the
-  // piece uses its own. With `adds` the piece adds to the output, whatever the call's beta is.
+  // Enqueues the piece on the stream of call.handle. The pointers of `call` point to the part, and
+  // its workspace is the memory that the piece may use. Where `call` has no descriptor, the piece
+  // uses its own. With `adds` the piece adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 
-  // Populate makes `graph` hold the work that Run would enqueue; Update replaces its operands. Both
-  // return CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no such functions.
+  // Populate fills a graph with the work that Run would enqueue; Update replaces the operands in
+  // such a graph. Both return CUDNN_STATUS_NOT_SUPPORTED for pieces of the legacy API, which has no
+  // such functions.
   virtual cudnnStatus_t Populate(const ConvolutionCall&, bool /*adds*/, cudaGraph_t) const {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }

@@ -165,8 +165,8 @@ class PlanEditor {
     UCUDNN_RETURN_IF_ERROR(EditConvolution());
     std::string edited = splice_.Finish();
     UCUDNN_ASSIGN_OR_RETURN(const FusedConvolution read, ReadFusedConvolution(edited, &expected_));
-    // The engine's text contains the extents of fused operands that all images share, which the
-    // edit may have changed.
+    // The engine's text contains the extents of those fused operands that all images share. The
+    // edit may have changed these extents.
     if (IsSameEngine(read.engine)) expected_.engine = read.engine;
     if (read != expected_) return Unfamiliar("it does not say what was written");
     return edited;

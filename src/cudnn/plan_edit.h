@@ -18,11 +18,11 @@ struct PlanEdit {
   double alpha = 1, beta = 0;
 };
 
-// Returns `json`, whose content is `convolution`, edited by `edit`; engine and knobs stay the same.
-// A tensor whose extents change may begin wherever edit.problem.alignment allows, so its declared
-// alignment becomes at most that; other tensors keep their alignment. Fused operations read the
-// part of their tensors that belongs to the part of the output. Fails if a tensor is used several
-// times and the uses need different parts of it.
+// Returns `json` edited by `edit`; engine and knobs stay the same. `convolution` is the content of
+// `json`. A tensor whose extents change may begin wherever edit.problem.alignment allows, so its
+// declared alignment becomes at most that; other tensors keep their alignment. Fused operations
+// read the part of their tensors that belongs to the part of the output. Fails if a tensor is used
+// several times and the uses need different parts of it.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 
@@ -31,8 +31,8 @@ struct EditedPlan {
   FusedConvolution convolution;  // the content of `json`, by ReadFusedConvolution
 };
 
-// Returns `json` with `engine`, which names no fused operations, and all other members unchanged.
-// Knobs that `engine` does not name have their default.
+// Returns `json` with `engine` in place of the plan's engine. All other members stay unchanged.
+// `engine` names no fused operations; knobs that it does not name have their default.
 Result<EditedPlan> WithEngine(std::string_view json, const FusedConvolution& convolution,
                               const EngineId& engine);
 

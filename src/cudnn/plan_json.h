@@ -15,8 +15,8 @@
 namespace ucudnn::cudnn::plan_json {
 
 // The largest extents that are accepted; convolutions in practice have smaller ones. Within these
-// bounds, numbers that are computed from shapes fit into int, such as the extent of a dilated
-// filter, which is at most 2^14 * 2^14.
+// bounds, numbers that are computed from shapes fit into int. For example, the extent of a dilated
+// filter is at most 2^14 * 2^14.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);

@@ -37,8 +37,8 @@ struct PointwiseNumber {
 };
 std::span<const PointwiseNumber> PointwiseNumbers();
 
-// The attribute by which a program sets a number of operations of the modes `forward` and
-// `backward`. `number` is the number's name in plan JSON (PointwiseNumber).
+// The attribute with which a program sets one number of an operation, for the modes `forward` and
+// `backward`. `number` is that number's name in plan JSON (PointwiseNumber).
 struct PointwiseAttribute {
   cudnnPointwiseMode_t forward, backward;
   const char* number;

@@ -49,8 +49,8 @@ Result<BackendDescriptor> DescribeOperation(const Functions& functions,
 
 bool MayShow(int numerical_note, const ConvolutionProblem& problem) {
   switch (static_cast<cudnnBackendNumericalNote_t>(numerical_note)) {
-    // These notes do not exclude an engine here, because planning reads them as numeric class and
-    // determinism, and decides by them.
+    // These notes do not exclude an engine here, because planning considers them: they become the
+    // engine's numeric class and determinism.
     case CUDNN_NUMERICAL_NOTE_FFT:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:

@@ -31,7 +31,7 @@ class ProblemGraph {
   // returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
-  // Returns the template of an engine of the graph API, which names no fused operations. Fails if
+  // Returns the template of `engine`, an engine of the graph API without fused operations. Fails if
   // the engine may not serve the problem.
   Result<GraphTemplate> Named(const EngineId& engine) const;
 

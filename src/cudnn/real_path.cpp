@@ -69,8 +69,8 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// Returns whether `directory` is one of the loader's default directories, which it searches last,
-// after the directories of LD_LIBRARY_PATH.
+// Returns whether `directory` is one of the loader's default directories. The loader searches them
+// last, after the directories of LD_LIBRARY_PATH.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",

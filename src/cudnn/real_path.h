@@ -1,6 +1,6 @@
-// Finds the real cuDNN 9, which the drop-in of the same name hides: the file that the user names,
-// otherwise the file that the loader would have found without ucudnn. Never finds a drop-in of
-// ucudnn. Thread-safe. Loads nothing unless `accept` does.
+// Finds the real cuDNN 9, which a drop-in of the same name hides. The real cuDNN is the file that
+// the user names, otherwise the file that the loader would have found without ucudnn. Never finds a
+// drop-in of ucudnn. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ RealSearch FindReal(const char* configured, const void* self, const AcceptReal& 
 // and its folder has its sub-libraries. Otherwise the error says why not.
 Status CheckReal(const std::string& path, const void* self);
 
-// Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at
-// `object`). $LIB becomes each of the folders that distributions use for it.
+// Expands $ORIGIN, $LIB and $PLATFORM in `paths`, the colon-separated run path of the object at
+// `object`. $LIB becomes each of the folders that distributions use for it.
 std::vector<std::string> ExpandRunPath(const std::string& paths, const std::string& object);
 
 }  // namespace ucudnn::cudnn

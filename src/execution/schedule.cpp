@@ -15,8 +15,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// Fails if an engine needs partials that are more aligned than kPartialSumAlignment, the alignment
-// with which they are laid out in the workspace.
+// Partials are laid out in the workspace with the alignment kPartialSumAlignment. Fails if this is
+// no multiple of `needed`, the alignment that an engine needs.
 Status CheckPartialAlignment(size_t needed) {
   if (needed > 0 && kPartialSumAlignment % needed == 0) return Status::Ok();
   return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
@@ -148,8 +148,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
   }
 }
 
-// Without plain scales, a plan of the graph API has its own beta, which the schedule does not know,
-// so a call without beta may keep the output.
+// If scales are not plain, a plan of the graph API has its own beta, which the schedule does not
+// know. So a call without beta may keep the output.
 bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
 }
@@ -170,8 +170,8 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// Returns whether the undivided engine may run after pieces have changed the output: it may if it
-// neither reads the output nor has inputs that share the output's memory.
+// Returns whether the undivided engine may run after pieces have changed the output. It may if it
+// does not read the output and no input shares the output's memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);

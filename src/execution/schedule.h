@@ -1,7 +1,8 @@
-// One convolution as the pieces that compute it, one after the other in one workspace: where each
-// part lies in the tensors, whether it adds to the output, which copies pack tiles, and which sums
-// add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs run exactly these
-// steps. Immutable once made: a call allocates nothing, takes no lock and does not synchronise.
+// The pieces that compute one convolution, one after the other in one workspace. A Schedule knows
+// where each part lies in the tensors, whether the part adds to the output, which copies pack
+// tiles, and which sums add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA
+// graphs run exactly these steps. Immutable once made: a call allocates nothing, takes no lock and
+// does not synchronise.
 #pragma once
 
 #include <memory>
@@ -39,8 +40,8 @@ struct Part {
   size_t run = 0;              // index of the part's run in the configuration
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
-  // The number of the first part that writes the same output, to which later parts add. It is the
-  // part's own number if no other part writes its output.
+  // The number of the first part that writes this part's output; later parts add to that output. It
+  // is the part's own number if no other part writes the output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
@@ -74,11 +75,11 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`, whose descriptors, if it has any, describe the problem. Does
+  // Enqueues all steps of `call`. If the call has descriptors, they describe the problem. Does
   // nothing (kNotAttempted) if the call's workspace is smaller than the pieces need. Runs the
-  // undivided engine instead if Suits() is false or a part cannot read the bias of a legacy call in
-  // place, and also if a piece fails while the output is unchanged or may be written again. Pieces
-  // whose partials are summed do not touch the output until the end.
+  // undivided engine instead in three cases: Suits() is false; a part cannot read the bias of a
+  // legacy call in place; or a piece fails while the output is unchanged or may be written again.
+  // Pieces whose partials are summed do not touch the output until the end.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
   // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
@@ -118,8 +119,8 @@ class Schedule {
 
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
-  // Returns whether `part`, which runs after `first`, must add to its output because `first` or an
-  // earlier part of the configuration has written it.
+  // Returns whether `part` must add to its output. `first` runs before `part`. `part` adds if
+  // `first` or an earlier part of the configuration has written the output.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }

@@ -14,8 +14,8 @@
 
 namespace ucudnn::execution {
 
-// The libraries that copies need: the driver, and cuDNN's function for a handle's stream. The
-// caller owns both and keeps them alive.
+// The functions that copies need: the driver's, and cuDNN's function that returns a handle's
+// stream. The caller owns both tables and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;

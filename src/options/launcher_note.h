@@ -1,5 +1,5 @@
-// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started it. Any note makes
-// the launcher's exit code 1, and kFailed makes the launcher end the ranks, too; the library itself
+// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started it. After any note
+// the launcher's exit code is 1. After kFailed the launcher also ends the ranks; the library itself
 // never ends a process. Thread-safe; never throws, never waits.
 #pragma once
 

@@ -104,8 +104,9 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
 }
 
 // Returns whether this process may be a batch script rather than a task of srun. SLURM starts the
-// script as process 0, and srun or another launcher in the script tells the script's own processes
-// their ranks. An srun step of a single task has the same variables, so it counts as a script, too.
+// script as process 0. The script's own processes get their ranks from srun or another launcher in
+// the script. An srun step of a single task has the same variables as a script, so it counts as a
+// script, too.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
   const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");

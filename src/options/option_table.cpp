@@ -79,7 +79,8 @@ Status ApplySolver(std::string_view text, Options& options) {
   return ParseChoice(text, {"exact", "glpk"}, {Solver::kExact, Solver::kGlpk}, options.solver);
 }
 
-// Parses a whole number or a decimal fraction that is not negative.
+// Parses a number that is not negative and not infinite. If T is an integer type, the number must
+// be whole.
 template <typename T>
 Status ParseNumber(std::string_view text, T& out) {
   if (!ReadNumber(text, out) || !(out >= 0) || !std::isfinite(static_cast<double>(out))) {
@@ -189,8 +190,8 @@ Status ApplyRealCudnn(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-// Returns the reason from the message of SpatialGrid::Parse, without the value before it and the
-// expected form after it, because callers add both.
+// Returns the reason from the message of SpatialGrid::Parse. Leaves out the value before the reason
+// and the expected form after it, because callers add both.
 std::string WhyNoGrid(const std::string& message) {
   constexpr std::string_view kBefore = " is not a spatial grid: ", kBehind = "; expected ";
   const size_t before = message.find(kBefore), behind = message.rfind(kBehind);

@@ -26,8 +26,8 @@ const char* ModeName(Mode mode) {
 
 namespace {
 
-// Returns $XDG_CACHE_HOME/ucudnn/measurements.db or, if the variable is not an absolute path,
-// ~/.cache/ucudnn/measurements.db; empty without a home.
+// Returns $XDG_CACHE_HOME/ucudnn/measurements.db or, if XDG_CACHE_HOME is not an absolute path,
+// ~/.cache/ucudnn/measurements.db. Returns an empty text if HOME is no absolute path either.
 std::string DefaultStore(const VariableLookup& lookup) {
   const char* cache = lookup("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/ucudnn/measurements.db";

@@ -28,16 +28,16 @@ const char* ModeName(Mode mode);
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
 // How kernels share one workspace budget. kDisjoint: each kernel has its own segment. kShared and
-// kConcurrent: the kernels of a lane, which run one after the other, as on a stream, share a
-// segment.
+// kConcurrent: the kernels of a lane share a segment, because a lane runs its kernels one after the
+// other.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
 // The time at which kernels are measured, and how long measuring may take.
 struct Tuning {
   bool on = true;
-  // If true, a query about a kernel waits until the kernel is measured. If false, the answer is
-  // that of the real library's heuristics, and later plans must fit this promise.
+  // If true, a query about a kernel waits until the kernel is measured. If false, the real
+  // library's heuristics give the answer, and later plans must fit this promise.
   bool before_promising = true;
   // A kernel that the program never asked about is measured after this number of calls.
   long after_calls = 2;
@@ -86,8 +86,7 @@ struct Options {
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;    // empty: stderr
   std::string real_cudnn;  // path of the real library; empty: it is searched for
-  // The folder of the lock files. There is one file for each device, which processes of this host
-  // lock.
+  // The folder of the lock files. Processes of this host lock one file for each device.
   std::string lock_folder;
   int rank = -1;  // this process's rank in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;
@@ -115,7 +114,7 @@ struct Variable {
 std::span<const Variable> Variables();
 
 // Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
-// `warnings`, with the variable, the value and what is accepted. If the variable is about
+// `warnings`. The line has the variable, the value and what is accepted. If the variable is about
 // splitting, the line goes to spatial.faults instead, and all split calls will be refused.
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);

@@ -9,8 +9,8 @@
 
 namespace ucudnn {
 
-// Either a port of a host, or a file that all ranks can read. If it is a file, rank 0 writes its
-// own address into it.
+// Either a port of a host, or a file that all ranks can read. Rank 0 writes its own address into
+// the file.
 struct RendezvousAddress {
   std::string host;  // a name or an address, IPv6 without brackets; empty: `path` is set
   uint16_t port = 0;

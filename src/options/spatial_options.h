@@ -15,7 +15,7 @@
 
 namespace ucudnn {
 
-// The time at which ranks gather their extents: at a kernel's first execution, or at each
+// When the ranks gather the extents of their parts: at a kernel's first execution, or at each
 // execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
@@ -31,8 +31,8 @@ struct SpatialOptions {
   int size = -1;
   int local_rank = -1;
   // True if no launcher started this process, so that all ranks of the grid are threads of this
-  // process. A call's rank is then the rank of its device with the transport `peer`, and the rank
-  // of its handle with `loopback`.
+  // process. With the transport `peer` a call's rank is then the rank of its device, and with
+  // `loopback` the rank of its handle.
   bool in_process = false;
   // The place where ranks meet, from the user's variable or from the launcher's variables; none:
   // unknown.

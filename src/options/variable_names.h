@@ -11,7 +11,7 @@ namespace ucudnn {
 
 struct UnknownVariable {
   std::string what;    // what is wrong with the name
-  std::string advice;  // what to do: the name that is right, or to unset it
+  std::string advice;  // what to do: use the name that is right, or unset the variable
 };
 
 // Returns none if `name` is a variable of ucudnn or of its tests and tools, or does not look like

@@ -18,8 +18,8 @@ namespace {
 // measurement.
 constexpr double kDoubt = 0.005;
 // While exploring, an expected time is lowered by this share if the nearest measured size is an
-// octave or more away, and by proportionally less if it is nearer (Gap). The true curve may have a
-// valley below the line between measured sizes.
+// octave or more away. If that size is nearer, the time is lowered by proportionally less (Gap).
+// The true curve may have a valley below the line between measured sizes.
 constexpr double kHope = 0.05;
 // The expected times of unequal parts are raised by this share, because equal parts need fewer
 // measurements.
@@ -34,8 +34,8 @@ constexpr double kMostModelBytes = 0x1p62;
 using Sizes = std::set<int>;
 
 // Returns the sizes that a piece may have: multiples of the step and, for the last piece, multiples
-// plus the rest of n. The value of a size says whether pieces of about this size divide n as
-// equally as possible.
+// plus the rest of n. Each size is mapped to whether pieces of about this size divide n as equally
+// as possible.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
   std::map<int, bool> sizes = {{n, true}};
@@ -189,9 +189,9 @@ class Knowledge {
   Sizes measured_;
 };
 
-// Divides n into equal parts whose workspace with `engine` fits the L2 cache, and into equal parts
-// whose workspace fits half of it. Adds both sizes of parts to `sizes`, unless the undivided call's
-// workspace already fits there.
+// For the L2 cache and for half of it, finds the size of equal parts of n whose workspace with
+// `engine` fits there, and adds this size to `sizes`. Adds nothing if the workspace of the
+// undivided call fits there, too.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
@@ -210,8 +210,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that are not in `asked`, cut off so that `asked` and the result
-// together have at most `most` elements.
+// Returns the elements of `sizes` that are not in `asked`, but only so many that `asked` and the
+// result together have at most `most` elements.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),

@@ -1,6 +1,6 @@
 // The batch-size policy `auto`: chooses which micro-batch sizes to measure next, given the
 // measurements so far. A pure, deterministic search, so that ranks with the same measurements ask
-// for the same sizes. The other policies are those of mu-cuDNN (section III-D); this policy is new.
+// for the same sizes. The other policies are from mu-cuDNN (section III-D); this policy is new.
 //
 // Time and workspace of every engine are interpolated between the measured sizes. In each round the
 // search finds the fastest division by measured and expected values, and asks for the sizes of this
@@ -10,10 +10,10 @@
 // true curve may have a valley below the interpolating line.
 //
 // The search also asks for the sizes of equal parts whose workspace fits the L2 cache, or half of
-// it, with the engine of the fastest division or of the fastest undivided call: even without a
-// limit such parts may be faster than the undivided call. In total the search asks for at most 1.5
-// times as many sizes as policy powerOfTwo has, and for at least one new size in each round but the
-// last.
+// it. The parts have the engine of the fastest division or of the fastest undivided call. Even
+// without a limit such parts may be faster than the undivided call. In total the search asks for at
+// most 1.5 times as many sizes as policy powerOfTwo has, and for at least one new size in each
+// round but the last.
 #pragma once
 
 #include <cstddef>

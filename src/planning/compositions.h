@@ -47,7 +47,7 @@ class Compositions {
   const int step_;
   std::vector<const MicroConfiguration*> fastest_;  // by size in images
   std::vector<Cost> cost_;                          // by size in steps
-  std::vector<int> piece_;  // by total in steps: one piece of the fastest composition, in steps
+  std::vector<int> piece_;  // by total in steps: a piece (in steps) of the fastest composition
 };
 
 }  // namespace ucudnn::planning

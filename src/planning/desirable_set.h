@@ -18,8 +18,8 @@ namespace ucudnn::planning {
 //
 // The result is exact: no member is missing, so its last configuration takes as long as Workspace
 // Reuse's optimum within the limit. If several configurations have equal time and workspace, the
-// result contains the one with the fewest pieces, then the one whose engine's text sorts first; the
-// order of `measured` does not matter.
+// result contains only one: the configuration with the fewest pieces or, if these are equal, the
+// one whose engine's text sorts first. The order of `measured` does not matter.
 std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> measured, int n,
                                         int step, size_t limit_bytes);
 

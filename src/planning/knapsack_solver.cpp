@@ -178,7 +178,7 @@ struct Prospects {
 
 // A selection in which only kernels that were searched already may differ from their picks.
 struct State {
-  int64_t bytes;  // `bytes` and `ticks` are what the selection has more than the picks
+  int64_t bytes;  // `bytes` and `ticks` say by how much the selection exceeds the picks
   int64_t ticks;
   size_t made;  // index in made_ of the latest change before `item`; kNone: none
   // The item that replaces the pick of the kernel that is being searched; kNone: the pick stays.

@@ -79,20 +79,20 @@ class MeasurementStore {
       const std::vector<ConvolutionProblem>& problems, const Platform& platform);
 
   // Adds measurements in one transaction, together with the statement that every engine was
-  // measured at `complete_sizes`. The first writer wins: a row for the same engine and micro-batch
-  // that is already stored does not change.
+  // measured at `complete_sizes`. The first writer wins: a stored row for the same engine and
+  // micro-batch does not change.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;
 
-  // Notes that the output of these engines at these micro-batch sizes was compared with the
-  // undivided engine's output on `platform`. Read returns their measurements as verified from now
-  // on, whichever process made them.
+  // Notes that the output of each row's engine, at the row's micro-batch size, was compared with
+  // the undivided engine's output on `platform`. From now on, Read returns these rows as verified,
+  // whichever process made them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 
   // FindNote returns the note that KeepNote stored last under the same arguments; none if there is
-  // none. A store may keep no notes; the base class keeps none.
+  // none. A store need not keep notes; the base class keeps none.
   virtual Result<std::optional<std::string>> FindNote(const ConvolutionProblem& problem,
                                                       const Platform& platform,
                                                       const std::string& about);

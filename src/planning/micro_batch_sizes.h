@@ -10,8 +10,8 @@ namespace ucudnn::planning {
 
 // Returns the sizes to measure, ascending, for a mini-batch of `n` that may be divided at multiples
 // of `step`. undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are
-// not multiples of `step` are left out, except n and n mod step, the rest that only a last piece
-// may have.
+// not multiples of `step` are left out. Two sizes are exceptions: n, and n mod step, which only a
+// last piece may have.
 std::vector<int> MicroBatchSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

@@ -99,9 +99,9 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Returns the sizes that a group may get, ascending: the smallest size, and every larger size
-// within the budget that makes one of its kernels faster. A choice's bytes are the sum over the
-// group's lanes, its time is the sum over the group's kernels.
+// Returns the sizes that a group may get, ascending: the smallest size, and every larger size that
+// fits the budget and makes one of the group's kernels faster. A choice's bytes are the sum over
+// the group's lanes, its time is the sum over the group's kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;

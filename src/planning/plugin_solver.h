@@ -12,7 +12,7 @@
 
 namespace ucudnn::planning {
 
-// Opens the library at `path`, which is never closed. Name() returns `name`; the caller keeps it
+// Opens the library at `path`, and never closes it. Name() returns `name`; the caller keeps `name`
 // alive. After `most_time` the solver returns the best selection that it has found. The error says
 // why there is no solver.
 Result<std::unique_ptr<DivisionSolver>> OpenPluginSolver(const std::string& path, const char* name,

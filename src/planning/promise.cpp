@@ -151,8 +151,8 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
 }
 
 // Returns the candidate that replaces a plan of `plan_bytes`: the fastest undivided engine of the
-// caller's API within these bytes or, if there is none, the one that exceeds them least. Considers
-// only candidates that `serves` accepts; null if there are none.
+// caller's API within these bytes. If all undivided engines exceed these bytes, returns the engine
+// that exceeds them least. Considers only candidates that `serves` accepts; null if there are none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {

@@ -14,8 +14,8 @@
 
 namespace ucudnn::planning {
 
-// The undivided engines with which a plan is compared to state its gain: the fastest ones within
-// the limit. An engine is empty if none is known.
+// The undivided engines with which a plan is compared to state its gain. They are the fastest ones
+// within the limit. An engine is empty if none is known.
 struct Baselines {
   MicroConfiguration own_api;  // fastest of the API that the program calls
   MicroConfiguration any_api;  // fastest of any API whose engines may serve the call
@@ -34,8 +34,8 @@ struct Candidate {
 };
 
 // The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
-// kind's own problem. Time and workspace are those of one tile when all tiles run one after the
-// other, and include the summing of partials.
+// kind's own problem. Time and workspace are for one tile, while all tiles run one after the other,
+// and include the summing of partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -49,13 +49,15 @@ struct Tiling {
   bool operator==(const Tiling&) const = default;
 };
 
-// Two ways to compute a kernel within `workspace_bytes`: the plan `configuration`, and `undivided`,
-// an engine of the caller's API that computes the kernel in one piece and replaces the plan after a
-// fault or inside a capture. Both are at least as exact and as deterministic as `reported`. The
-// engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf, Alone).
+// Two ways to compute a kernel within `workspace_bytes`. One is the plan `configuration`. The other
+// is `undivided`, an engine of the caller's API that computes the kernel in one piece; it replaces
+// the plan after a fault or inside a capture. Both are at least as exact and as deterministic as
+// `reported`. The engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf,
+// Alone).
 struct Promise {
   // The engine and determinism that the caller is told, with n images and the plan's time. The
-  // engine is that of the plan's largest piece or, if the caller's API lacks it, of `undivided`.
+  // plan's largest piece has this engine. If the caller's API lacks that engine, `undivided` has
+  // the engine that is told.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // what the caller is told; no call ever uses more
   Configuration configuration;
@@ -71,8 +73,8 @@ struct Promise {
   // True if the plan was made before everything was measured. A better plan may replace it later,
   // inside the promise.
   bool provisional = false;
-  // True if the pieces were run and compared in this process. Then a capture may contain them, and
-  // if `undivided` is empty they keep the promise alone.
+  // True if the pieces were run and compared in this process. Then a capture may contain them. If
+  // `undivided` is also empty, the pieces keep the promise alone.
   bool ran_here = false;
   // True if the plan is from a workspace plan. No other plan replaces it then.
   bool of_workspace_plan = false;
@@ -109,9 +111,9 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides a kernel, or uses an engine that the caller's API lacks, only if the
-// division or the engine was measured to be faster by at least this share than the fastest
-// undivided engine that fits.
+// A running process divides a kernel only if the division was measured to be faster by at least
+// this share than the fastest undivided engine that fits. The same holds for running an engine that
+// the caller's API lacks.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within

@@ -34,8 +34,8 @@ struct WorkspacePlanKernel {
   // file says.
   size_t lanes = 1;
   // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
-  // program promises that a call of this kernel begins on the device only after the latest calls of
-  // these kernels have ended, whichever lanes they are on.
+  // program promises an order for a call of this kernel: on the device it begins only after the
+  // latest calls of the listed kernels have ended, on whichever lanes.
   std::vector<int> order_after;
 
   // `has_total` says that the file has total_bytes; `kernels` is the number of its kernels.

@@ -10,11 +10,11 @@
 
 namespace ucudnn::planning {
 
-// Returns the configuration of `n` images with at most `limit_bytes` of workspace that takes the
-// least total time (ms); if several are equally fast, one with the fewest pieces. `measured` holds
-// micro-configurations in any order, of any sizes, and of any number of engines for a size. Every
-// micro-batch but the last is a multiple of `step`. Returns none if `n` cannot be composed. The
-// result is exact: no pruning loses the optimum.
+// Returns the fastest configuration of `n` images that needs at most `limit_bytes` of workspace; if
+// several are equally fast, one with the fewest pieces. `measured` holds micro-configurations in
+// any order, of any sizes, and of any number of engines for a size. Every micro-batch but the last
+// is a multiple of `step`. Returns none if `n` cannot be composed. The result is exact: no pruning
+// loses the optimum.
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
 

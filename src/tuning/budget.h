@@ -41,8 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // Returns the end of the turn of a kernel with `multiply_adds` multiply-adds if its measuring
-  // begins now.
+  // Returns the end of a kernel's turn if its measuring begins now. The kernel has `multiply_adds`
+  // multiply-adds.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -51,9 +51,9 @@ class Budget {
     return After(TurnOf(Left(Use::kMeasuring), multiply_adds / std::max(largest, multiply_adds)));
   }
   // Returns the length of a turn: an eighth of the time that is `left` for measuring, because a
-  // program asks about kernel after kernel and does not say how many will follow. A kernel with
-  // less than a quarter of the arithmetic of the largest one so far gets half as much, because its
-  // plan gains less.
+  // program asks about kernel after kernel and does not say how many will follow. A kernel gets
+  // half as much if it has less than a quarter of the arithmetic of the largest kernel so far,
+  // because its plan gains less.
   static Seconds TurnOf(Seconds left, double share_of_largest) {
     return left / (share_of_largest < 0.25 ? 16 : 8);
   }

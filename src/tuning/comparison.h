@@ -38,9 +38,9 @@ struct Comparison {
   std::optional<std::byte> untouched;
 };
 
-// Compares the elements of a tensor's memory from the element `begin` on. Both spans hold the same
-// elements, of the checked and the expected result. If comparison.untouched is set, overwrites the
-// elements of `got`.
+// Compares the elements of a tensor's memory from the element `begin` on. `got` holds elements of
+// the checked result, `expected` the same elements of the expected result. If comparison.untouched
+// is set, overwrites the elements of `got`.
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 

@@ -36,7 +36,7 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// Opens the file of `device`; returns -1 if that fails. Only its owner can open the file, so in a
+// Opens the file of `device`; returns -1 if that fails. Only the file's owner can open it. So in a
 // folder such as /tmp other users cannot hold the lock.
 int OpenFile(const std::string& folder, const std::string& device) {
   const std::string path = folder + "/ucudnn-" + std::to_string(geteuid()) + "-" + device + ".lock";

@@ -1,5 +1,5 @@
-// A lock that ensures that only one thread of this host at a time, in whichever process, measures
-// on a device, because two measurements would disturb each other's times. Thread-safe. Never waits
+// A lock for measuring on a device. Only one thread of this host at a time, in whichever process,
+// holds it, because two measurements would disturb each other's times. Thread-safe. Never waits
 // beyond a deadline, not even in a child that was forked while its parent measured.
 #pragma once
 

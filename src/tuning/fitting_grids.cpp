@@ -16,8 +16,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// A grid that cuts a second axis is preferred only if its tiles have at most half the elements,
-// because it has more kinds of tiles, each of which is measured.
+// A grid that cuts a second axis has more kinds of tiles, each of which is measured. So it is
+// preferred only if its tiles have at most half the elements.
 constexpr double kSecondAxis = 2;
 
 double ElementsOf(const ConvolutionProblem& part) {
@@ -168,8 +168,8 @@ constexpr double kLawError = 0.02;
 constexpr size_t kFewestForLaw = 4;
 
 // One engine on grids with ascending numbers of tiles. Making plans takes long, so the plans of a
-// grid are made at most once. They are not made at all if the law, which is estimated from two
-// other grids, says that the grid does not fit.
+// grid are made at most once. The law is estimated from two other grids. If the law says that a
+// grid does not fit, the grid's plans are not made at all.
 class GridSearch {
  public:
   // `why` is set to the reason why the last refused grid was refused.
@@ -195,8 +195,8 @@ class GridSearch {
       if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
       const std::optional<size_t> need = NeedOfGrid(i);
       if (!need) continue;
-      // If the estimates are wrong, they may have skipped a grid, so the search begins again
-      // without them.
+      // If the estimates are wrong, the search may have skipped a grid, so it begins again without
+      // them.
       if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
       if (*need <= bytes) return i;
     }

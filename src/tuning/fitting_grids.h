@@ -52,9 +52,9 @@ struct GridLimits {
 };
 
 struct FoundGrids {
-  // At most four grids within the workspace, in ascending order of the number of tiles: the fewest
-  // tiles that fit, twice as many, the fewest whose workspace is at most the cache, and the fewest
-  // whose workspace is at most half of the cache.
+  // At most four grids within the workspace, in ascending order of the number of tiles: the first
+  // grid of GridsOf that fits, the next one that fits, the first whose workspace is also at most
+  // the cache, and the first whose workspace is also at most half of the cache.
   std::vector<Division> fitting;
   // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine serves no grid.
   size_t least_bytes = 0;

@@ -30,8 +30,8 @@ class HelperDevices {
  private:
   const BenchmarkDevices wanted_;
   Mutex mutex_;
-  // The devices of one model, that of the first device for which Beside was called. None: not
-  // opened yet.
+  // Devices of the same model as the first device for which Beside was called. None: not opened
+  // yet.
   std::optional<std::vector<std::shared_ptr<HeldDevice>>> held_ UCUDNN_GUARDED_BY(mutex_);
 };
 

@@ -17,8 +17,8 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered for a kernel. The fastest of the graph engines that
-// this or another process has measured are taken.
+// The most graph engines that are considered for a kernel. If this and other processes have
+// measured more, the fastest are taken.
 constexpr size_t kMostGraphEngines = 3;
 // The most engines for the tiles of a kernel (EnginesOfTiles): all choices for the first problem
 // that has any, and one further choice for each other problem.
@@ -89,9 +89,9 @@ LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
     Question known = question;
     known.may_measure = false;
     // `whole_tried` says that the legacy algorithms were tried on the whole mini-batch. Graph
-    // engines are measured before them, so if it is true, graph engines need not be measured again.
-    // Measurements that `ucudnn bench` or an earlier release made without graph engines are enough,
-    // too.
+    // engines are measured before the legacy algorithms, so if `whole_tried` is true, graph engines
+    // need not be measured again. Measurements that `ucudnn bench` or an earlier release made
+    // without graph engines are enough, too.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
       // The first call that graph engines may serve then measures only the graph engines.

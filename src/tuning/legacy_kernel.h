@@ -41,8 +41,9 @@ struct LegacyRows : MeasuredRows {
   std::vector<GraphRows> graph;
 };
 
-// Groups returns the candidates in groups that may share a plan: one group for each math type that
-// the caller may set. OwnCandidates returns the candidates of the problem's own math type.
+// Groups returns one group of candidates for each math type that the caller may set; all pieces of
+// a plan have engines of one group. OwnCandidates returns the candidates of the problem's own math
+// type.
 std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
                                         const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
@@ -55,9 +56,9 @@ class LegacyKernels {
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Returns measurements at the policy's micro-batch sizes for `request`. Returns no rows, and a
-  // status that says why, if neither the undivided kernel nor, with must_fit, a configuration that
-  // fits is known.
+  // Returns measurements at the policy's micro-batch sizes for `request`. They include the
+  // undivided kernel or, with must_fit, a configuration that fits. If neither is known, returns no
+  // rows and a status that says why.
   LegacyRows Get(const KernelToMeasure& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
@@ -66,8 +67,9 @@ class LegacyKernels {
   planning::Tilings GetTilings(const KernelToMeasure& kernel,
                                const planning::PromiseRequest& request);
 
-  // Returns `tilings` without the grids that OrInTiles would choose for `request` but that a timing
-  // in place (Compare::faster_than) finds slower. Keeps grids that cannot be timed under `proof`.
+  // Removes grids from `tilings`: grids that OrInTiles would choose for `request`, but that a
+  // timing in place (Compare::faster_than) finds slower. Keeps grids that cannot be timed under
+  // `proof`. Returns the rest.
   planning::Tilings WithoutSlower(const KernelToMeasure& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,
@@ -90,7 +92,7 @@ class LegacyKernels {
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
   // Returns `question` restricted to one graph engine on the whole mini-batch.
   Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
-  // Measures the engines that the heuristics choose, on the whole mini-batch. Returns false if a
+  // Measures, on the whole mini-batch, the engines that the heuristics choose. Returns false if a
   // later call may measure more.
   bool MeasureGraphEngines(const KernelToMeasure& kernel, const Question& question);
   // Returns the graph engines that tiles of the kernel may run. If `kernel.handle` is null, no plan

@@ -147,7 +147,7 @@ class Measurer {
 
   // Adds the measurements of all engines at problem.n images to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
-    // Listing compiles kernels of some engines, which takes seconds.
+    // Listing compiles the CUDA kernels of some engines, which takes seconds.
     if (Clock::now() >= limits_.deadline) {
       all.late_sizes.push_back(problem.n);
       return Status::Ok();
@@ -200,9 +200,9 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures the engines that MeasureLimits::fit_bytes asks for, at `sizes`, the sizes for which
-  // there is memory. The undivided kernel is measured only if `sizes` contains its number of
-  // images.
+  // Measures the engines that MeasureLimits::fit_bytes asks for. `sizes` are the sizes for which
+  // there is memory; others are not measured. So the undivided kernel is measured only if `sizes`
+  // contains its number of images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
@@ -464,7 +464,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringT
   } else {
     UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  // The memory must not be freed while a kernel of this measurement may still run.
+  // The memory must not be freed while work of this measurement may still run on the device.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   return all;
 }

@@ -45,7 +45,7 @@ Result<std::string> DeviceName(const Device& device);
 size_t L2Bytes(const Device& device);
 
 // The bounds of one measurement. One run of one engine, or preparing the engines of one size, may
-// exceed them.
+// exceed the bounds.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
@@ -87,15 +87,16 @@ struct MeasuringTask {
   // True if `problem` is a tile, so that pieces are partials even if they have all images of
   // `problem`.
   bool are_partials = false;
-  // If set, `problem` is the twin (SlackTwin) of this packed tile. The copies of the tile are then
-  // measured, too.
+  // If set, `problem` is the slack twin (SlackTwin) of this packed tile. The copies of the tile are
+  // then measured, too.
   const TileKind* packed = nullptr;
 };
 
-// Measures the engines of `task` at its sizes, in the order of the sizes, or only what
-// limits.fit_bytes asks for, in the order given there. Leaves out engines that are known, that fail
-// or that exceed the limits. A measurement is the median of up to five samples (one for an engine
-// that is hopelessly slow) and is recorded for the engine's twin (EngineChoice::twin), too.
+// Measures the engines of `task` at its sizes, in the order of the sizes. With limits.fit_bytes,
+// measures only what this limit asks for, in the order that is given there. Leaves out engines that
+// are known, that fail or that exceed the limits. A measurement is the median of up to five samples
+// (one for an engine that is hopelessly slow). It is also recorded for the engine's twin
+// (EngineChoice::twin).
 //
 // Before the engines, measures the costs that their plans need: the copies of a packed tile
 // (kPacking), then the summing of partials (kPartialSum at size kPartialSumBatch).

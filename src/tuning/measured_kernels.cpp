@@ -43,8 +43,8 @@ void MeasuredKernels::Refresh(const Family& family, KnownRows& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // If no caller has asked about the legacy family yet, its entry is not made here, because a
-  // caller's first question reads the whole entry from the store.
+  // If no caller has asked about the legacy family yet, the family has no entry. None is made here,
+  // because a caller's first question reads the whole entry from the store.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   KnownRows* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
@@ -338,8 +338,8 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   const std::vector<planning::MathGroup> groups =
       planning::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
-  // All pieces of a plan have one math type, which the caller chooses. So the sizes are searched
-  // for every math type, and all of them are measured.
+  // All pieces of a plan have one math type, which the caller chooses. So sizes are searched for
+  // every math type, and all these sizes are measured.
   std::set<int> sizes;
   for (const planning::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);

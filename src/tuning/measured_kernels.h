@@ -45,8 +45,8 @@ struct Question {
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now requires for a legacy engine and `images`
   // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
-  // a row gets cuDNN's number if that is larger than the row's own, and is dropped if cuDNN does
-  // not run its engine for these images.
+  // a row gets cuDNN's number if that is larger than the row's own. The row is dropped if cuDNN
+  // does not run the row's engine for these images.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
   // fits this limit are measured first; engines and pieces that only make it faster are measured
@@ -113,8 +113,8 @@ class MeasuredKernels {
   // Returns grids of tiles within question.request's limit. Each grid has, for every kind of its
   // tiles, the engines of the question's scope, which may be a MixedScope. The measurements are
   // from memory or, if the question allows it, from the store and the device. Kinds of tiles are
-  // measured on twins (SlackTwin), which need little memory, within the kernel's budget. Engines
-  // that were found wrong are left out. Implemented in measured_tilings.cpp.
+  // measured on slack twins (SlackTwin), which need little memory, within the kernel's budget.
+  // Engines that were found wrong are left out. Implemented in measured_tilings.cpp.
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 
@@ -124,12 +124,12 @@ class MeasuredKernels {
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
-  // Returns the graph engines without fused operations that were measured for `problem`'s kernel at
-  // any size, as far as this process knows, in ascending order of time per image.
+  // Returns the graph engines that were measured for `problem`'s kernel at any size, as far as this
+  // process knows, in ascending order of time per image. Leaves out engines with fused operations.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
   // HasTime returns whether the legacy kernel of `problem` has more than `needed` left of its time
-  // for measuring. Spend charges the kernel with time that its caller has spent on it.
+  // for measuring. Spend charges the kernel with time that the caller of Spend has used for it.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
@@ -162,6 +162,8 @@ class MeasuredKernels {
   MeasuringProgress& progress() { return progress_; }
 
  private:
+  // The measurements of a kernel family on one platform: of one graph engine, or of all legacy
+  // algorithms. The comments below call these measurements a family.
   struct Family {
     ConvolutionProblem problem;  // has n = 0
     planning::Platform platform;
@@ -236,7 +238,7 @@ class MeasuredKernels {
   // Reads the rows that the store has for `family` now, and puts them into `known`.
   void Refresh(const Family& family, KnownRows& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
-  // problem's descriptor. Rows of earlier releases may be like that, because these left out
+  // problem's descriptor. A store may have such rows from earlier releases, which left out
   // algorithms that the library does not list. Requires the lock.
   static bool HasOwnMath(const KnownRows& known, int size);
   // If `row` is of a graph engine without fused operations, notes that this engine was measured for

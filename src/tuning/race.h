@@ -1,7 +1,7 @@
 // Times divisions of one kernel in place. The divisions run in turns, so that a disturbance affects
-// all of them, and on tensors of the kernel's real size. Tiles that are measured one by one on
-// small twins stay in the cache, and so seem faster than they are. Results are not compared
-// (verify.h does that).
+// all of them. They run on tensors of the kernel's real size: tiles that are measured one by one on
+// small tensors (SlackTwin) stay in the cache, and so seem faster than they are. Results are not
+// compared (verify.h does that).
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Spare handles by the id of their context. The id of a context, unlike its address, is never used
-// again, so handles of a context that no longer exists are never taken.
+// Spare handles by the id of their context. Unlike an address, an id is never used for another
+// context. So a handle of a context that no longer exists is never taken.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
   Mutex mutex;
@@ -51,8 +51,8 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
     MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // There is no memory to keep the handle, so it is leaked, because destroying it would wait for
-    // the device.
+    // There is no memory to keep the handle. It is leaked, because destroying it would wait for the
+    // device.
   }
 }
 

@@ -15,8 +15,8 @@ namespace ucudnn::tuning {
 // handle may be set to any stream.
 Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions);
 
-// Puts a handle that TakeHandle has returned back among the spare ones. The context must be the one
-// in which it was taken.
+// Adds `handle`, which TakeHandle has returned, to the spare ones again. The current context must
+// be the context in which the handle was taken.
 void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
                 cudnnHandle_t handle) noexcept;
 

@@ -21,8 +21,8 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// Returns the stored rows of `engines` for each twin, in the order of `twins`. The rows of a twin
-// are empty if there is no store or it cannot be read.
+// Returns the stored rows of `engines` for each of the slack twins `twins`, in their order. The
+// rows of a slack twin are empty if there is no store or it cannot be read.
 std::vector<KindRows> ReadRows(const TileEngines& engines,
                                const std::vector<ConvolutionProblem>& twins,
                                const planning::Platform& platform) {
@@ -74,7 +74,8 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     MeasureLimits own = limits;
     if (limits.fit_bytes) own.fit_bytes = engine_limit;
     const ConvolutionProblem& twin = twins[kind];
-    // An earlier kind may have an equal twin, whose rows were written after `stored` was read.
+    // An earlier kind may have an equal slack twin, whose rows were written after `stored` was
+    // read.
     KindRows known = all.measured == 0 ? std::move(stored[kind])
                                        : ReadRows(engines, {twin}, device.platform).front();
     const auto knows_packing = [&] {

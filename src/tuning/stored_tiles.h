@@ -1,6 +1,6 @@
-// Measurements of tiles in a store. The store has a kernel for each kind of tile: the twin on which
-// the kind is measured (SlackTwin). So all convolutions that are cut into equal tiles share rows.
-// As thread-safe as measure.h.
+// Measurements of tiles in a store. The store has a kernel for each kind of tile: the slack twin on
+// which the kind is measured (SlackTwin). So all convolutions that are cut into equal tiles share
+// rows. As thread-safe as measure.h.
 #pragma once
 
 #include <vector>

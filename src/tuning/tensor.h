@@ -60,8 +60,8 @@ void ForEachRun(std::span<const Axis> axes, int64_t offset, int64_t begin, int64
                 const Visit& visit) {
   const Axis& axis = axes.front();
   const int64_t inner = axes.size() > 1 ? axes[1].reach : 1;
-  // An index i has an element in [begin, end) if offset + i stride + inner > begin and offset + i
-  // stride < end.
+  // An index i has an element in [begin, end) if offset + i * stride + inner > begin and offset + i
+  // * stride < end.
   const int64_t from_begin = begin - offset - inner + 1;
   const int64_t first = from_begin <= 0 ? 0 : (from_begin + axis.stride - 1) / axis.stride;
   const int64_t last =

@@ -58,8 +58,9 @@ OperandPattern Dense(const Tensor& tensor, bool with_twos, uint64_t seed) {
   return operand;
 }
 
-// The sets of elements of the sparse operand whose terms are summed: one set for each output
-// element, or for several that read the same elements. A set's elements have a fixed order.
+// Sets of elements of the sparse operand. An output element is the sum of the terms of one set;
+// output elements that read the same elements have the same set. A set's elements have a fixed
+// order.
 struct ReductionSets {
   int64_t sets;
   int64_t length;
@@ -107,15 +108,15 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns the number of consecutive elements of a set from which Sparse makes one nonzero element,
-// so that the set has at most MaxExactTerms nonzero elements.
+// Returns a number of elements. In each run of this many consecutive elements of a set, Sparse
+// makes one element nonzero. So the set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// Makes an operand in which, in each set, one of every `spacing` consecutive elements is +-1 and
-// all others are 0.
+// Makes an operand whose elements are 0, except that in each set one of every `spacing` consecutive
+// elements is +-1.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);

@@ -2,8 +2,8 @@
 //
 // Plans are verified on integers (test_operands.h). One operand holds +-1 and +-2, the other +-1
 // and 0. The latter has so few nonzero elements that the magnitudes of the terms of one output
-// element sum to at most 2^p, where p is the smaller of the precisions, in bits, of the tensors'
-// type and of the accumulation.
+// element sum to at most 2^p. Here p is the precision, in bits, of the tensors' type or of the
+// accumulation, whichever is smaller.
 //
 // With these operands direct engines are exact: every partial sum is an integer of at most 2^p.
 // This holds in whatever order terms are summed, wherever sums are rounded, and with inputs
@@ -40,8 +40,8 @@
 namespace ucudnn::tuning {
 
 // Finite elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). A NaN or an
-// infinity agrees with no finite element. With another NaN or infinity it agrees if
-// `specials_agree` is true, which serves to compare results of a caller's data.
+// infinity agrees with no finite element. It agrees with another NaN or infinity only if
+// `specials_agree` is true. That is for comparing results of a caller's data.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;

@@ -1,5 +1,5 @@
 // A cuDNN handle, a stream and device memory of ucudnn's own, for measuring engines and verifying
-// plans. Thread-compatible. Its context must be current from construction to destruction.
+// plans. Thread-compatible. The same context must be current from construction to destruction.
 #pragma once
 
 #include "base/status.h"
@@ -22,8 +22,8 @@ class TuningHandle {
   cudnnHandle_t get() const { return handle_; }
   cuda::Stream& stream() { return stream_; }
   const cuda::MemoryPool& memory() const { return memory_; }
-  // Waits for all work on the stream, if Create made one. Owners of buffers call it first in their
-  // destructors, because memory must not be freed while a kernel may still use it.
+  // Waits for all work on the stream, if Create made one. Destructors of owners of buffers call
+  // Finish first, because memory must not be freed while work on the stream may still use it.
   void Finish();
 
   // Returns a call of `problem` on this handle with alpha = 1 and beta = 0, without operands.

@@ -32,8 +32,8 @@ struct Verification {
 };
 
 // Compares the results of `undivided` and `division`. Both run on integer operands, with alpha = 1
-// and beta = 0, in the steps of a Schedule, each in exactly the workspace that it was promised.
-// Both use engines of `scope`; legacy engines have the problem's own math type.
+// and beta = 0, in the steps of a Schedule. Each piece gets exactly the workspace that it was
+// promised. Both use engines of `scope`; legacy engines have the problem's own math type.
 //
 // The pieces of a gradient of the filter may add up: the first piece replaces the output, and the
 // others add to it. Such a plan is computed once for each of its runs, each time with a piece of

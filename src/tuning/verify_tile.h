@@ -1,6 +1,6 @@
 // Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in device
-// memory of ucudnn's own. The elements around the tile's tensors, where the whole has other
-// elements, are NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine
+// memory of ucudnn's own. In the whole tensors, a tile has other elements around it; here these
+// elements are NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine
 // multiplies the value by zero. Writes beyond the tile are found, too.
 #pragma once
 
@@ -29,9 +29,9 @@ struct ComparedTile {
 };
 
 // Describes how the kind number `kind` of a division of `problem` is compared. The tile's tensors
-// are parts of tensors that are slightly larger than the tile (SlackTwin) or, if a view of the tile
-// spans 2^31 bytes or more, have the strides of the whole convolution's tensors. A packed tile is
-// copied from such tensors. REQUIRES: the division has tiles.
+// are parts of tensors that are slightly larger than the tile (SlackTwin). If a view of the tile
+// spans 2^31 bytes or more, the tile's tensors have the strides of the whole convolution's tensors
+// instead. A packed tile is copied from such tensors. REQUIRES: the division has tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 
@@ -39,10 +39,10 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
 // runs the copies before and after the engine. With Effect::kAdds the engine runs twice, and adds
 // its second result to the first; with kIsSummed its result passes through the sum of partials.
 //
-// Compares the result with a reference, which computes the tile as a separate convolution, on
-// packed tensors with zeros in place of the padding. The reference is an undivided algorithm of the
-// legacy API. If none serves, or if an operation is fused, the reference is another engine of
-// `scope` or, if there is no other, the tile's own engine.
+// Compares the result with a reference. The reference computes the tile as a separate convolution,
+// on packed tensors with zeros in place of the padding. It is an undivided algorithm of the legacy
+// API. If no such algorithm serves, or if an operation is fused, it is another engine of `scope`
+// or, if there is no other, the tile's own engine.
 //
 // For bounds, memory and threads see VerifyPlan.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,

@@ -72,10 +72,10 @@ Step Decide(const Facts& facts);
 // Returns the decision to run the program's own call unchanged, for the reason `because`.
 Decision AsAsked(const Facts& facts, ReasonKind because);
 
-// Returns the candidates for a plan of the graph API that shares a budget: the rows `own` of the
-// plan's own engine, and those of `other` for all `n` images. `other` are the rows of a substitute,
-// which runs without workspace. Rows of `own` for all images are dropped if they state less than
-// the plan's `need_bytes`.
+// Returns the candidates for a plan of the graph API that shares a budget: `own`, the rows of the
+// plan's own engine, and the rows of `other` for all `n` images. `other` are the rows of a
+// substitute, which runs without workspace. Rows of `own` for all images are dropped if they state
+// less than the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);

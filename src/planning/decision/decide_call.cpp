@@ -10,8 +10,9 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns true if the promise has more workspace than its plan and its undivided engine need,
-// because pieces of the named algorithm need that much to serve an identity activation.
+// Returns whether the promise has more workspace than its plan and its undivided engine need. It
+// then has the workspace of `alone`: pieces of the named algorithm that can serve an identity
+// activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -67,17 +68,17 @@ class CallDecider {
   // was told, or to a plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Returns the tilings that were measured within BudgetShare::limit_bytes, the ceiling for every
-  // kernel, except tilings that were found slower. A tiling may exceed the kernel's own share,
-  // which is the limit of `request`. Returns none if tiles may not serve the call.
+  // Returns the tilings that were measured within BudgetShare::limit_bytes, which is the ceiling
+  // for every kernel. Leaves out tilings that were found slower. A tiling may exceed the kernel's
+  // own share, which is the limit of `request`. Returns none if tiles may not serve the call.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
   // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was
   // made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
-  // Returns a plan within the workspace that the caller passes, as exact and as deterministic as
-  // the named algorithm. Returns none if the call should run unchanged; the decision's reason then
-  // says why.
+  // Returns a plan within the workspace that the caller passes. The plan is as exact and as
+  // deterministic as the named algorithm. Returns none if the call should run unchanged; the
+  // decision's reason then says why.
   std::optional<Promise> Unasked();
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
@@ -93,8 +94,8 @@ class CallDecider {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;
   }
-  // Returns whether the plan of `promise_` may run. If it was found wrong and nothing can replace
-  // it, sets `promise_` to none.
+  // Returns whether the plan of `promise_` may run. If the plan was found wrong and nothing can
+  // replace it, sets `promise_` to none.
   Trust Trusted();
   // Returns the fastest known undivided engine that could run in place of the tiles of `promise_`,
   // in the same workspace. Returns an empty engine if `promise_` is not in tiles or a workspace
@@ -124,8 +125,8 @@ class CallDecider {
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that tiles that fit do not run because they are not faster than an undivided engine. Empty
-  // if no tiles were found slower.
+  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
+  // tiles were found slower.
   std::string slower_;
 };
 
@@ -298,8 +299,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Only pieces of the named algorithm itself are left. They are compared with the algorithm
-    // undivided.
+    // Only pieces of the named algorithm itself are left. They are compared with the undivided
+    // algorithm.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -417,10 +418,11 @@ bool CallDecider::AskedServes() const {
 
 // Returns whether the program's own call may run while the plan is not compared or built, or after
 // a piece failed. It may run if it fits the limit and is as deterministic as demanded, because then
-// the plan would only have gained time. If nothing undivided keeps the promise, the call may also
-// run in two cases: it fits the workspace that the caller passes; or nothing was ever told for this
-// algorithm, so the program sees the real library's own error. It may not run if the caller was
-// told a promise and a strict limit forbids the call.
+// the plan would only have gained time. Otherwise it may run only if nothing undivided keeps the
+// promise, and only in two cases. First, the call fits the workspace that the caller passes.
+// Second, any_engine() is true and nothing was ever told for this algorithm, so the program sees
+// the real library's own error. In both cases it may not run if the caller was told a promise and a
+// strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -459,8 +461,8 @@ void CallDecider::Run(bool trusted) {
     NotPrepared(built.message);
   }
   if (!has_whole || (!told_ && MayRunAsAsked())) return;
-  // The undivided engine is built for the workspace that it needs itself, which may be less than
-  // was promised, and less than the caller's own algorithm needs.
+  // The undivided engine is built for the workspace that it needs itself. That may be less than was
+  // promised, and less than the caller's own algorithm needs.
   const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     if (whole_only) NotPrepared(built.message);

@@ -10,8 +10,8 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// Returns the row for all `n` images among `candidates`, the rows of one engine; null if that row
-// was not measured.
+// `candidates` are the rows of one engine. Returns the row for all `n` images; null if it was not
+// measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -51,14 +51,14 @@ class PlanDecider {
     return rows;
   }
 
-  // Follows the workspace plan's kernel. Returns false, after adding a note that says why, if that
-  // kernel does not hold for the plan.
+  // Follows the workspace plan's kernel. If that kernel does not hold for the plan, adds a note
+  // that says why, and returns false.
   bool FollowFile();
   void FitUnder();
-  // Decides for `promise`, which has no undivided engine, so that only its pieces keep it.
+  // Decides for `promise`. It has no undivided engine, so only its pieces keep it.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // Returns `promise`, which runs the plan's own engine within the plan's need, or a promise in
+  // `promise` runs the plan's own engine within the plan's need. Returns `promise` or a promise in
   // tiles that is faster by kHysteresis. Tiles that need more workspace than the plan must also be
   // faster by kHysteresis than the best tiles that need no more.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
@@ -107,8 +107,8 @@ class PlanDecider {
   bool late_ = false;     // no time was left to measure more of the plan's own engine
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that tiles that fit do not run because they are not faster than an undivided engine. Empty
-  // if no tiles were found slower.
+  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
+  // tiles were found slower.
   std::string slower_;
 };
 
@@ -218,9 +218,8 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   // If only pieces keep the promise, tiles may be needed even if the options allow none now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // If an earlier process promised tiles, it found them within limit_, so the store has
-  // measurements of their grids. If none of these grids fits, grids are sought within the request's
-  // limit.
+  // An earlier process that promised tiles found them within limit_, so the store has measurements
+  // of their grids. If none of these grids fits, grids are sought within the request's limit.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;
@@ -252,10 +251,9 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // If the substitute was not timed, the workspace that the library states for it is used.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // A divided plan keeps its own engine and knobs, because applications time plans against each
-  // other, and build the fastest one again from its engine and knobs, also in another process.
-  // Applications that time nothing take the first plan of a list, so only that plan may change its
-  // engine.
+  // A divided plan keeps its own engine and knobs. Applications time plans against each other, and
+  // build the fastest one again from its engine and knobs, also in another process. Applications
+  // that time nothing take the first plan of a list, so only that plan may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch may
   // even be slower than the undivided engine, by at most kHysteresis.
@@ -525,8 +523,7 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that has reported its whole need, although the need exceeds the limit, keeps reporting
-  // it.
+  // A plan whose need exceeds the limit, and that has reported its whole need, keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // If this process does not measure the plan, rows of another process may still appear in the

@@ -43,8 +43,8 @@ enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisalign
 // Each question of Decide names the type of its answer as Question::Answer.
 
 // The answer to Measure. Measure asks for measurements at the policy's sizes that `request` allows.
-// An empty `engine` means all engines that may serve a legacy kernel. Otherwise it is the plan's
-// own engine, or a substitute, which is measured on the whole mini-batch only.
+// An empty `engine` means all engines that may serve a legacy kernel. Otherwise `engine` is the
+// plan's own engine, or a substitute. A substitute is measured on the whole mini-batch only.
 struct Rows {
   std::vector<Candidate> candidates;
   bool settled = false;  // false: a later call may know more
@@ -146,8 +146,8 @@ class Answers {
 
 // A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
 // `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
-// library states. The library states no times: an engine that the workspace plan does not name has
-// its place in the library's list as its time.
+// library states. The library states no times. So the time of an engine that the workspace plan
+// does not name is the engine's place in the library's list.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
@@ -208,8 +208,8 @@ struct PlanFacts {
   bool deterministic = false;
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // True if the convolution is vast (IsVast), so that cuDNN has hardly any other engine for the
-  // undivided convolution. The plan's tiles may then run engines that are as exact as the plan's
-  // engine but do not propagate NaNs as strictly.
+  // undivided convolution. The plan's tiles may then run other engines that are as exact as the
+  // plan's engine. These engines need not propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise given under this user limit
   bool told_here = false;           // this process gave `told`, so it must not change

@@ -93,8 +93,8 @@ void AddPiecesBy(PiecesOfEngine pieces_of, Operation operation, MathType math,
                  const std::vector<Candidate>& candidates, const PromiseRequest& request,
                  std::vector<Offer>& offers) {
   for (const Candidate& candidate : candidates) {
-    // The pieces of an algorithm are compared with the algorithm undivided, so it must serve the
-    // whole mini-batch.
+    // The pieces of an algorithm are compared with the undivided algorithm, so the algorithm must
+    // serve the whole mini-batch.
     if (!Serves(candidate, request)) continue;
     std::optional<Promise> pieces = pieces_of(candidate.micro.engine, candidates, request);
     if (!pieces) continue;

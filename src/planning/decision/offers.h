@@ -20,8 +20,8 @@ struct Offer {
 
 // Changes `promise` so that `engine` alone can keep it, if `engine` may have to serve a bias with
 // identity activation. cuDNN serves such a call by a single algorithm, and a query does not say
-// whether one will follow. The promise may grow within the limit of `request`. Returns false if
-// `engine` cannot keep the promise alone.
+// whether such a call will follow. The promise may grow within the limit of `request`. Returns
+// false if `engine` cannot keep the promise alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
@@ -30,11 +30,12 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
 //
 // AddOffers is for kernels without a budget. It adds every undivided engine of the caller's API
 // that fits. It also adds the fastest promise and, for callers that choose by determinism, the
-// fastest deterministic promise, if these divide the mini-batch or use engines of the graph API.
+// fastest deterministic promise. It adds these two only if they divide the mini-batch or use
+// engines of the graph API.
 //
-// AddOffersInBudget adds each algorithm that an engine without workspace can replace, with the time
-// of the best plan in ucudnn's own workspace, which may be a plan of `tilings`. Until the kernel's
-// share is known, the promise holds only the engine without workspace.
+// AddOffersInBudget adds each algorithm that an engine without workspace can replace. The offer has
+// the time of the best plan in ucudnn's own workspace; this plan may consist of tiles of `tilings`.
+// Until the kernel's share is known, the promise holds only the engine without workspace.
 void AddOffers(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
 void AddOffersInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
@@ -59,7 +60,7 @@ struct NamedOffer {
   bool ranked = false;
   bool settled = true;  // no later measurement can add anything
   bool tunes = true;    // this process may measure the kernel later
-  // The size of the budget, if there is one, of which a part may be assured to the kernel.
+  // The size of the budget, if there is one. A part of the budget may be assured to the kernel.
   size_t budget_bytes = 0;
 };
 // Returns the promise for the caller of `offer`, in tiles of `tilings` if these gain time. Returns
@@ -67,18 +68,18 @@ struct NamedOffer {
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// Returns a promise that `pieces`, all of one engine, keep alone, for kernels that no undivided
-// engine serves within the limit. The promise may be given once the pieces have run in this process
-// and were compared with `undivided`, their engine on the whole mini-batch, which becomes
-// `reference`.
+// Returns a promise that `pieces`, all of one engine, keep alone. Needed for kernels that no
+// undivided engine serves within the limit. The promise may be given once the pieces have run in
+// this process and were compared with `undivided`, which is their engine on the whole mini-batch.
+// `undivided` becomes the promise's `reference`.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// PiecesFor returns such a promise for the algorithm that a caller named: of the algorithm's own
-// pieces or, if none fit, of pieces of another algorithm of the caller's API that is as exact and
-// as deterministic. The other algorithm never serves an identity activation. Whether it serves
+// PiecesFor returns such a promise for the algorithm that a caller named. The pieces run that
+// algorithm or, if none of its pieces fit, another algorithm of the caller's API that is as exact
+// and as deterministic. The other algorithm never serves an identity activation. Whether it serves
 // pointers that are aligned to less than 16 bytes is known only when it runs.
 //
-// AddPieces adds such promises for every algorithm, each of the algorithm's own pieces, for callers
-// that name no algorithm.
+// AddPieces is for callers that name no algorithm. It adds such a promise for every algorithm, with
+// pieces of that algorithm.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);

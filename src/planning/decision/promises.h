@@ -38,7 +38,8 @@ PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const N
 
 // Returns the promise of the workspace plan's configuration; none if the configuration is less
 // exact or less deterministic than the named engine, or if no undivided engine can replace it. If
-// `told` is given, its reported determinism replaces that of the named engine.
+// `told` is given, the determinism that it reported counts instead of the named engine's
+// determinism.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});

@@ -17,8 +17,8 @@ enum class TileUse : int32_t {
 };
 
 // Returns whether an image of x or y spans more than `most_span` elements. Engines that count
-// elements in 32 bits serve tiles of such a convolution, but not the undivided convolution, for
-// which cuDNN has only one or two slow engines.
+// elements in 32 bits serve tiles of such a convolution, but not the undivided convolution. For the
+// undivided convolution cuDNN has only one or two slow engines.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
 // The conditions, besides the problem, from which UseOfTiles decides.

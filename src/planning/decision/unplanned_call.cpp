@@ -15,8 +15,8 @@ bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
 }
 
 Unplanned DecideUnplanned(const UnplannedCall& call) {
-  // The undivided algorithm of a promise serves no identity activation, which only the named
-  // algorithm serves.
+  // The undivided algorithm of a promise does not serve an identity activation. Only the named
+  // algorithm does.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
   if (kept) return {CallAction::kReal, *call.told};
   const bool over_limit =
