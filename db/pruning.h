@@ -24,7 +24,7 @@ struct Pruned {
 // Finds the rows to remove from `device` or, if `device` is empty, from every device. Each device
 // keeps the rows of its newest platform, which has the highest cuDNN version and, among platforms
 // with equal cuDNN versions, the highest driver version. Rows with an unknown version are kept,
-// because it may be the newest one.
+// because that version may be the newest one.
 Result<Pruned> FindOldRows(Connection& connection, const std::string& device);
 
 // Removes the rows of `old`'s platforms from all tables, and then the kernels to which no row

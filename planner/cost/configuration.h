@@ -55,8 +55,9 @@ Result<Pin> ParsePin(std::string_view text);
 struct ConfigurationOptions {
   // If set, parts may differ by one element (55 rows in 4 parts). The paper only divides evenly.
   bool uneven = false;
-  // If set, a layer may be on any aligned group of devices, so that independent branches may be on
-  // different devices. If not set, a layer is on the group that begins at device 0.
+  // If set, a layer may be on any group of devices that begins at a multiple of the group's size,
+  // so that independent branches may be on different devices. If not set, every group begins at
+  // device 0.
   bool placements = false;
   // If set, input channels may be divided too. A pin with r > 1 allows this for its own layer even
   // if `reduction` is false.

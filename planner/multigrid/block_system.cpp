@@ -131,8 +131,8 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // Correct swaps states of this level with states of the finer level, and the first C-point may be
-  // one of them. So the next level's pointer to this shared state is set again.
+  // The next level shares the first C-point of this level. Correct may have swapped that state with
+  // a state of the finer level, so the next level's pointer to it is set again.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
   // If each coarse level has its own first state, Restrict sets this state. A nested start has no

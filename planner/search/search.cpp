@@ -11,8 +11,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// An elimination of at most this many operations takes no longer than a search by the dual bound,
-// which visits each entry of the edges' tables about kFewPasses times.
+// A search by the dual bound visits each entry of the edges' tables about kFewPasses times. An
+// elimination of no more operations, or of at most kFewOperations, takes no longer than that
+// search.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
 // An elimination that also computes marginals takes as long as this many eliminations without them.

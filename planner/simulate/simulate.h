@@ -21,10 +21,10 @@ struct Timeline {
   std::vector<Span> tasks;
   double makespan_ms = 0;
   // Begins with a task that begins at 0, and ends with the task that ends last (the smallest id
-  // among equals). Each task begins when the preceding task of the path ends. That is a task of its
-  // `after` (the smallest id if several end at that moment), or else the task ahead of it in its
-  // queue, or else the task that had held its slot. So the lengths of the tasks add up to
-  // makespan_ms.
+  // among equals). Each task begins when the preceding task of the path ends. The preceding task is
+  // one of the task's `after` (the smallest id if several end at that moment), or else the task
+  // ahead in its queue, or else the task that had held its slot. So the lengths of the tasks add up
+  // to makespan_ms.
   std::vector<TaskId> critical_path;
 };
 

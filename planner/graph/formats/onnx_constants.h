@@ -1,6 +1,6 @@
-// The constants of an ONNX graph: their shapes, and the values of small constants, because
-// exporters compute shapes from these. The functions keep no state; those with a `folder` may read
-// files in it.
+// The constants of an ONNX graph: their shapes, and the values of small constants, from which
+// exporters compute shapes. The functions keep no state. A function with a `folder` may read files
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct OnnxConstant {
   // The number of the file's tensor that has these elements, perhaps in another order; -1 if they
   // are computed.
   int tensor = -1;
-  // Upper bound of the number of different elements of the file from which the values come.
+  // The values come from at most this many different elements of the file.
   int64_t numbers = 0;
   // If set, one step per axis: the element at a position is the sum over the axes of position *
   // step. This describes tensors that count positions and are too large for `values`.

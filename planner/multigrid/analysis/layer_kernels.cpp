@@ -87,9 +87,9 @@ class KernelLists {
   LayerKind& kind_;
 };
 
-// Returns the kernel of a convolution or a fully connected layer in any direction. The kernel reads
-// or writes input, output and weights once each. A fully connected layer has at least as many
-// threads as weights, because libraries split its sums over threads.
+// Returns the kernel of one pass of a convolution or a fully connected layer. The kernel reads or
+// writes input, output and weights once each. A fully connected layer has at least as many threads
+// as weights, because libraries split its sums over threads.
 LayerKernel KernelLists::Product(const SizedNode& node, double threads) const {
   planner::PlannedLayer layer;
   layer.op = node.node->op;

@@ -62,9 +62,9 @@ struct NetworkLayers {
   double StateBytes(int section) const {
     return static_cast<double>(sections[section].state_numbers) * element_bytes;
   }
-  // Returns the bytes of a parameter in training: a weight, its gradient and its velocity. Where
-  // numbers have fewer bits than fp32, the velocity is in fp32, and so are a second copy of the
-  // weight and one of the gradient (DeviceDescent).
+  // Returns the bytes of a parameter in training: a weight, its gradient and its velocity. If
+  // numbers have fewer bits than fp32, the velocity is in fp32, and training also keeps fp32 copies
+  // of the weight and the gradient (DeviceDescent).
   int64_t TrainedBytes() const;
   // Returns the section of the longest stage, or -1 if there is no stage.
   int LongestStage() const;

@@ -131,7 +131,8 @@ class SolveTasks final : public LayerSystem {
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
-  // Returns the stream of unit `number` of a share. The units of a group have a stream each.
+  // Returns the stream of unit `number` of a share. With BlocksAtOnce::kGrouped each unit has its
+  // own stream.
   int StreamOf(int number) const {
     return setting_.blocks == BlocksAtOnce::kGrouped ? number : number % setting_.streams;
   }

@@ -59,8 +59,9 @@ class KeptWeights {
   // AddGradients would add.
   virtual Status Descend(double factor, const Descent& descent) = 0;
   virtual Status Read(Parameters& parameters) = 0;
-  // Move the weights of some layers, in ascending order: to rank `to`, from rank `from`, or from
-  // the layers `theirs` of another object on this rank to the layers `own`.
+  // Move the weights of some layers, which are in ascending order. Send moves them to rank `to`,
+  // Receive from rank `from`. Take moves them from the layers `theirs` of another object on this
+  // rank to the layers `own`.
   virtual Status Send(int to, std::span<const int> layers) = 0;
   virtual Status Receive(int from, std::span<const int> layers) = 0;
   virtual Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) = 0;
@@ -78,9 +79,9 @@ class StageLayers {
     return direction == Direction::kForward ? part_.hierarchy : mirrored_;
   }
 
-  // Makes the states of the chain or of the adjoint, whose hierarchy is mirrored. Called once for
-  // the chain, and then at most once for the adjoint; a call that failed may be repeated. The
-  // layers must outlive the states.
+  // Makes the states of the chain, or of the adjoint on the mirrored hierarchy. Called once for the
+  // chain, and then at most once for the adjoint. A call that failed may be repeated. The layers
+  // must outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }

@@ -103,8 +103,8 @@ class StageSolver {
   int OwnerOf(int layer) const;  // returns the rank that has the layer
   // Returns the layers of needs_.layers that `rank` has, numbered from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
-  // Send the gatherer what its levels need of other ranks' layers: the host's weights, weights that
-  // layers keep, or states.
+  // Send the gatherer what its levels need from other ranks. In order: the host's weights, the
+  // weights that layers keep, states.
   Status GatherWeights();
   Status GatherKeptWeights();
   Status GatherStates();

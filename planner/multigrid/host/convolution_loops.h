@@ -42,8 +42,8 @@ struct ConvolutionLoops {
   int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
-  // Returns how many numbers the outputs of one depth occupy if their rows are as long as those of
-  // the padded input.
+  // Returns how many numbers the outputs of one depth occupy if their rows are as long as the rows
+  // of the padded input.
   int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }
   // Returns the number of doubles that Forward needs: the padded input, and the outputs of one
   // depth in long rows.

@@ -13,7 +13,7 @@ namespace ucudnn::multigrid {
 
 enum class Method {
   kMultigrid,
-  kPartitioned  // layers are placed in the same way, and computed one after the other
+  kPartitioned  // layers are placed as with kMultigrid, and computed one after the other
 };
 
 struct PlacementSetting {

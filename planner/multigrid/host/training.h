@@ -75,8 +75,8 @@ struct EpochResult {
 
 class Trainer {
  public:
-  // `chain` must outlive the trainer. Training begins with `parameters`, which are those of this
-  // rank.
+  // `chain` must outlive the trainer. `parameters` are this rank's parameters at the beginning of
+  // training.
   static Result<std::unique_ptr<Trainer>> Make(const ResidualChain& chain, Parameters parameters,
                                                const TrainingSettings& settings);
 
@@ -110,8 +110,8 @@ class Trainer {
   bool is_checked() const {
     return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
   }
-  // Returns on all ranks the sum of `number` over replicas. Each replica counts the number of its
-  // rank with the logits; the numbers of other ranks are ignored.
+  // Returns the sum of `number` over all replicas, on all ranks. In each replica only the number of
+  // the rank with the logits counts.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);
   // Returns |a - b| / |b|, over the parameters of all ranks of the network.
