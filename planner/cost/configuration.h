@@ -13,9 +13,9 @@
 namespace ucudnn::planner {
 
 // Numbers of parts along images, channels, height and width. Depth is never divided. `r` is the
-// degree of reduction: the input channels of a convolution or a fully connected layer are divided
-// into r parts, each of which gives a partial sum of the same output. The r workers of a part add
-// up their sums, and each keeps an r-th of the part's channels.
+// degree of reduction: r workers share each part of the output of a convolution or a fully
+// connected layer. Each of them computes a partial sum of that part, over an r-th of the input
+// channels. Then they add up their sums, and each keeps an r-th of the part's channels.
 struct Degrees {
   int n = 1;
   int c = 1;
@@ -70,8 +70,8 @@ struct ConfigurationOptions {
 
 // Returns the configurations of one layer on `devices` devices, without regard to pins. The number
 // of workers divides the number of devices, so that groups of devices tile the machine.
-// Configurations with the most workers come first; then images are divided before channels, and
-// channels before height.
+// Configurations with more workers come first. Among equal numbers of workers, dividing images
+// comes before dividing channels, and dividing channels before dividing height.
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 

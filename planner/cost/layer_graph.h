@@ -33,7 +33,7 @@ struct PlannedLayer {
   // True if the backward pass computes the gradient of the output of `op`, before any follower is
   // applied.
   bool has_gradient = false;
-  // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
+  // Counts all trained numbers, also the numbers of followers. Numbers that an earlier layer also
   // reads count only for the earlier layer.
   int64_t parameters = 0;
   int64_t fixed_parameters = 0;  // numbers that are never updated, counted like `parameters`

@@ -186,8 +186,8 @@ Status BlockSystem::RelaxC(int level) {
 
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
-  // SolveSerially reads only the first state of the coarsest level, so its other states are not
-  // copied.
+  // SolveSerially reads only the first state of the coarsest level, so the other states of that
+  // level are not copied.
   const bool copies = runs_side_by_side_ || level + 1 < hierarchy_->coarsest();
   const int blocks = hierarchy_->level(level).blocks();
   return RunBlocks({kRestrict, level}, blocks + 1, [&](int block, int lane) -> Status {
@@ -263,7 +263,7 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane's scratch must keep the compared state until the next Wait, so only as many parts run at
+  // A lane's scratch must keep the compared state until the next Wait. So only as many parts run at
   // once as there are lanes. If blocks run side by side, each step has its own scratch.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();

@@ -48,10 +48,11 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
 
 // Replaces the weights of `problem` by arrays with the names of its nodes, as torch names them:
 // NAME.weight (or NAME) and NAME.bias for a convolution, a fully connected layer or a Scale. A
-// batch normalisation also has running_mean and running_var, which become part of its factors and
-// shifts with an epsilon of 1e-5; without scale and shift it has these two alone. The error is one
-// line that begins with `file` and names the array that is missing, has another number of values,
-// is not finite or is a negative variance.
+// batch normalisation also has running_mean and running_var. They become part of its factors and
+// shifts, with an epsilon of 1e-5. A batch normalisation without scale and shift has only these two
+// arrays. The error is one line that begins with `file` and names the wrong array. An array is
+// wrong if it is missing or has another number of values, a value that is not finite or a negative
+// variance.
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem);
 

@@ -45,8 +45,8 @@ auto ReadyAt(const GradientSum& sum) {
   return std::tuple(-last.node, last.parameter, sum.devices.front());
 }
 
-// An interval of the elements that are added up, and the device that so far has the interval's sum
-// over one subgroup of devices.
+// An interval of the elements that are added up, and its owner: the device that so far has the
+// interval's sum over one subgroup of devices.
 struct Owned {
   Interval elements;
   int device = 0;

@@ -86,7 +86,7 @@ struct ParetoPoint {
 
 // Returns plans in ascending order of time. No returned plan is both faster and smaller than
 // another. Calls SearchWithin at up to `points` limits, from the bytes of the fastest plan down to
-// those of the smallest.
+// the bytes of the smallest plan.
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options = {});
 

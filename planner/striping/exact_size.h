@@ -1,6 +1,6 @@
-// Finds a change after which a grid refuses no operator of a network: another size of the images
-// or, at the present size, a `multiple` (see StripeNetwork) for the rows of all stripes. The
-// functions keep no state; SetInputExtents changes the graph.
+// Finds a change after which a grid refuses no operator of a network. The change is another size of
+// the images or, at the present size, a `multiple` (see StripeNetwork) for the rows of all stripes.
+// The functions keep no state; SetInputExtents changes the graph.
 #pragma once
 
 #include <optional>

@@ -134,7 +134,7 @@ class StepKernels {
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
   // Returns the distance between the states of two images. With one image the distance does not
-  // matter; `count` is returned for all distances, so that they share what was prepared.
+  // matter. Then returns `count` for every distance, so that all distances share what was prepared.
   int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
   // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);
