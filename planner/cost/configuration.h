@@ -75,10 +75,10 @@ struct ConfigurationOptions {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
-// Returns "along images alone: REASON" if `configurations`, which are those of `layer`, divide only
-// images. The reason is the kind of an Opaque operator, or the number of heads of an attention.
-// Returns an empty text for other operators, and for configurations that divide another axis or
-// nothing at all.
+// `configurations` are the configurations of `layer`. If they divide only images, returns "along
+// images alone: REASON". The reason is the kind of an Opaque operator, or the number of heads of an
+// attention. Returns an empty text for other operators, and for configurations that divide another
+// axis or nothing at all.
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 

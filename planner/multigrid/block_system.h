@@ -18,8 +18,9 @@
 namespace ucudnn::multigrid {
 
 // Says which states of the finest level are kept. Both values lead to the same number of steps in a
-// cycle and to the same bits, with one exception: if a cycle skips relaxation
-// (SolveOptions::skips_first_down), kCPoints still computes the F-points, from their C-points.
+// cycle and to the same bits. The exception is a cycle that skips relaxation
+// (SolveOptions::skips_first_down): with kCPoints it still computes the F-points, from their
+// C-points.
 enum class Storage {
   kAll,     // all N + 1 states
   kCPoints  // N/c + 2 states; the other states are computed again when they are read

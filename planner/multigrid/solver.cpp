@@ -20,10 +20,10 @@ constexpr double kFloor = 1;        // above this, rounding is not what makes a 
 constexpr double kJudged = 200;
 
 // The bound on a residual is relative to the largest state. If states grow, a residual within this
-// bound may be as large as an early state, and its error then grows with the states. Therefore a
-// solve ends only under a second condition: each residual is divided by the norm of its own state,
-// and the norm of these quotients is at most this factor times the bound. Networks need a factor
-// between one and ten.
+// bound may be as large as an early state, and its error then grows with the states. So a solve
+// must also meet a second condition before it ends. Each residual is divided by the norm of its own
+// state, and the norm of all quotients must be at most this factor times the bound. Networks need a
+// factor between one and ten.
 constexpr double kBesideOwn = 100;
 // A solve that stops early with a residual above kFarAway times the largest state is far from the
 // solution.

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The strides of one table along the layers of a bucket's scope: the distance between two entries
-// whose configurations differ by 1 in that layer alone, or 0 if the table lacks the layer. The row
-// is the last layer of the scope.
+// The strides of one table, by layer of a bucket's scope. The stride of a layer is the distance
+// between two entries whose configurations differ by 1 in that layer alone. It is 0 if the table
+// lacks the layer. The last layer of the scope is the row.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;

@@ -30,9 +30,11 @@ struct Timeline {
 
 // Takes O((tasks + dependencies) log tasks) time. The same graph gives the same timeline, to the
 // bit. If no resource is overfilled, a task ends at exactly begin + duration. An error is one line
-// that names the task or resource and one of these faults: a value is negative, not finite or out
-// of range; an id does not exist; dependencies form a cycle; a task stands in a queue behind a task
-// that waits for it.
+// that names a task or resource and its fault:
+// - a value that is negative, not finite or out of range;
+// - an id that does not exist;
+// - dependencies that form a cycle;
+// - a place in a queue behind a task that waits for this task.
 Result<Timeline> Simulate(const TaskGraph& graph);
 
 }  // namespace ucudnn::simulate

@@ -31,8 +31,8 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// ucudnn assumes that copies of more than one row are stripes unless it is told that they are
-// copies.
+// If copies have more than one row, ucudnn takes them for stripes, unless the program says that
+// they are copies.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,

@@ -72,7 +72,8 @@ class ImportedGraph {
   void NoteUnsupported(const std::string& type, const std::string& node, const std::string& why);
 
   // Returns a one-line error for the file. If there are unsupported operators that do not pass
-  // through, the error lists them in place of `what`, which may be only a consequence of them.
+  // through, the error lists these operators in place of `what`, because `what` may be only a
+  // consequence of them.
   Status Fault(const std::string& node, const std::string& what) const;
 
   // Returns the graph, called `name`. Leaves out unused inputs, and nodes on which none of

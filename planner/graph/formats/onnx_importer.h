@@ -79,9 +79,9 @@ class OnnxImporter {
 
   // The loop over nodes, in onnx.cpp.
   void ReadNames(const onnx::GraphProto& graph);
-  // Finds inputs whose layout differs from channels first, before any node depends on their axes:
-  // images that are transposed to channels first, as tf2onnx writes them, and inputs of three axes
-  // that are sequences of tokens.
+  // Finds inputs whose layout differs from channels first, before any node depends on their axes.
+  // Such inputs are images that the model transposes to channels first, as tf2onnx writes them, and
+  // inputs of three axes that are sequences of tokens.
   void FindLayouts(const onnx::GraphProto& graph);
   Status AddNode();
   bool Fold();

@@ -35,7 +35,7 @@ struct LayerKind {
   std::array<std::vector<LayerKernel>, kLayerPasses> passes;
   int64_t parameters = 0;
   int64_t kept = 0;  // numbers in addition to the state that training keeps until the backward pass
-  // The first layer of this kind: the section that has it, and its position in that section.
+  // The first layer of this kind: its section, and its position in that section.
   int section = 0;
   int position = 0;
 

@@ -39,8 +39,8 @@ Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
-  // None: each stage gets the fastest of all ways that serve it, measured in a solve of one cycle
-  // (in training, with its adjoint).
+  // None: each stage gets the fastest way that can serve it. The ways are measured in a solve of
+  // one cycle (in training, with its adjoint).
   std::optional<Way> way;
   // None: cycles run as graphs if they can be recorded.
   std::optional<Launch> launch;

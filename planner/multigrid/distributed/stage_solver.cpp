@@ -63,8 +63,9 @@ int StageSolver::CoarseStepsOf(int rank) const {
 
 ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks() - 1);
-  // If a solve starts from the previous states (Start::kPrevious), SetFirst makes the rank that has
-  // the first state send each other rank two states: the new first state and the previous one.
+  // With Start::kPrevious a solve starts from the previous states. SetFirst then makes the rank
+  // with the first state send two states to each other rank: the new first state and the previous
+  // one.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;

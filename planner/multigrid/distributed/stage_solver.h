@@ -68,8 +68,8 @@ class StageSolver {
   std::optional<CycleTimeline> Timeline() const;
 
  private:
-  // The layers whose weights the gathered levels need, and the states at which the adjoint of these
-  // levels is linearised. Both are in ascending order.
+  // The layers whose weights the gathered levels need, and the states at which the adjoint of the
+  // gathered levels is linearised. Both lists are in ascending order.
   struct GatheredNeeds {
     std::vector<int> layers;
     std::vector<int> states;
@@ -113,8 +113,8 @@ class StageSolver {
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
   Status SetFirst(Start start, SolveDirection& way);
-  // Returns a power of two that scales the largest number of the first adjoint to about 1; returns
-  // 1 if the largest is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
+  // Returns a power of two that scales the largest number of the first adjoint to about 1. Returns
+  // 1 if that number is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
   // adjoint's values, `numbers`.
   Result<double> AdjointScale(const double* numbers);
 

@@ -59,8 +59,8 @@ struct CheckedStep {
   double gradient_error = 0;
 };
 
-// The results of one epoch. Solves, cycles and checks are those of this replica alone; a rank other
-// than 0 knows only the cycles of solves of its own layers.
+// The results of one epoch. Solves, cycles and checks are counted for this replica alone. A rank
+// other than 0 knows only the cycles of solves of its own layers.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
   double top1 = 0;        // accuracy on Evaluate's examples, in [0, 1]
