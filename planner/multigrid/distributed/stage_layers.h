@@ -50,8 +50,8 @@ struct StagePart {
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
-// The weights and the momentum that layers keep in the memory in which they compute, for example a
-// device's.
+// The weights and the momentum of layers, kept where the layers are computed: for example in a
+// device's memory.
 class KeptWeights {
  public:
   virtual ~KeptWeights() = default;

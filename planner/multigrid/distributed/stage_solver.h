@@ -94,7 +94,7 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, SolveDirection& way);
   RankPart PartOf(Direction direction) const;
-  // Returns the number of steps of the first gathered level that belong to the layers of `rank`.
+  // Returns how many steps of the first gathered level belong to layers of `rank`.
   int CoarseStepsOf(int rank) const;
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == 0; }
