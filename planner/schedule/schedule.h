@@ -64,8 +64,8 @@ struct ScheduledNode {
 
 constexpr int kPartialSums = -1;
 
-// The transfers that bring `consumer` the parts of the output of `node` that the consumer's devices
-// lack.
+// The transfers of the output of `node` to `consumer`. They bring the consumer's devices the parts
+// that these devices need and lack.
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;

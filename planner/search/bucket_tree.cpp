@@ -229,8 +229,8 @@ void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& orde
   }
 }
 
-// Returns the bucket that holds the edge's table: of the edge's two ends, the end that is
-// eliminated first has it.
+// Returns the bucket that holds the edge's table. It is the bucket of that end of the edge which is
+// eliminated first.
 int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
   return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);

@@ -69,8 +69,8 @@ class KernelLists {
   void AddUpdate() {
     if (kind_.parameters == 0) return;
     // The update reads weight, gradient and velocity, and writes weight and velocity. With numbers
-    // of two bytes, weight and velocity are in fp32; the gradient has two bytes, and so has a copy
-    // of the new weight. Together these are as many bytes as with fp32.
+    // of two bytes, weight and velocity are in fp32. Then the gradient has two bytes, and a copy of
+    // the new weight is written in two bytes. Together these are as many bytes as with fp32.
     const auto numbers = static_cast<double>(kind_.parameters);
     Add(LayerPass::kUpdate, {.operations = 4 * numbers,
                              .own_bytes = 5 * numbers * std::max<double>(bytes_, kSingleBytes),

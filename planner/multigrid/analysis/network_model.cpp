@@ -228,8 +228,8 @@ class MultigridModel::Builder {
   // that the stage's backward pass needs.
   std::vector<int> places_;
   std::vector<SolvedStage> solved_;
-  // The next section reads one state or adjoint: the device that has it, and the tasks that write
-  // it.
+  // The next section reads a state or an adjoint. The device `here_` has it, and the tasks `ready_`
+  // write it.
   int here_ = 0;
   TaskList ready_;
 };

@@ -43,13 +43,13 @@ class StageSolver {
   // Returns whether the solver keeps the loaded weights and their momentum where it computes. If
   // so, Descend changes these weights, and the host's copy is as of the last ReadWeights.
   bool keeps_weights() const { return layers_->kept_weights() != nullptr; }
-  // Solves from the first state, which the first rank reads from `first`, to the last state, which
-  // the last rank writes to `last`. Both are states of all images, [batch, C, H, W]; other ranks do
-  // not use these pointers. The solution is the same on all ranks.
+  // Solves the chain. The first rank reads the first state from `first`, and the last rank writes
+  // the last state to `last`. Both are states of all images, [batch, C, H, W]. Other ranks do not
+  // use these pointers. The solution is the same on all ranks.
   Result<Solution> SolveForward(const double* first, const SolveOptions& options, double* last);
-  // Solves from the adjoint of the last state, which the last rank reads, to the adjoint of the
-  // first state, which the first rank writes. The adjoint is linearised at the states of the last
-  // forward solve.
+  // Solves the adjoint, linearised at the states of the last forward solve. The last rank reads the
+  // adjoint of the last state from `last_adjoint`. The first rank writes the adjoint of the first
+  // state to `first_adjoint`.
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                  double* first_adjoint);
   // AddGradients and Descend use the gradients of this rank's layers from the last forward and
