@@ -82,9 +82,9 @@ std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 
-// Returns the configurations of every layer; a layer with a pin gets only those that have the pin's
-// degrees. An error names the pin whose layer does not exist or whose degrees the layer cannot
-// have.
+// Returns the configurations of every layer. A layer with a pin gets only the configurations with
+// the pin's degrees. An error names the pin whose layer does not exist or whose degrees the layer
+// cannot have.
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     const LayerGraph& graph, int devices, const ConfigurationOptions& options);
 

@@ -39,7 +39,7 @@ class TrafficCounter {
   Traffic traffic_;
   // One table per axis. Entry [i * number of intervals of `held` + j] of overlap_ is the number of
   // elements that interval i of `needed` and interval j of `held` have in common. Entry j of
-  // requested_ is the sum of these over all i.
+  // requested_ is the sum of these numbers over all i.
   std::array<std::vector<int64_t>, kTensorAxes> overlap_;
   std::array<std::vector<int64_t>, kTensorAxes> requested_;
   std::array<int, kTensorAxes> held_counts_ = {};

@@ -39,8 +39,8 @@ Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
 // Returns the parameters of a rank's layers. Draws them if the problem has no parameters. Otherwise
-// copies them if `copies` is set, because other ranks need them too, or moves them out of the
-// problem. Several ranks may call it at the same time.
+// moves them out of the problem or, if `copies` is set because other ranks need them too, copies
+// them. Several ranks may call it at the same time.
 Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
 // Returns a problem that has only the chain of `weights`, without opening and closing layers.

@@ -13,8 +13,8 @@
 
 namespace ucudnn::planner {
 
-// Gives every input of `graph` the extents `extents` along the axes where these are not 0. Opaque
-// operators whose output had the extents of their input get the input's new extents, and an
+// Gives every input of `graph` the extents `extents` along the axes where `extents` is not 0.
+// Opaque operators whose output had the extents of their input get the input's new extents. An
 // attention over all keys stays over all keys. Fails if the inputs have different extents along
 // such an axis.
 Status SetInputExtents(Graph& graph, const Spatial& extents);

@@ -69,8 +69,8 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
 // several layers counts each of them.
 double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles);
 
-// Analyses each workload on each number of devices in `devices`. REQUIRES: the machine has as many
-// devices. Fails if `cycles` or the simulator fails.
+// Analyses each workload on each number of devices in `devices`. REQUIRES: the machine has at least
+// the largest of these numbers of devices. Fails if `cycles` or the simulator fails.
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
                                               const AnalysisChoices& choices,
                                               const std::vector<int>& devices,

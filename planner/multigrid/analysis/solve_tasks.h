@@ -142,7 +142,8 @@ class SolveTasks final : public LayerSystem {
   Phase& PhaseOf(int level);
   void RunPhase();
   // Makes each share of level `to` wait for the states that it reads from shares of level `from`.
-  // count(writer, reader) returns the number of states, which are one message.
+  // count(writer, reader) returns the number of states that one share sends to another in one
+  // message.
   template <typename Count>
   void SendStates(int from, int to, Port port, const Count& count);
 

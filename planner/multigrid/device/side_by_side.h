@@ -25,7 +25,7 @@ namespace ucudnn::multigrid {
 
 class SideBySide {
  public:
-  // The states of a chain of `direction` are placed; the states of an adjoint are in the order of
+  // `direction` is the direction of the chain. The states of an adjoint are placed in the order of
   // the network. `runner` and `lanes` must outlive the object. REQUIRES: there is one lane.
   SideBySide(StepRunner& runner, DeviceLanes& lanes, Direction direction)
       : runner_(runner), lanes_(lanes), direction_(direction) {}
@@ -84,8 +84,8 @@ class SideBySide {
   const Direction direction_;
   std::deque<StatesArray> arrays_;
   std::deque<PlacedState> states_;
-  // By level, role and place in a block. The places of the shorter last block follow those of the
-  // other blocks.
+  // By level, role and place in a block. The places of the shorter last block follow the places of
+  // the other blocks.
   std::map<std::tuple<int, StatePlace::Role, int>, const StatesArray*> places_;
   std::map<RunKey, std::vector<Call>> runs_;
   std::vector<Operation>* reading_ = nullptr;

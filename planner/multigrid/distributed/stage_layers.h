@@ -96,8 +96,8 @@ class StageLayers {
   // Waits for all work of all lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Returns whether adjoints are solved scaled, because small numbers would lose bits in a number
-  // type with few exponents. All ranks return the same.
+  // Returns whether adjoints are scaled before they are solved. Without a scale, small numbers
+  // would lose bits in a number type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
   // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
   // function and the following ones: both systems exist.
@@ -108,9 +108,10 @@ class StageLayers {
   // before each solve of the adjoint. REQUIRES: the states already have the values at which the
   // solve is linearised.
   Status LineariseAt(StateReader* states);
-  // Adds `factor` times the gradient of `layers` to `gradient`, computed from the layers' input
-  // states and the adjoints of their outputs, and waits. Successive calls have successive spans,
-  // from layer 0 on; a call may add later spans in advance. REQUIRES: StagePart::has_gradients.
+  // Computes the gradient of `layers` from the input states of the layers and the adjoints of their
+  // outputs. Adds `factor` times this gradient to `gradient`, and waits. Successive calls have
+  // successive spans, from layer 0 on. A call may add the gradients of later spans in advance.
+  // REQUIRES: StagePart::has_gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 
   // Returns the object that records the times of the steps of the next forward solve; null unless

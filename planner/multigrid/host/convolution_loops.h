@@ -13,9 +13,9 @@
 namespace ucudnn::multigrid {
 
 // Runs a convolution on one image and one group at a time. The input is padded in scratch, so that
-// the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"), the
-// rows of outputs are summed as long as the padded input's rows. Then one loop computes all rows of
-// one depth, and the numbers between two rows are dropped.
+// the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"), each
+// row of outputs gets the length of a row of the padded input. Then one loop sums all rows of one
+// depth, and the additional numbers between two rows are dropped.
 struct ConvolutionLoops {
   const planner::Convolution& op;
   Spatial in, out;
