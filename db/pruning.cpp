@@ -5,7 +5,7 @@
 namespace ucudnn::db {
 namespace {
 
-// Returns the tables of a file that refer to kernels and platforms. Which tables exist depends on
+// Returns the tables of a file that refer to families and platforms. Which tables exist depends on
 // the schema version and on whether a note was ever written.
 Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   std::vector<std::string> tables;
@@ -32,7 +32,7 @@ std::string OldSql(const std::vector<std::string>& tables) {
          "known.driver))) ";
 }
 
-// Returns the SQL condition for kernels to which no row refers. The WHERE clause `but` leaves out
+// Returns the SQL condition for families to which no row refers. The WHERE clause `but` leaves out
 // some referring rows.
 std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";

@@ -68,7 +68,7 @@ constexpr const char* kThirdSql =
 // Returns SQL that updates version 3 to 4. SQLite cannot change the UNIQUE of a table, so the rows
 // are copied to a new table with the same ids. The new table is not called `kernels`. A program of
 // an earlier version that has the file open therefore gets an error, and cannot add rows of unknown
-// kernels.
+// families.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +

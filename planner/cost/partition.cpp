@@ -78,7 +78,7 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
 }
 
 // Replaces intervals of a Roll's output by the input elements that they need. An interval that
-// crosses the end of the axis needs two separate pieces, so the whole axis is taken.
+// crosses the end of the axis needs two separate intervals, so the whole axis is taken.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {

@@ -1,4 +1,4 @@
-// The families of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
+// The architectures of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
 // networks.h lists the networks themselves. Only a fault in a description gives an error. Pure
 // functions.
 #pragma once

@@ -35,13 +35,13 @@ struct DevicesRow {
   // None if no candidate converges, or if none has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
   // The setting of `multigrid`, launched as in the paper: one stream per block, and one launch per
-  // kernel.
+  // CUDA kernel.
   std::optional<ModelledRun> launched_streams;
 };
 
 struct WorkloadAnalysis {
   Workload workload = Workload::kInference;
-  ModelledRun serial;    // layer after layer on one device; the host launches each kernel
+  ModelledRun serial;    // layer after layer on one device; one launch per CUDA kernel
   ModelledRun captured;  // layer after layer on one device, as one CUDA graph
   std::vector<DevicesRow> rows;
 

@@ -38,8 +38,8 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// Adds the host's launches of some kernels. The first launch is appended to `after`, because the
-// kernels wait for it. The other launches are appended to `done`, because a reader of the kernels'
+// Adds the host's launches of some CUDA kernels. The first launch is appended to `after`, because
+// the CUDA kernels wait for it. The other launches are appended to `done`, because a reader of the
 // results waits for them, too. If `launches` is 0, the device's last launch is appended to `after`.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];

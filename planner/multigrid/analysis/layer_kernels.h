@@ -1,5 +1,5 @@
-// The work of a device for the layers of a network, as kernels: each kernel is one launch with its
-// operations, bytes and threads. layer_times.h derives times from these. Plain values; pure
+// The work of a device for the layers of a network, as CUDA kernels: each is one launch with its
+// operations, bytes and threads. layer_times.h derives times from them. Plain values; pure
 // functions.
 #pragma once
 
@@ -73,7 +73,7 @@ struct NetworkLayers {
   int Layers() const;
 };
 
-// Derives the kernels of a network. Each operator is one launch, which includes its bias;
+// Derives the CUDA kernels of a network. Each operator is one launch, which includes its bias;
 // flattening costs nothing. A number has `element_bytes` bytes. REQUIRES: the bytes of the chain's
 // shapes at this batch fit 63 bits.
 NetworkLayers LayersOfNetwork(const ResidualChain& chain, int batch, int element_bytes);

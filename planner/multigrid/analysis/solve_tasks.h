@@ -1,6 +1,7 @@
-// The tasks of one multigrid solve of a stage on several devices: the kernels on each device, their
-// dependencies, and the states that travel. SolveTasks implements LayerSystem without states. The
-// solver itself calls it, so the model has the same steps as a real solve. Thread-compatible.
+// The tasks of one multigrid solve of a stage on several devices: the CUDA kernels on each device,
+// their dependencies, and the states that travel. SolveTasks implements LayerSystem without states.
+// The solver itself calls SolveTasks, so the model has the same steps as a real solve.
+// Thread-compatible.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@ using Kind = StepLayer::Kind;
 
 constexpr float kOne = 1;
 constexpr float kZero = 0;
-// Kernels can read at full width only from addresses that are multiples of this.
+// CUDA kernels can read at full width only from addresses that are multiples of this.
 constexpr int64_t kAlignment = 16;  // bytes
 
 }  // namespace

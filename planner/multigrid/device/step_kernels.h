@@ -1,6 +1,6 @@
 // The library calls on a device for residual steps of one kind, u + factor * F(u), for their
 // adjoints and for the gradients of their numbers. A call serves one step or many side by side.
-// Also sums of states. ucudnn has no kernels of its own. Thread-compatible; work that a lane
+// Also sums of states. ucudnn has no CUDA kernels of its own. Thread-compatible; work that a lane
 // enqueues runs on the lane's stream, in order.
 #pragma once
 
@@ -67,7 +67,7 @@ struct LayerNumbers {
 
 class StepKernels {
  public:
-  // Makes kernels for `batch` images and steps of `shape`. Their algorithms use at most
+  // Makes the object for `batch` images and steps of `shape`. Its algorithms use at most
   // `workspace_limit` bytes of workspace.
   static Result<std::unique_ptr<StepKernels>> Make(const DeviceTarget& target,
                                                    const StepShape& shape, int batch,
