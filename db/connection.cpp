@@ -12,9 +12,9 @@ namespace {
 constexpr int kBusyTimeoutMs = 5000;
 constexpr int kBusyPollMs = 5;
 
-// SQLite's busy handler: waits for a lock that another process holds, and returns 0 to give up. It
-// polls at equal intervals because SQLite's own handler slows down to one try per 100 ms; a process
-// that writes without a pause would then starve the waiting processes.
+// SQLite's busy handler. Waits for a lock that another process holds, and returns 0 to give up.
+// Polls at equal intervals. SQLite's own handler would slow down to one try per 100 ms, and a
+// process that writes without a pause would then starve the waiting processes.
 int WaitWhileBusy(void* locks_fail, int tries) {
   // SQLite reports ENOLCK as if another process held the lock. On a file system without locks (NFS
   // without its lock service) waiting is useless. errno still has the value that fcntl set.
@@ -187,8 +187,8 @@ Transaction::~Transaction() {
 }
 
 Status Transaction::Begin() {
-  // A waiting process tries only once per kBusyPollMs. A process that writes without a pause would
-  // hold the lock at each of these tries, so it pauses for two intervals here.
+  // A waiting process tries only once per kBusyPollMs. If this process wrote without a pause, it
+  // would hold the lock at each of these tries. So it pauses for two intervals here.
   const auto since = std::chrono::steady_clock::now() - LastCommit();
   if (since < std::chrono::milliseconds(2 * kBusyPollMs)) sqlite3_sleep(2 * kBusyPollMs);
   UCUDNN_RETURN_IF_ERROR(connection_.Execute("BEGIN IMMEDIATE"));

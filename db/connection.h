@@ -93,7 +93,7 @@ class Connection {
 
   std::string path_;
   sqlite3* connection_ = nullptr;
-  // Prepared statements by SQL text; null while a Statement uses the prepared statement.
+  // Prepared statements by SQL text. An entry is null while a Statement uses it.
   std::map<std::string, sqlite3_stmt*> spare_;
   std::string damage_;
   bool locks_fail_ = false;  // the last lock failed with ENOLCK, not because a process held it

@@ -12,8 +12,8 @@
 
 namespace ucudnn::db {
 
-// Returns the columns that distinguish kernel families, in table order. The last ones are
-// PostPadColumns(), in which every row has numbers, even if the pads before and after each axis are
+// Returns the columns that distinguish kernel families, in table order. The last columns are
+// PostPadColumns(). Every row has numbers in them, even if the pads before and after each axis are
 // equal.
 const std::vector<std::string>& FamilyColumns();
 

@@ -19,7 +19,7 @@ struct StoreContents {
   size_t rows = 0;
   size_t verified = 0;          // rows that a process compared while it used this store
   size_t imported = 0;          // rows that were merged from other stores or CSV files
-  size_t incomplete_sizes = 0;  // micro-batches that have rows but are not complete
+  size_t incomplete_sizes = 0;  // micro-batches that have rows but no entry in complete_sizes
   size_t promises = 0;
   // The number of rows of each (device, (cuDNN version, driver version)).
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;

@@ -1,5 +1,5 @@
-// The measurements of several stores by key. The first store's row counts if several stores have
-// the same key. Not thread-safe.
+// The measurements of several stores by key. If several stores have the same key, the first store's
+// row counts. Not thread-safe.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // The CSV form of measurements and promises. Its columns are the layer columns, the measured or
 // promised values, and the platform; FORMAT.md describes them. Only ReadMeasurementsCsv reads a
-// file. Parsing a written text gives equal rows, except that every row is complete; times are equal
-// to the last bit.
+// file. Parsing a text that WriteMeasurementsCsv wrote gives the same rows, with times that are
+// equal to the last bit. Only `complete` may differ: it is set in every parsed row.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ namespace ucudnn::db {
 Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                            const planning::EnginePromise& asked);
 
-// Adds `promise` for the kernel with id `kernel`. Returns false if the file has a promise with the
+// Adds `promise` for the family with id `kernel`. Returns false if the file has a promise with the
 // same key. The file must have the current schema version.
 Result<bool> InsertPromise(Connection& connection, int64_t kernel,
                            const planning::EnginePromise& promise);

@@ -5,7 +5,7 @@
 namespace ucudnn::db {
 namespace {
 
-// Returns the tables of a file that refer to kernels and platforms. Which tables exist depends on
+// Returns the tables of a file that refer to families and platforms. Which tables exist depends on
 // the schema version and on whether a note was ever written.
 Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   std::vector<std::string> tables;
@@ -21,8 +21,8 @@ Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   }
 }
 
-// Returns an SQL WITH clause that defines `old` as the platforms to remove, of device ?1 or, if ?1
-// is empty, of all devices.
+// Returns an SQL WITH clause that defines `old`: the platforms to remove. Parameter ?1 names the
+// device. If ?1 is empty, `old` has the platforms of all devices.
 std::string OldSql(const std::vector<std::string>& tables) {
   return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
          Join(tables, " UNION SELECT device, cudnn, driver FROM ") +
@@ -32,8 +32,8 @@ std::string OldSql(const std::vector<std::string>& tables) {
          "known.driver))) ";
 }
 
-// Returns the SQL condition for kernels to which no row refers; `but` is a WHERE clause that
-// excludes some referring rows.
+// Returns the SQL condition for families to which no row refers. The WHERE clause `but` leaves out
+// some referring rows.
 std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";
   for (const std::string& table : tables) {

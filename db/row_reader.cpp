@@ -41,7 +41,7 @@ bool ReadMeasurement(const Statement& row, Measurement& measurement) {
   return !measurement.micro.engine.empty();
 }
 
-// Binds the kernel and the platform to `select`, and calls `visit` for each row.
+// Binds the family's id `kernel` and the platform to `select`, and calls `visit` for each row.
 template <typename Visit>
 Status ForEach(Statement& select, int64_t kernel, const planning::Platform& platform,
                const Visit& visit) {

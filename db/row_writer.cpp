@@ -12,7 +12,7 @@
 namespace ucudnn::db {
 namespace {
 
-// Binds the kernel and the platform to parameters 1 to 4.
+// Binds the family's id `kernel` and the platform to parameters 1 to 4.
 void BindPlatform(Statement& statement, int64_t kernel, const planning::Platform& platform) {
   statement.Bind(1, kernel);
   statement.Bind(2, std::string_view(platform.device));

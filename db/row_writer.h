@@ -25,7 +25,7 @@ class RowWriter {
   // Records that all engines of this kernel were measured at this micro-batch.
   Status MarkComplete(const ConvolutionProblem& problem, const planning::Platform& platform,
                       int micro_batch);
-  // Records that the output of this engine at this micro-batch was compared on this platform.
+  // Records that this engine's output at this micro-batch was compared on this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const EngineId& engine, int micro_batch);
   // Replaces the note under this key.

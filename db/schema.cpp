@@ -66,9 +66,9 @@ constexpr const char* kThirdSql =
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
 // Returns SQL that updates version 3 to 4. SQLite cannot change the UNIQUE of a table, so the rows
-// are copied to a new table with the same ids. The new table has another name than `kernels`, so
-// that a program of an earlier version that has the file open gets an error instead of adding rows
-// of unknown kernels.
+// are copied to a new table with the same ids. The new table is not called `kernels`. A program of
+// an earlier version that has the file open therefore gets an error, and cannot add rows of unknown
+// families.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +

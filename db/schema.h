@@ -20,8 +20,8 @@ struct Identity {
 };
 
 // Finds out whether the file is a store. Reads the file and writes nothing; `thorough` reads every
-// page. Returns an error for a temporary fault (the file is locked, no permission), which says
-// nothing about the contents.
+// page. A temporary fault (the file is locked, no permission) says nothing about the contents, so
+// it is returned as an error.
 Result<Identity> Identify(Connection& connection, bool thorough);
 
 // Prepares a connection for reading a file of an older `version` without changing the file. A

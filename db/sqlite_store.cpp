@@ -39,8 +39,8 @@ KernelMeasurements OfNewestVersion(FactsByVersion& facts) {
     const auto key = [](const Measurement& row) {
       return std::tie(row.micro.micro_batch, row.micro.engine);
     };
-    // A stable sort keeps the row of the earliest file first among equal keys; `unique` keeps that
-    // row.
+    // Among rows with equal keys, a stable sort puts the row of the earliest file first, and
+    // `unique` keeps the first row.
     std::stable_sort(found.rows.begin(), found.rows.end(),
                      [&](const auto& a, const auto& b) { return key(a) < key(b); });
     found.rows.erase(std::unique(found.rows.begin(), found.rows.end(),

@@ -25,10 +25,10 @@ class SqliteStore : public planning::MeasurementStore {
   // Returns the path of the file that is written.
   std::string Place() override;
 
-  // If `platform` has a cuDNN and a driver version, returns rows of exactly these versions. If one
-  // of them is 0 (an offline question), that version is not compared, and all rows are of the
-  // newest matching versions for which this kernel has rows. Fails if no file can be read; if only
-  // some of several files cannot be read, warns.
+  // If `platform` has a cuDNN and a driver version, returns rows of exactly these versions. A
+  // version that is 0 (an offline question) is not compared; then all rows are of the newest
+  // matching versions for which this kernel has rows. Fails if no file can be read. If only some of
+  // several files cannot be read, warns.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
   // Reads all problems from one snapshot of each file.

@@ -1,6 +1,6 @@
 // Chooses the files in which a run keeps its measurements. If the user's first file is on a network
-// file system, it is only read, and each host writes its own file beside it. Locks over a network
-// are slow or unreliable, so no two hosts write one file.
+// file system, the run only reads it, and each host writes its own file beside it. Locks over a
+// network are slow or unreliable, so no two hosts write one file.
 #pragma once
 
 #include <cstdint>

@@ -56,13 +56,14 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Takes the times of convolutions from a measurement store. The time of a pass is that of the
-// fastest division of a worker's share of the batch into micro-batches within `limit_bytes` of
-// workspace (mu-cuDNN's WR). The passes are forward, and backward_data and backward_filter where
-// the step needs them. `elsewhere` computes the cost of all other operators, of convolutions for
-// which a pass lacks measurements, and of convolutions with a number of groups that is not a
-// multiple of degree c. A worker's share of height and width is its share of the input, without
-// halos. The store is asked for measurements of tensors aligned to `alignment` bytes.
+// Takes the times of convolutions from a measurement store. A pass takes the time of mu-cuDNN's WR:
+// a worker's share of the batch is divided into micro-batches, and the fastest division within
+// `limit_bytes` of workspace counts. The passes are forward and, where the step needs them,
+// backward_data and backward_filter. `elsewhere` computes the cost of all other operators. It also
+// computes the cost of a convolution if a pass lacks measurements, or if the number of groups is
+// more than 1 and no multiple of degree c. A worker's share of height and width is its share of the
+// input, without halos. The store is asked for measurements of tensors aligned to `alignment`
+// bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.

@@ -15,8 +15,8 @@ bool Divides(int parts, int64_t extent, bool uneven) {
 }
 
 // Returns the number of output channels that may be divided. A softmax needs all channels. Flat
-// features are divided between the channels of the image from which Flatten made them. Attentions
-// are divided between heads. An Opaque operator says the number itself (channel_parts).
+// features are divided between channels of the image that was flattened. Attentions are divided
+// between heads. An Opaque operator says the number itself (channel_parts).
 int64_t DivisibleChannels(const PlannedLayer& layer) {
   if (std::holds_alternative<Softmax>(layer.op)) return 1;
   if (const auto* attention = std::get_if<Attention>(&layer.op)) return attention->heads;

@@ -13,9 +13,9 @@
 namespace ucudnn::planner {
 
 // Numbers of parts along images, channels, height and width. Depth is never divided. `r` is the
-// degree of reduction: the input channels of a convolution or a fully connected layer are divided
-// into r parts, each of which gives a partial sum of the same output. The r workers of a part add
-// up their sums, and each keeps an r-th of the part's channels.
+// degree of reduction: r workers share each part of the output of a convolution or a fully
+// connected layer. Each of them computes a partial sum of that part, over an r-th of the input
+// channels. Then they add up their sums, and each keeps an r-th of the part's channels.
 struct Degrees {
   int n = 1;
   int c = 1;
@@ -55,8 +55,9 @@ Result<Pin> ParsePin(std::string_view text);
 struct ConfigurationOptions {
   // If set, parts may differ by one element (55 rows in 4 parts). The paper only divides evenly.
   bool uneven = false;
-  // If set, a layer may be on any aligned group of devices, so that independent branches may be on
-  // different devices. If not set, a layer is on the group that begins at device 0.
+  // If set, a layer may be on any group of devices that begins at a multiple of the group's size,
+  // so that independent branches may be on different devices. If not set, every group begins at
+  // device 0.
   bool placements = false;
   // If set, input channels may be divided too. A pin with r > 1 allows this for its own layer even
   // if `reduction` is false.
@@ -69,21 +70,21 @@ struct ConfigurationOptions {
 
 // Returns the configurations of one layer on `devices` devices, without regard to pins. The number
 // of workers divides the number of devices, so that groups of devices tile the machine.
-// Configurations with the most workers come first; then images are divided before channels, and
-// channels before height.
+// Configurations with more workers come first. Among equal numbers of workers, dividing images
+// comes before dividing channels, and dividing channels before dividing height.
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
-// Returns "along images alone: REASON" if `configurations`, which are those of `layer`, divide only
-// images. The reason is the kind of an Opaque operator, or the number of heads of an attention.
-// Returns an empty text for other operators, and for configurations that divide another axis or
-// nothing at all.
+// `configurations` are the configurations of `layer`. If they divide only images, returns "along
+// images alone: REASON". The reason is the kind of an Opaque operator, or the number of heads of an
+// attention. Returns an empty text for other operators, and for configurations that divide another
+// axis or nothing at all.
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 
-// Returns the configurations of every layer; a layer with a pin gets only those that have the pin's
-// degrees. An error names the pin whose layer does not exist or whose degrees the layer cannot
-// have.
+// Returns the configurations of every layer. A layer with a pin gets only the configurations with
+// the pin's degrees. An error names the pin whose layer does not exist or whose degrees the layer
+// cannot have.
 Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
     const LayerGraph& graph, int devices, const ConfigurationOptions& options);
 

@@ -66,11 +66,11 @@ class MachineCostModel : public CostModel {
   const ComputeModel& compute_;
 };
 
-// Returns the most memory that any worker of a layer needs. It holds the worker's parameters, a
-// gradient and `optimizer_states` further numbers for each of them (1: momentum), its fixed
-// parameters, its part of the output (kept until the backward pass), its InnerElements(), the
-// partial sum of a reduction, and `workspace_bytes`. Copies of inputs are not included, because
-// TransferTables counts them for each edge.
+// Returns the most memory that any worker of a layer needs. Counts the worker's parameters and, for
+// each parameter, a gradient and `optimizer_states` further numbers (1: momentum). Also counts its
+// fixed parameters, its part of the output (kept until the backward pass), its InnerElements(), the
+// partial sum of a reduction, and `workspace_bytes`. Does not count copies of inputs, because
+// TransferTables has them for each edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);
 

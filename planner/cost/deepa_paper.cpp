@@ -14,7 +14,7 @@ constexpr double kConnectedBytesPerMs = 15.0 / 7 * kPaperMiB;
 constexpr double kTransferBytesPerMs = 5 * kPaperMiB;
 constexpr double kUpdateBytesPerMs = 45.0 / 14 * kPaperMiB;
 
-// The paper's batch. The two times below are those of one layer on one device at this batch.
+// The paper's batch. The two times below are times of one layer on one device at this batch.
 constexpr double kMeasuredBatch = 512;
 constexpr double kConnectedMs = 20.4;             // Table 2, {n=1, c=1}
 constexpr double kConvolutionMs = 2 * 127.4 / 3;  // Table 3, {n=2}: three layers on two devices

@@ -20,8 +20,9 @@ struct LayerInput {
   bool has_gradient = false;  // whether the backward pass computes the tensor's gradient
 };
 
-// An operator that gets a parallel configuration, with the operators after it that get none of
-// their own (`followers`). Followers are computed on the devices that hold the operator's output.
+// An operator that gets a parallel configuration, and its `followers`: the operators after it that
+// get no configuration of their own. Followers are computed on the devices that hold the operator's
+// output.
 struct PlannedLayer {
   std::string name;
   Operator op;
@@ -29,10 +30,10 @@ struct PlannedLayer {
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
   bool trains_weights = false;
-  // True if the backward pass computes the gradient of the output of `op` itself, before the
-  // followers.
+  // True if the backward pass computes the gradient of the output of `op`, before any follower is
+  // applied.
   bool has_gradient = false;
-  // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
+  // Counts all trained numbers, also the numbers of followers. Numbers that an earlier layer also
   // reads count only for the earlier layer.
   int64_t parameters = 0;
   int64_t fixed_parameters = 0;  // numbers that are never updated, counted like `parameters`

@@ -68,8 +68,8 @@ void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   }
 }
 
-// Replaces intervals of an output by the parts that lie in one input, which has `extent` elements
-// and begins at element `offset` of the output.
+// Replaces each interval of an output axis by its part in one input. The input has `extent`
+// elements along the axis, and begins at element `offset` of the output.
 void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   for (Interval& interval : axis) {
     interval = {std::clamp<int64_t>(interval.begin - offset, 0, extent),
@@ -78,7 +78,7 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
 }
 
 // Replaces intervals of a Roll's output by the input elements that they need. An interval that
-// crosses the end of the axis needs two separate pieces, so the whole axis is taken.
+// crosses the end of the axis needs two separate intervals, so the whole axis is taken.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {

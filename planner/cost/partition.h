@@ -25,9 +25,9 @@ struct Parts {
 // Returns each worker's part of the output after partial sums are added up. The parts are disjoint.
 Parts OutputParts(const Shape& output, const Degrees& degrees);
 
-// Returns the box of the output that each worker computes, and whose gradient it needs. Without a
-// reduction these are the OutputParts(). The r workers of a reduction share one box, and each
-// computes a partial sum of the whole box.
+// Returns the box of the output that each worker computes. In the backward pass the worker needs
+// the gradient of this box. Without a reduction these are the OutputParts(). The r workers of a
+// reduction share one box, and each computes a partial sum of the whole box.
 Parts ComputedParts(const Shape& output, const Degrees& degrees);
 
 // Returns the input channels that part `index` of a reduction sums over.

@@ -39,7 +39,7 @@ class TrafficCounter {
   Traffic traffic_;
   // One table per axis. Entry [i * number of intervals of `held` + j] of overlap_ is the number of
   // elements that interval i of `needed` and interval j of `held` have in common. Entry j of
-  // requested_ is the sum of these over all i.
+  // requested_ is the sum of these numbers over all i.
   std::array<std::vector<int64_t>, kTensorAxes> overlap_;
   std::array<std::vector<int64_t>, kTensorAxes> requested_;
   std::array<int, kTensorAxes> held_counts_ = {};
@@ -51,16 +51,16 @@ class TrafficCounter {
   std::vector<int64_t> offered_;
 };
 
-// Counts the elements that a reduction moves in the backward pass: every worker holds its own part
-// of the output's gradient, and needs the gradient of the whole box of its partial sum. In the
-// forward pass the partial sums of the same elements move in the opposite direction. REQUIRES:
-// degree r of `configuration` is more than 1.
+// Counts the elements that a reduction moves in the backward pass. Every worker holds its own part
+// of the output's gradient. It needs the gradient of the whole box for which it computed a partial
+// sum. In the forward pass the partial sums of the same elements move in the opposite direction.
+// REQUIRES: degree r of `configuration` is more than 1.
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 
-// Returns the time of one direction (forward or backward). All ports work at once, so the time is
-// that of the slowest port (elements times `element_bytes`, divided by the bandwidth), plus one
-// latency of the outermost level used.
+// Returns the time of one direction (forward or backward). All ports work at once, so the slowest
+// port determines the time: its elements times `element_bytes`, divided by the bandwidth. One
+// latency of the outermost level used is added.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);
 
 }  // namespace ucudnn::planner

@@ -31,8 +31,9 @@ Result<UpdateModel> ParseUpdate(const std::string& name);
 // are in ascending order.
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
-// Returns the time of one update. For R replicas (R = n h w > 1, with degrees c = r = 1) that have
-// `bytes` of parameters each and are joined by one link of bandwidth B and latency L, the time is
+// Returns the time of one update. Let R replicas (R = n h w > 1, with degrees c = r = 1) have
+// `bytes` of parameters each, and let one link of bandwidth B and latency L join them. Then the
+// time is
 //   parameter server   2 R bytes / B + 2 L
 //   ring               2 (R-1)/R bytes / B + 2 L
 //   tree               2 ceil(log2 R) (bytes / B + L)
@@ -42,9 +43,8 @@ std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& config
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 
-// Returns the bytes that arrive at devices or a server in one step: 2 * R * `bytes` for the
-// parameter server, 2 * (R - 1) * `bytes` for the other models, where R = n h w is the number of
-// replicas.
+// Returns the bytes that arrive at devices or a server in one step. With R = n h w replicas these
+// are 2 * R * `bytes` for the parameter server, and 2 * (R - 1) * `bytes` for the other models.
 int64_t UpdateBytes(UpdateModel model, const Degrees& degrees, int64_t bytes);
 
 }  // namespace ucudnn::planner

@@ -31,8 +31,8 @@ struct Convolution {
   bool bias = true;
   Spatial extra_pad = {0, 0, 0};  // pixels added to `pad` at the end of each axis; may be negative
 };
-// The data gradient of a convolution, used as a layer: for each input pixel it adds a window of the
-// filter, multiplied by that pixel, to the output.
+// The data gradient of a convolution, used as a layer. It multiplies the filter by each input
+// pixel, and adds each product to a window of the output.
 struct TransposedConvolution {
   int32_t filters = 1;  // output channels
   Spatial window = {1, 1, 1};

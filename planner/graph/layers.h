@@ -9,8 +9,8 @@
 
 namespace ucudnn::planner {
 
-// Lists every convolution node in graph order, once for each of `operations`, for a mini-batch of
-// `batch` images in packed tensors of `type` and `layout`, with the arguments that cuDNN gets. A
+// Lists every convolution node in graph order, once for each of `operations`, with the arguments
+// that cuDNN gets. The mini-batch has `batch` images, in packed tensors of `type` and `layout`. A
 // convolution whose two ends have different pads is listed with an image that is already padded. A
 // transposed convolution is listed as the data gradient of the convolution that it transposes, and
 // its backward_data as the forward operation of that convolution.

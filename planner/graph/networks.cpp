@@ -12,8 +12,8 @@ struct Network {
   int usual_batch = 0;  // 0: the network has no usual batch
 };
 
-// "One weird trick" compares its parameter counts with those of the two-tower network. These
-// filters give the counts that it states; the filters of its footnote do not.
+// "One weird trick" states how its numbers of parameters compare with the two-tower network's.
+// kAlexNetFilters give the stated numbers; the filters of the paper's footnote do not.
 constexpr std::array<int32_t, 5> kAlexNetFilters = {64, 192, 384, 256, 256};
 constexpr std::array<int32_t, 5> kAlexNetFootnoteFilters = {64, 192, 384, 384, 256};
 

@@ -53,8 +53,8 @@ ParameterCounts ParametersOf(const Node& node, const Shape& input);
 // nodes. `shapes` are from InferShapes() for any batch.
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
-// Returns by NodeId whether the backward pass computes the gradient of the node's output, that is,
-// whether the node, or a node on which it depends, has a trained parameter. `shapes` are from
+// Returns by NodeId whether the backward pass computes the gradient of the node's output. It does
+// if the node, or a node on which it depends, has a trained parameter. `shapes` are from
 // InferShapes().
 std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes);
 

@@ -62,8 +62,8 @@ struct Transfer {
   Box box;
 };
 
-// Lists the transfers of the forward pass, in which a device sends its partial sums of a box to the
-// device that adds them up. In the backward pass the gradient of the same box returns.
+// Lists the transfers of a reduction in the forward pass: each device sends its partial sums of a
+// box to the device that adds them up. In the backward pass the gradient of the same box returns.
 std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
                                          const ParallelConfiguration& configuration);
 

@@ -26,14 +26,14 @@ struct Device {
   int64_t memory_bytes = 0;  // memory that a program may use
   double tflops = 0;         // 10^12 fp32 operations per second
   double memory_gb_per_s = 0;
-  // The members below describe the cost of small kernels. Their defaults are estimates that hold
-  // for most devices; machine files may leave them out.
-  double launch_us = 4;  // host time of one library call that launches a kernel
-  // Time from the start of a kernel that does no work to the start of a kernel that waits for it.
+  // The members below describe the cost of small CUDA kernels. Their defaults are estimates that
+  // hold for most devices; machine files may leave them out.
+  double launch_us = 4;  // host time of one library call that launches a CUDA kernel
+  // Time from the start of a CUDA kernel that does no work to the start of one that waits for it.
   double kernel_us = 3;
   // Number of independent chains of multiply-adds that keep all units of the device busy.
   double filling_threads = 20'000;
-  int concurrent_kernels = 128;  // maximum number of kernels that run at once
+  int concurrent_kernels = 128;  // maximum number of CUDA kernels that run at once
 
   bool operator==(const Device&) const = default;
 };

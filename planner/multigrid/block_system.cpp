@@ -131,8 +131,8 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // Correct swaps states of this level with states of the finer level, and the first C-point may be
-  // one of them. So the next level's pointer to this shared state is set again.
+  // The next level shares the first C-point of this level. Correct may have swapped that state with
+  // a state of the finer level, so the next level's pointer to it is set again.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
   // If each coarse level has its own first state, Restrict sets this state. A nested start has no
@@ -186,8 +186,8 @@ Status BlockSystem::RelaxC(int level) {
 
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
-  // SolveSerially reads only the first state of the coarsest level, so its other states are not
-  // copied.
+  // SolveSerially reads only the first state of the coarsest level, so the other states of that
+  // level are not copied.
   const bool copies = runs_side_by_side_ || level + 1 < hierarchy_->coarsest();
   const int blocks = hierarchy_->level(level).blocks();
   return RunBlocks({kRestrict, level}, blocks + 1, [&](int block, int lane) -> Status {
@@ -263,7 +263,7 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane's scratch must keep the compared state until the next Wait, so only as many parts run at
+  // A lane's scratch must keep the compared state until the next Wait. So only as many parts run at
   // once as there are lanes. If blocks run side by side, each step has its own scratch.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();

@@ -1,7 +1,7 @@
-// The states of a chain, or of the contiguous blocks of it that one rank has, over any Propagator.
-// The propagator runs each block of a level as one chain. Results do not depend on the number of
-// lanes, to the bit. States and steps are numbered in the direction of the chain; in an adjoint, 0
-// is the adjoint's own first state.
+// The states of a chain, or of the contiguous blocks of a chain that one rank has. Any Propagator
+// can compute them: it runs each block of a level as one chain. Results do not depend on the number
+// of lanes, to the bit. States and steps are numbered in the direction of the chain; in an adjoint,
+// 0 is the adjoint's own first state.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace ucudnn::multigrid {
 
 // Says which states of the finest level are kept. Both values lead to the same number of steps in a
-// cycle and to the same bits, with one exception: if a cycle skips relaxation
-// (SolveOptions::skips_first_down), it still computes the F-points that are not kept from their
+// cycle and to the same bits. The exception is a cycle that skips relaxation
+// (SolveOptions::skips_first_down): with kCPoints it still computes the F-points, from their
 // C-points.
 enum class Storage {
   kAll,     // all N + 1 states
@@ -129,19 +129,19 @@ class BlockSystem : public LayerSystem {
   Status Copy(State from, State to) { return propagator_->Combine(to, 0, 1, from, 0); }
   Status Join() { return propagator_->Join(); }
 
-  // Sets `states` to the first `count` states of block `block` of the finest level, its C-point
-  // first; block -1 is in front of the first C-point. Computes F-points that are not kept from the
-  // C-point into `scratch`, which has as many states as the block has F-points. Does not compute
-  // states again that `states` already holds.
+  // Sets `states` to the first `count` states of block `block` of the finest level, the C-point
+  // first. Block -1 is in front of the first C-point. F-points that are not kept are computed into
+  // `scratch`, which has as many states as the block has F-points. States that `states` already
+  // holds are not computed again.
   Status ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
                 std::vector<State>& states);
 
  private:
   // The states, right sides and scratch of one level.
   struct Grid {
-    // The states of the level by number; on the finest level with Storage::kCPoints only u0, the
-    // C-points and the last state. Unless HasOwnFirst(), the first state of a coarse level is the
-    // first C-point of the finer level.
+    // The states of the level by number. On the finest level with Storage::kCPoints these are only
+    // u0, the C-points and the last state. Unless HasOwnFirst(), the first state of a coarse level
+    // is the first C-point of the finer level.
     std::vector<State> states;
     std::vector<State> source;   // g by state; [0] is unused; empty on a chain's finest level
     std::vector<State> scratch;  // by step, if blocks run side by side

@@ -27,11 +27,11 @@ struct Level {
 
 class Hierarchy {
  public:
-  // Makes levels over `steps` layers. Level l is coarsened by coarsening[l], or by the last factor
-  // if there are fewer. With `levels` 0, coarsens at least once, and then until the coarsest level
-  // has fewer than eight steps or the next level would have fewer than two. Layers after the last
-  // C-point of a level have no step on the next level. Fails if a level would have fewer than two
-  // steps, with an error that names the level, or if a factor is below 2.
+  // Makes levels over `steps` layers. Level l is coarsened by coarsening[l]; levels beyond the list
+  // are coarsened by its last factor. With `levels` 0, coarsens at least once, and then until the
+  // coarsest level has fewer than eight steps or the next level would have fewer than two. Layers
+  // after the last C-point of a level have no step on the next level. Fails if a level would have
+  // fewer than two steps, with an error that names the level, or if a factor is below 2.
   static Result<Hierarchy> Make(int steps, const std::vector<int>& coarsening, int levels = 0);
 
   // Returns the hierarchy of the adjoint, whose states are the same in reverse order. The C-points

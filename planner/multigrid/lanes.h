@@ -1,6 +1,6 @@
-// Lanes on which the blocks of a level run at once. Either each lane has a thread (the first lane
-// has the caller's), or, for lanes that are streams of a device, the caller's thread serves all
-// lanes.
+// Lanes on which the blocks of a level run at once. Each lane has a thread, and the first lane has
+// the caller's. Lanes that are streams of a device need no threads: the caller's thread serves all
+// of them.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
 // Returns the parameters of a rank's layers. Draws them if the problem has no parameters. Otherwise
-// copies them if `copies` is set, because other ranks need them too, or moves them out of the
-// problem. Several ranks may call it at the same time.
+// moves them out of the problem or, if `copies` is set because other ranks need them too, copies
+// them. Several ranks may call it at the same time.
 Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
 // Returns a problem that has only the chain of `weights`, without opening and closing layers.
@@ -48,10 +48,11 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
 
 // Replaces the weights of `problem` by arrays with the names of its nodes, as torch names them:
 // NAME.weight (or NAME) and NAME.bias for a convolution, a fully connected layer or a Scale. A
-// batch normalisation also has running_mean and running_var, which become part of its factors and
-// shifts with an epsilon of 1e-5; without scale and shift it has these two alone. The error is one
-// line that begins with `file` and names the array that is missing, has another number of values,
-// is not finite or is a negative variance.
+// batch normalisation also has running_mean and running_var. They become part of its factors and
+// shifts, with an epsilon of 1e-5. A batch normalisation without scale and shift has only these two
+// arrays. The error is one line that begins with `file` and names the wrong array. An array is
+// wrong if it is missing or has another number of values, a value that is not finite or a negative
+// variance.
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem);
 

@@ -122,9 +122,9 @@ std::string ExampleFor(const Graph& graph) {
   return std::find(names.begin(), names.end(), same) == names.end() ? "resnet50-v2" : same;
 }
 
-// Fails if an activation or another operator that keeps positions is between single steps, because
-// such steps are the blocks of a post-activation network. Any operators may be between longer
-// stages.
+// Fails if an activation or another operator that keeps positions is between two stages of one step
+// each. Such stages are the blocks of a post-activation network. Between longer stages any
+// operators may be.
 Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
   std::vector<bool> ends_single_step(graph.nodes.size(), false);
   for (const Stage& stage : stages) {
@@ -191,9 +191,9 @@ Status CheckSteps(const Graph& graph, const std::vector<Stage>& stages, BatchNor
                  "shape in a row");
 }
 
-// Orders the sections, each stage at the position of its last sum. This is correct because the
-// nodes between a stage's nodes read no nodes of that stage, and no node before the stage's last
-// sum reads the stage.
+// Orders the sections, each stage at the position of its last sum. This order is correct for two
+// reasons: nodes that lie between a stage's nodes read no node of the stage, and no node before the
+// stage's last sum reads the stage.
 std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
                                                            std::vector<Stage> stages) {
   std::vector<bool> in_stage(nodes, false);

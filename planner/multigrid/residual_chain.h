@@ -54,11 +54,13 @@ struct ResidualChain {
 // therefore the solves of the layers.
 enum class BatchNorms { kRefused, kFrozen };
 
-// Finds the stages of `graph`. Fails, with one line that names the node and what is expected, if
-// there is no residual step or no two steps follow each other; if a step has an operator that
-// ResidualStep does not list, or a batch normalisation that is not frozen; or if an operator after
-// a step's sum prevents the sum from being the input of the next step, such as the ReLU of a
-// post-activation ResNet. In the last case the line names a network that would be accepted.
+// Finds the stages of `graph`. Fails in the following cases, with one line that names the node and
+// what is expected:
+// - No two residual steps follow each other.
+// - A step has an operator that ResidualStep does not list, or a batch normalisation that is not
+// frozen.
+// - An operator after a step's sum, such as the ReLU of a post-activation ResNet, prevents the sum
+// from being the input of the next step. The line then names a network that would be accepted.
 Result<ResidualChain> MakeResidualChain(const planner::Graph& graph, BatchNorms norms);
 
 }  // namespace ucudnn::multigrid

@@ -20,9 +20,10 @@ constexpr double kFloor = 1;        // above this, rounding is not what makes a 
 constexpr double kJudged = 200;
 
 // The bound on a residual is relative to the largest state. If states grow, a residual within this
-// bound may be as large as an early state, and the error that it causes grows with the states.
-// Therefore a solve ends only if the norm of all residuals, each divided by the norm of its own
-// state, is at most this factor times the bound. Networks need a factor between one and ten.
+// bound may be as large as an early state, and its error then grows with the states. So a solve
+// must also meet a second condition before it ends. Each residual is divided by the norm of its own
+// state, and the norm of all quotients must be at most this factor times the bound. Networks need a
+// factor between one and ten.
 constexpr double kBesideOwn = 100;
 // A solve that stops early with a residual above kFarAway times the largest state is far from the
 // solution.
@@ -360,8 +361,8 @@ int SweepsOf(const std::vector<int>& c_sweeps, int level) {
 }
 
 int CyclesOfDirectSolve(const Level& finest, const SolveOptions& options) {
-  // One more block becomes exact with each F-relaxation, together with the C-relaxation or the
-  // correction before it.
+  // Each F-relaxation makes one more block exact, together with the C-relaxation or the correction
+  // before it.
   const int blocks_a_cycle = SweepsOf(options.c_sweeps, 0) + 1;
   const int relaxing_cycles = (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
   return relaxing_cycles + (options.skips_first_down ? 1 : 0);

@@ -64,7 +64,8 @@ class TimedPropagator final : public Propagator {
 
  private:
   // The records of a lane. They are aligned, so that lanes that write at the same time share no
-  // cache line. They are deques, because marks are written later into spans that must not move.
+  // cache line. The spans are in deques, because a deque does not move them: Mark's times are
+  // written into them later.
   struct alignas(64) OfLane {
     std::deque<StepSpan> noted;    // of the running cycle; times as Mark gives them
     std::deque<StepSpan> of_last;  // of the last cycle that has ended

@@ -17,7 +17,8 @@ double LengthOf(const Bar& bar) {
 }
 
 // `left` is the x at which the bars and their axis begin, and `width` the width of the axis, both
-// in px. `most` is the largest length that the axis must show: that of a bar, or the limit.
+// in px. The axis must show at least `most`: the length of the longest bar or the limit, whichever
+// is larger.
 struct Extent {
   double left = 0;
   double width = 0;

@@ -45,8 +45,7 @@ struct Point {
 };
 
 // Shows time (ms) over workspace (bytes). The points are in ascending order of workspace. A line of
-// steps joins them: the time of a point is drawn from the point's workspace up to that of the next
-// point.
+// steps joins them: it keeps the time of a point up to the workspace of the next point.
 struct PointChart {
   const char* id = "";
   std::string title;

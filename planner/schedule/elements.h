@@ -22,7 +22,7 @@ struct DeviceElements {
   int64_t parameters = 0;  // values alone, without gradients
   int64_t outputs = 0;  // outputs, partial sums and attention scores kept until the backward pass
   // Copies of inputs that are kept until the backward pass. If copies feed passes, counts the most
-  // that are kept at a time: those of one pass and of the next one.
+  // that are kept at a time: the copies for one pass and for the next one.
   int64_t copies = 0;
 };
 

@@ -38,15 +38,15 @@ std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   return sums;
 }
 
-// Returns a key that orders sums by the moment of the backward pass at which their last gradient is
-// computed.
+// Returns a key that orders sums by the time at which the backward pass has computed the last
+// gradient of the sum.
 auto ReadyAt(const GradientSum& sum) {
   const GradientSum::Member& last = sum.parameters.back();
   return std::tuple(-last.node, last.parameter, sum.devices.front());
 }
 
-// An interval of the elements that are added up, and the device that so far has the interval's sum
-// over one subgroup of devices.
+// An interval of the elements that are added up, and its owner: the device that so far has the
+// interval's sum over one subgroup of devices.
 struct Owned {
   Interval elements;
   int device = 0;

@@ -23,10 +23,10 @@ struct SumMessage {
 };
 
 // Returns the messages of one sum, in phases that follow each other. In the first half of the
-// phases the receiver adds each message to its own numbers; in the second half the message replaces
-// them. kOwner has two phases, whatever levels the machine has. kHierarchical has two for each
-// level on which the devices have several ports. REQUIRES: schedule.update is kOwner or
-// kHierarchical.
+// phases the receiver adds each message to its own numbers. In the second half the message replaces
+// the receiver's numbers. kOwner has two phases, whatever levels the machine has. kHierarchical has
+// two phases for each level on which the devices have several ports. REQUIRES: schedule.update is
+// kOwner or kHierarchical.
 std::vector<std::vector<SumMessage>> PhasesOf(const Schedule& schedule, const GradientSum& sum);
 
 }  // namespace ucudnn::planner

@@ -64,8 +64,8 @@ struct ScheduledNode {
 
 constexpr int kPartialSums = -1;
 
-// The transfers that bring `consumer` the parts of the output of `node` that the consumer's devices
-// lack.
+// The transfers of the output of `node` to `consumer`. They bring the consumer's devices the parts
+// that these devices need and lack.
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;
@@ -88,9 +88,10 @@ struct GradientSum {
   int64_t elements = 0;      // on one device
 };
 
-// Gradients of the same devices are bundled, up to this many elements (25 MiB of fp32) and up to a
-// quarter (kBundles) of all gradients that these devices add up, so that sending begins before the
-// last gradient is ready. A bundle may always hold kLeastBundled elements (1 MiB).
+// Gradients of the same devices are bundled, so that sending begins before the last gradient is
+// ready. A bundle has at most this many elements (25 MiB of fp32), and at most a quarter (1 /
+// kBundles) of all gradients that these devices add up. A bundle may always hold kLeastBundled
+// elements (1 MiB).
 constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
 constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
 constexpr int64_t kBundles = 4;

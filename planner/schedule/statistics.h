@@ -1,5 +1,5 @@
-// Numbers that devices exchange because an operator that is divided over them needs the numbers of
-// all these devices. Pure function.
+// Numbers that devices exchange because they share an operator that needs the numbers of all of
+// them. Pure function.
 #pragma once
 
 #include <vector>

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// By layer of a bucket's scope (the other layers, the bucket's own layer, and the row, which is the
-// last layer): the distance in one table between two entries whose configurations differ by 1 in
-// that layer alone; 0 if the table lacks the layer.
+// The strides of one table, by layer of a bucket's scope. The stride of a layer is the distance
+// between two entries whose configurations differ by 1 in that layer alone. It is 0 if the table
+// lacks the layer. The last layer of the scope is the row.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -229,7 +229,8 @@ void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& orde
   }
 }
 
-// Returns the bucket of that end of the edge that is eliminated first. It holds the edge's table.
+// Returns the bucket that holds the edge's table. It is the bucket of that end of the edge which is
+// eliminated first.
 int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
   return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);
@@ -328,8 +329,8 @@ Assignment BucketTree::Decode() const {
 
 std::vector<std::vector<double>> BucketTree::MinMarginals() const {
   std::vector<std::vector<double>> best(configuration_counts_.size());
-  // By bucket: the least cost of all buckets outside its subtree, for each combination of
-  // configurations in its message.
+  // By bucket, for each combination of configurations in the bucket's message: the least cost of
+  // all buckets outside the bucket's subtree.
   std::vector<std::vector<double>> above(buckets_.size());
   const double total = LeastMs();
   for (size_t at = buckets_.size(); at-- > 0;) {

@@ -143,10 +143,9 @@ void DualAscent::Ascend(int times) {
 // Starts from the messages as a backward pass leaves them. Each edge that ends at a layer takes
 // layer.share of the layer's costs, and the rest stays with the layer.
 DualAscent::Bound DualAscent::LowerBound() const {
-  // kRound times a magnitude bounds the rounding error of one operation on numbers of that
-  // magnitude. `rounding` adds up the errors of all operations below and of the messages. Edges
-  // count with their largest magnitudes, so that `rounding` also bounds the error of each single
-  // entry.
+  // Adds up bounds of the rounding errors of all operations below and of the messages. An operation
+  // on numbers of some magnitude has an error of at most kRound times that magnitude. Edges count
+  // with their largest magnitudes, so that `rounding` also bounds the error of each single entry.
   constexpr double kRound = std::numeric_limits<double>::epsilon();
   double rounding = 0;
   double sum = 0;

@@ -51,9 +51,9 @@ class DualAscent {
     std::vector<double> ms;
     std::vector<int> before;  // edges that end here
     std::vector<int> behind;  // edges that begin here
-    // The share of the layer's cost that a pass moves to each edge that it visits next. The share
-    // is 1 / n, where n is the number of monotonic chains through the layer: the number of edges
-    // before it or of edges behind it, whichever is larger.
+    // A pass moves this share of the layer's cost to each edge that it visits next. The share is 1
+    // / n, where n is the number of monotonic chains through the layer: the size of `before` or of
+    // `behind`, whichever is larger.
     double share = 1;
   };
 

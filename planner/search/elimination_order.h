@@ -19,16 +19,17 @@ struct EliminationOrder {
   double operations = 0;  // pairs of one addition and one comparison
 };
 
-// Orders by weighted min-fill: next is the layer whose elimination joins pairs of neighbours with
-// the smallest sum of products of their configuration counts. Among equals, next is the layer with
-// the smallest table.
+// Orders by weighted min-fill. Eliminating a layer joins all pairs of its neighbours. The fill of
+// the layer is the sum, over the pairs that are not joined yet, of the product of both
+// configuration counts. Next is the layer with the smallest fill and, among equals, with the
+// smallest table.
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
 // Compares OrderElimination's order with 100 others, in which random factors decide among layers of
 // similar weight, and returns the order with the fewest operations. The random numbers are the same
-// in every call, so a problem always gets the same order. No random orders are tried if
-// OrderElimination's order is cheap, or so far beyond `most_operations` that random orders cannot
-// help.
+// in every call, so a problem always gets the same order. Tries no random orders if
+// OrderElimination's order is cheap. Tries none either if that order is so far beyond
+// `most_operations` that random orders cannot help.
 EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);
 
 }  // namespace ucudnn::planner

@@ -9,9 +9,9 @@
 namespace ucudnn::planner {
 
 // For each bucket, holds a Node for each requested combination of configurations of the other
-// layers in the bucket's scope. A Node lists the best configurations of the bucket's layer. To each
-// of them belong the ranks of the entries that it uses in the Nodes of the bucket's children. The
-// lists grow when entries are requested.
+// layers in the bucket's scope. A Node lists the best configurations of the bucket's layer. Each
+// listed configuration has ranks: the positions of the entries that it uses in the Nodes of the
+// bucket's children. The lists grow when entries are requested.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {

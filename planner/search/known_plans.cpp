@@ -63,9 +63,9 @@ void KnownPlans::Offer(Assignment assignment) {
   if (Insert(assignment) && most_ > 1) Spread(std::move(assignment));
 }
 
-// Inserts assignments that differ in one layer from an assignment already inserted. Starts with the
-// changes of `best`, and continues with those of the cheapest assignment that was inserted here and
-// not changed yet.
+// Inserts assignments that differ in one layer from an assignment that is known. First changes
+// `best`. Then changes again and again the cheapest assignment that was inserted here and not
+// changed yet.
 void KnownPlans::Spread(Assignment best) {
   struct Change {
     double rise;

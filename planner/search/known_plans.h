@@ -17,8 +17,8 @@ class KnownPlans {
   KnownPlans(const SearchProblem& problem, int most);
 
   // Improves `assignment` by changes of one layer until no change helps, and keeps the result if it
-  // is among the best. If it is kept and `most` is above 1, also keeps good assignments that differ
-  // in one layer from a kept one.
+  // is among the best. If the result is kept and `most` is above 1, also keeps good assignments
+  // that differ in one layer from a kept one.
   void Offer(Assignment assignment);
 
   // Returns the kept assignments with their totals, in ascending order of total. Not empty after

@@ -92,8 +92,8 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
                          " on a device; the smallest found needs " +
                          FormatByteSize(static_cast<size_t>(smallest.point.bytes)));
   }
-  // `over` is faster and too large; `within` fits. A search at the price at which both cost the
-  // same finds a cheaper plan between them, or proves that there is none.
+  // `over` is faster and too large; `within` fits. There is a price at which both cost the same. A
+  // search at this price finds a cheaper plan between them, or proves that there is none.
   FrontPoint over = fastest.point;
   FrontPoint within = smallest.point;
   double bound = fastest.bound;
@@ -114,8 +114,8 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
 }
 
 // A plan that fits and takes less time than `within` has a priced cost below within.total_ms +
-// price * limit. Reduce() keeps all configurations that such plans use, so listing the reduced
-// problem's plans finds them.
+// price * limit. Reduce() keeps all configurations that such plans use. So all such plans are found
+// among the plans of the reduced problem.
 LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double limit, double price,
                                        int most_plans) const {
   const SearchProblem priced = Priced(problem_, 1, price);

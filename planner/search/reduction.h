@@ -13,8 +13,8 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the original problem takes less than lower_bound_ms or the last answer of
-  // Reduce()'s argument `bound`, whichever is smaller.
+  // No assignment of the original problem takes less than the smaller of two times: lower_bound_ms,
+  // and the last answer of Reduce()'s argument `bound`.
   double lower_bound_ms = 0;
   // True if lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
   bool proved = false;

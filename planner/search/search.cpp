@@ -11,8 +11,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// An elimination of at most this many operations takes no longer than a search by the dual bound,
-// which visits each entry of the edges' tables about kFewPasses times.
+// A search by the dual bound visits each entry of the edges' tables about kFewPasses times. An
+// elimination takes no longer than that search if it has no more operations than the search has
+// visits, or at most kFewOperations.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
 // An elimination that also computes marginals takes as long as this many eliminations without them.

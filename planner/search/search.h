@@ -69,12 +69,12 @@ struct LimitedResult {
 
 constexpr int kMostPlans = 20'000;
 
-// Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. First minimises the sum of a
-// plan's time and a price for each of its bytes, and looks for the price with the largest lower
-// bound. Then lists plans in ascending order of this sum until the bound reaches the best plan that
-// fits, or `most_plans` were listed; lists none if listing exceeds the limits of `options`. Fails
-// if Search() fails, or if even the smallest plan exceeds the limit; the error gives the bytes of
-// that plan.
+// Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. The priced cost of a plan is
+// its time plus a price for each of its bytes. First minimises the priced cost at several prices,
+// to find the price with the largest lower bound. Then lists plans in ascending order of priced
+// cost until the bound reaches the best plan that fits, or until `most_plans` were listed. Lists no
+// plans if that would exceed the limits of `options`. Fails if Search() fails, or if even the
+// smallest plan exceeds the limit; the error gives the bytes of that plan.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
                                    const SearchOptions& options = {}, int most_plans = kMostPlans);
 
@@ -86,7 +86,7 @@ struct ParetoPoint {
 
 // Returns plans in ascending order of time. No returned plan is both faster and smaller than
 // another. Calls SearchWithin at up to `points` limits, from the bytes of the fastest plan down to
-// those of the smallest.
+// the bytes of the smallest plan.
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options = {});
 

@@ -9,8 +9,8 @@
 
 namespace ucudnn::simulate {
 
-// `slot_from` gives for each task the task whose slot of the resource it took over, or kNone if a
-// slot was free. REQUIRES: `tasks` are the spans of all tasks of the graph.
+// `slot_from` has for each task the earlier task whose slot it took over, or kNone if a slot was
+// free. REQUIRES: `tasks` are the spans of all tasks of the graph.
 std::vector<TaskId> CriticalPath(const TaskGraph& graph, const Waits& waits,
                                  const std::vector<Span>& tasks,
                                  const std::vector<TaskId>& slot_from);

@@ -36,8 +36,8 @@ class SharedResource {
   // Appends the tasks that end at `now_ms`, which NextEndMs() returned. REQUIRES: !IsIdle().
   void EndNext(double now_ms, std::vector<TaskId>& ended);
 
-  // Returns the first of the tasks that the last call of EndNext() appended, which has the smallest
-  // id of them; kNone before the first call.
+  // Returns the first task that the last call of EndNext() appended, the one with the smallest id.
+  // Returns kNone before the first call.
   TaskId LastEnded() const { return last_ended_; }
 
  private:

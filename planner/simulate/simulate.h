@@ -21,18 +21,20 @@ struct Timeline {
   std::vector<Span> tasks;
   double makespan_ms = 0;
   // Begins with a task that begins at 0, and ends with the task that ends last (the smallest id
-  // among equals). Each task begins when the preceding task of the path ends. That is a task of its
-  // `after` (the smallest id if several end at that moment), or else the task ahead of it in its
-  // queue, or else the task that had held its slot. So the lengths of the tasks add up to
-  // makespan_ms.
+  // among equals). Each task begins when the preceding task of the path ends. The preceding task is
+  // one of the task's `after` (the smallest id if several end at that moment), or else the task
+  // ahead in its queue, or else the task that had held its slot. So the lengths of the tasks add up
+  // to makespan_ms.
   std::vector<TaskId> critical_path;
 };
 
 // Takes O((tasks + dependencies) log tasks) time. The same graph gives the same timeline, to the
 // bit. If no resource is overfilled, a task ends at exactly begin + duration. An error is one line
-// that names the task or resource and one of these faults: a value is negative, not finite or out
-// of range; an id does not exist; dependencies form a cycle; a task stands in a queue behind a task
-// that waits for it.
+// that names a task or resource and its fault:
+// - a value that is negative, not finite or out of range;
+// - an id that does not exist;
+// - dependencies that form a cycle;
+// - a place in a queue behind a task that waits for this task.
 Result<Timeline> Simulate(const TaskGraph& graph);
 
 }  // namespace ucudnn::simulate

@@ -2,13 +2,13 @@
 // each other. Plain values; thread-compatible. Resources are shared by tasks, queues order tasks,
 // and dependencies make one task wait for another. Resources, queues and dependencies express:
 //
-//   device                a resource; its slots are how many kernels it can run at once
+//   device                a resource; its slots are how many CUDA kernels it can run at once
 //   stream                a queue
 //   event, join           a dependency; a task of no duration if many wait for many
 //   link                  a resource with one slot for each direction
 //   latency of a message  a task on no resource, so that the next message may be sent (Send)
-//   host thread           a queue of launches, each of which its kernel waits for
-//   captured graph        one launch that all of its kernels wait for
+//   host thread           a queue of launches; each CUDA kernel waits for its launch
+//   captured graph        one launch, for which all CUDA kernels of the graph wait
 //   all-reduce            a message on each of its links, and a join that waits for all of them
 #pragma once
 

@@ -41,8 +41,9 @@ CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& exten
   return cut;
 }
 
-// Cuts an axis whose padding is too small to give one window for each `stride` rows. Cuts it as if
-// the padding were large enough, and then takes the windows that do not exist from the last part.
+// Cuts an axis whose padding is too small to give one window for each `stride` rows. First cuts the
+// axis as if the padding were large enough. Then removes the windows that do not exist; these are
+// windows of the last part.
 Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
                                      const std::vector<int64_t>& extents, int64_t count) {
   const SlidingWindow& window = padded.window;

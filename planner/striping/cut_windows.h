@@ -1,8 +1,8 @@
 // Windows that slide over one axis that is cut into parts, with padding that may differ at the two
-// ends: the windows that each part computes, and the rows that it reads for them. CutAxis() says
-// whether a part's own call, which is not aware of the cut, computes exactly these windows. If it
-// does not, fetching rows before the call (as ucudnn.spatial.convert does in PyTorch) may help.
-// Pure functions.
+// ends: the windows that each part computes, and the rows that the part reads for them. CutAxis()
+// says whether a part's own call, which is not aware of the cut, computes exactly these windows. If
+// the own call does not, fetching rows before it (as ucudnn.spatial.convert does in PyTorch) may
+// help. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Sizes are tried up to this many rows more for each part, which suffices if the strides of all
-// layers multiply to at most this number.
+// At most this many rows are added for each part. That suffices if the strides of all layers
+// multiply to at most this number.
 constexpr int kMostStride = 256;
 
 constexpr std::array<int SpatialGrid::*, kMaxSpatial> kPartsAlong = {

@@ -1,6 +1,6 @@
-// Finds a change after which a grid refuses no operator of a network: another size of the images
-// or, at the present size, a `multiple` (see StripeNetwork) for the rows of all stripes. The
-// functions keep no state; SetInputExtents changes the graph.
+// Finds a change after which a grid refuses no operator of a network. The change is another size of
+// the images or, at the present size, a `multiple` (see StripeNetwork) for the rows of all stripes.
+// The functions keep no state; SetInputExtents changes the graph.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace ucudnn::planner {
 
-// Gives every input of `graph` the extents `extents` along the axes where these are not 0. Opaque
-// operators whose output had the extents of their input get the input's new extents, and an
+// Gives every input of `graph` the extents `extents` along the axes where `extents` is not 0.
+// Opaque operators whose output had the extents of their input get the input's new extents. An
 // attention over all keys stays over all keys. Fails if the inputs have different extents along
 // such an axis.
 Status SetInputExtents(Graph& graph, const Spatial& extents);
@@ -28,12 +28,12 @@ struct ExactSize {
   std::vector<std::string> other_weights;
 };
 
-// Returns the smallest extents, not below the present ones, for which no operator is refused; only
-// extents along the axes that `grid` cuts may grow. They are multiples of the number of parts or,
-// if `multiple` is above 1, of `multiple`. Returns extents that suit a program's own calls if there
-// are any; otherwise extents that suit ucudnn.spatial.convert. Tries one extent after the other up
-// to 256 rows more for each part (enough for strides whose product is 256); returns none if it
-// finds none. REQUIRES: the network has the axes that the grid cuts.
+// Returns the smallest extents, not below the present ones, for which no operator is refused. Only
+// extents along the axes that `grid` cuts may grow. These extents are multiples of `multiple` or,
+// if `multiple` is 1, of the number of parts. Returns extents that suit a program's own calls if
+// there are any; otherwise extents that suit ucudnn.spatial.convert. Tries one extent after the
+// other, up to 256 rows more for each part (enough for strides whose product is 256). Returns none
+// if it finds none. REQUIRES: the network has the axes that the grid cuts.
 std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid,
                                        int multiple = 1);
 

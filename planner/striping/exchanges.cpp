@@ -164,8 +164,8 @@ struct WindowRows {
 
 // A rank's own convolution call exchanges rows of x forward, and rows of dy once for each gradient.
 // A transposed convolution computes the data gradient of a convolution C. So its forward pass and
-// its filter gradient exchange what the data gradient of C does, and its data gradient exchanges
-// what C does forward.
+// its filter gradient exchange the rows that C exchanges for its data gradient. Its data gradient
+// exchanges the rows that C exchanges forward.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {

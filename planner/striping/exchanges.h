@@ -30,8 +30,8 @@ struct StripeTraffic {
   int64_t most_received = 0;  // by one rank
   int64_t all = 0;            // by all ranks of all groups
 };
-// Adds up `exchanges`, or only those of the forward pass. They are the exchanges of one group of
-// `grid`.
+// Adds up `exchanges`, which are the exchanges of one group of `grid`. With `forward_only`, adds up
+// only the exchanges of the forward pass.
 StripeTraffic TrafficOf(const std::vector<Exchange>& exchanges, const SpatialGrid& grid,
                         bool forward_only);
 

@@ -31,8 +31,8 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// ucudnn assumes that copies of more than one row are stripes unless it is told that they are
-// copies.
+// If copies have more than one row, ucudnn takes them for stripes, unless the program says that
+// they are copies.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,
@@ -252,8 +252,8 @@ bool KeepsZeros(const Operator& op) {
          activation->kind != ActivationKind::kOther;
 }
 
-// Judges operators whose output has their input's positions, and that compute each position from
-// this position alone or from sums over all positions.
+// Judges operators whose output has the positions of their input. Each output position follows from
+// the same position of the input, and perhaps from sums over all positions.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
   KeepRows(input, judgement);
   if (KeepsZeros(op)) {
@@ -272,8 +272,8 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
   }
 }
 
-// Returns whether an operator computes positions along an axis from other positions, except by
-// sliding windows.
+// Returns whether an operator computes a position along an axis from other positions of the axis.
+// Sliding windows do not count.
 bool MixesPositions(const Operator& op, size_t axis) {
   if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
       std::holds_alternative<Reshape>(op) || std::holds_alternative<Attention>(op)) {

@@ -13,12 +13,14 @@
 
 namespace ucudnn::planner {
 
-// Verdicts in ascending order of trouble. kExact: each rank computes its stripe of the whole from
-// its own stripe and from rows that ucudnn exchanges inside the call. kGather: the operator needs
-// all positions, so the program gathers them first. kConvert: the unchanged program would compute
-// another result, but ucudnn.spatial.convert makes it exact. kUnvouched: it is not known whether
-// the result equals that of one process. kRefused: the operator is refused with and without
-// convert.
+// Verdicts in ascending order of trouble:
+// - kExact: each rank computes its stripe of the whole from its own stripe and from rows that
+// ucudnn exchanges inside the call.
+// - kGather: the operator needs all positions, so the program gathers them first.
+// - kConvert: the unchanged program would compute another result, but ucudnn.spatial.convert makes
+// the result exact.
+// - kUnvouched: it is not known whether the result equals the result of one process.
+// - kRefused: the operator is refused with and without convert.
 enum class Verdict { kExact, kGather, kConvert, kUnvouched, kRefused };
 const char* VerdictName(Verdict verdict);  // "exact", "gather", "convert", "unvouched", "refused"
 

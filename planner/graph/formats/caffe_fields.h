@@ -18,9 +18,9 @@ std::optional<int32_t> WholeOf(std::string_view text);
 std::optional<double> RealOf(std::string_view text);
 std::optional<bool> FlagOf(std::string_view text);
 
-// Gives the fields of one message, which must outlive this object. A null message has no fields. A
-// text that CheckCaffeMessage() would refuse as a number or a flag counts as the default, and as 0
-// in a list.
+// Gives the fields of one message, which must outlive this object. A null message has no fields. If
+// CheckCaffeMessage() would refuse a text as a number or a flag, the text counts as the default,
+// and in a list as 0.
 class CaffeFields {
  public:
   explicit CaffeFields(const TextField* message) : message_(message) {}

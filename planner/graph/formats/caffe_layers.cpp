@@ -100,8 +100,8 @@ Status CaffeImporter::AddInnerProduct() {
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  // If the top has fewer axes than the bottom, the top's image has other rows and columns than the
-  // bottom's image, so neither may be divided.
+  // If the top has fewer axes than the bottom, its image has other rows and columns than the
+  // bottom's image. So neither rows nor columns may be divided.
   if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }
@@ -263,9 +263,9 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // A second bottom with the axes n and c applies to all positions. The axes of any other bottom
-  // have other positions in the graph's shape than those of the first bottom, so the operator
-  // counts as mixing positions.
+  // A second bottom with the axes n and c applies to all positions. The axes of any other second
+  // bottom have other places in the graph's shape than the same axes of the first bottom, so the
+  // operator counts as mixing positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),

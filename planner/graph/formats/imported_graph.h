@@ -19,8 +19,9 @@ namespace ucudnn::planner {
 struct ImportOptions {
   // If set, unknown operators pass their first input through unchanged.
   bool pass_through = false;
-  // The folder in which an ONNX model's external data files are. The importer reads from these only
-  // small whole numbers, from which exporters compute shapes. If empty, it reads none.
+  // The folder with the external data files of an ONNX model. The importer reads only small whole
+  // numbers from these files, because exporters compute shapes from such numbers. If the folder is
+  // empty, it reads no files.
   std::string folder;
   // Height and width of images whose size an ONNX file leaves open; 0 leaves them open.
   std::array<int32_t, 2> size = {0, 0};
@@ -61,8 +62,9 @@ class ImportedGraph {
   // Drops a node if no other node reads it.
   void DropIfUnused(NodeId id);
 
-  // Replaces a Linear by one Linear for each Padding that cuts whole channels out of its output, if
-  // nothing else reads the Linear and no channel is read twice. The nodes `outputs` count as read.
+  // Splits Linears whose output is read only by Paddings, two or more, that each cut out a range of
+  // channels. If the ranges are disjoint, each Padding becomes a Linear of its own. Nothing is
+  // split if other nodes share the Linear's parameters. The nodes `outputs` count as read.
   void SplitFusedLinears(const std::vector<NodeId>& outputs);
 
   // Records an unknown operator. The importer continues as if the operator passed its input
@@ -70,13 +72,14 @@ class ImportedGraph {
   void NoteUnsupported(const std::string& type, const std::string& node, const std::string& why);
 
   // Returns a one-line error for the file. If there are unsupported operators that do not pass
-  // through, the error lists them in place of `what`, which may be only a consequence of them.
+  // through, the error lists these operators in place of `what`, because `what` may be only a
+  // consequence of them.
   Status Fault(const std::string& node, const std::string& what) const;
 
-  // Returns the graph, called `name`, without unused inputs and without nodes on which none of
-  // `outputs` depends. If `outputs` is empty, keeps all nodes. Fails if there are unsupported
-  // operators that do not pass through, if the graph has no layer, or if it is not connected.
-  // `ids`, if not null, receives the position of each node in the graph, or -1 for a dropped node.
+  // Returns the graph, called `name`. Leaves out unused inputs, and nodes on which none of
+  // `outputs` depends; an empty `outputs` keeps all nodes. Fails if there are unsupported operators
+  // that do not pass through, if the graph has no layer, or if it is not connected. `ids`, if not
+  // null, receives the position of each node in the graph, or -1 for a dropped node.
   Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {},
                        std::vector<NodeId>* ids = nullptr) const;
 

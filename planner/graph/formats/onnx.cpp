@@ -512,8 +512,9 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
-    // If the axis has digits, the new digit replaces all of them, and takes the place of the digit
-    // with the largest stride; digits of the channels have precedence over others.
+    // If the axis has digits, the new digit replaces all of them except digits of the batch. It
+    // takes the place of the digit with the largest stride; if channels have a digit, only digits
+    // of channels count.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };

@@ -1,6 +1,6 @@
-// The constants of an ONNX graph: their shapes, and the values of small constants, because
-// exporters compute shapes from these. The functions keep no state; those with a `folder` may read
-// files in it.
+// The constants of an ONNX graph: their shapes, and the values of small constants, from which
+// exporters compute shapes. The functions keep no state. A function with a `folder` may read files
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct OnnxConstant {
   // The number of the file's tensor that has these elements, perhaps in another order; -1 if they
   // are computed.
   int tensor = -1;
-  // Upper bound of the number of different elements of the file from which the values come.
+  // The values come from at most this many different elements of the file.
   int64_t numbers = 0;
   // If set, one step per axis: the element at a position is the sum over the axes of position *
   // step. This describes tensors that count positions and are too large for `values`.
@@ -74,8 +74,8 @@ OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_
 OnnxConstant UnknownConstant();
 
 // Drops values and shapes above the limits, because a small file could otherwise make the importer
-// take much memory. Rounds values to the constant's type, because this changes results: Floor(13 x
-// 1.6153846) is 21 in float32 and 20 in wider types.
+// take much memory. Rounds values to the constant's type, because rounding changes results:
+// Floor(13 x 1.6153846) is 21 in float32 and 20 in wider types.
 OnnxConstant Bounded(OnnxConstant constant);
 
 }  // namespace ucudnn::planner

@@ -26,8 +26,9 @@ struct SlicedAxis {
 };
 SlicedAxis SliceOf(int64_t extent, int64_t start, int64_t end, int64_t step);
 
-// Returns a list that newer operators take as input `input` and older ones as an attribute; none if
-// the list is not a known constant; empty if the node has neither.
+// Returns a list that newer operators take as input `input`, and older ones as an attribute.
+// Returns none if the list is not a known constant. If the node has neither the input nor the
+// attribute, the list is empty.
 std::optional<std::vector<int64_t>> ListOf(const onnx::NodeProto& node,
                                            const std::vector<const OnnxConstant*>& inputs,
                                            size_t input, const std::string& attribute);

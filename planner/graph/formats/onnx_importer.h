@@ -55,7 +55,7 @@ struct OnnxTensor {
 // own, because the Attention of queries, keys and values computes them. Each tensor of scores has
 // its own entry, because biases and softmaxes may give several tensors of one product.
 struct OnnxScores {
-  int product = 0;  // position in OnnxImporter::scores_ of the plain product
+  int product = 0;  // position of the plain product in OnnxImporter::scores_
   NodeId queries = 0;
   NodeId keys = 0;
   std::string name;
@@ -79,9 +79,9 @@ class OnnxImporter {
 
   // The loop over nodes, in onnx.cpp.
   void ReadNames(const onnx::GraphProto& graph);
-  // Finds inputs whose layout differs from channels first, before any node depends on their axes:
-  // images that are transposed to channels first, as tf2onnx writes them, and inputs of three axes
-  // that are sequences of tokens.
+  // Finds inputs whose layout differs from channels first, before any node depends on their axes.
+  // Such inputs are images that the model transposes to channels first, as tf2onnx writes them, and
+  // inputs of three axes that are sequences of tokens.
   void FindLayouts(const onnx::GraphProto& graph);
   Status AddNode();
   bool Fold();
@@ -143,8 +143,8 @@ class OnnxImporter {
   Status RefuseUnknown() { return Refuse(""); }
   Status RefuseMixedImages() { return Refuse("that mixes images"); }
 
-  // Returns whether an operator mixes images if it mixes the positions of an axis with these digits
-  // (view.h). A batch of 1 counts as images only if its digit is the only digit of the axis.
+  // Returns whether an operator that mixes the positions of an axis with these digits (view.h)
+  // mixes images. A batch of 1 counts as images only if its digit is the only digit of the axis.
   bool MixesImages(const Digits& digits) const {
     return Holds(digits, ViewAxis::kBatch) && (batch_ > 1 || digits.size() == 1);
   }

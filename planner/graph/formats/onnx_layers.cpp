@@ -229,7 +229,7 @@ Status OnnxImporter::AddPooling() {
   UCUDNN_ASSIGN_OR_RETURN(pooling.extra_pad, Difference(sliding.end_pad, sliding.pad));
   pooling.round_up = Attributes().Number("ceil_mode", 0) != 0;
   if (sliding.dilation != Spatial{1, 1, 1}) {
-    // A dilated pooling becomes an Opaque. Its extents are those of a pooling without gaps whose
+    // A dilated pooling becomes an Opaque. It has the extents of a pooling without gaps, whose
     // window reaches from the first to the last element of the dilated window.
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       UCUDNN_ASSIGN_OR_RETURN(

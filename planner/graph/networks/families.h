@@ -1,4 +1,4 @@
-// The families of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
+// The architectures of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
 // networks.h lists the networks themselves. Only a fault in a description gives an error. Pure
 // functions.
 #pragma once
@@ -63,10 +63,10 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size);
 Result<Graph> EfficientNetB0(const std::string& name);
 // Kirby 2020 (layer-parallel multigrid), sections IV-C to IV-E, for MNIST's 28 x 28 images: an
 // opening convolution to maps of 24 x 24, residual steps u + relu(F u) of that shape, and a fully
-// connected layer. The steps are `first_convolutions` 7 x 7 convolutions, and then, for each of
-// `blocks`, one fully connected step and 256 convolutions. The sizes in networks.cpp give the
-// numbers of parameters that the paper prints; the 50 channels and 16 fully connected steps of its
-// text do not.
+// connected layer. First come `first_convolutions` steps of 7 x 7 convolutions. Then come, for each
+// of `blocks`, one fully connected step and 256 convolutions. The sizes in networks.cpp give the
+// numbers of parameters that the paper prints. The 50 channels and 16 fully connected steps of the
+// paper's text do not.
 struct KirbySize {
   int32_t channels;
   int first_convolutions;

@@ -33,9 +33,9 @@ void TwoNormalised(Chain& net, const std::string& block, int32_t filters, int32_
 }  // namespace
 
 Result<Graph> UNet(const std::string& name) {
-  // By level: the pixels that are cut off on each side of the contracting path's map, so that it
-  // gets the size of the expanding path's map: (568 - 392) / 2, (280 - 200) / 2, (136 - 104) / 2
-  // and (64 - 56) / 2.
+  // By level: the pixels that are cut off on each side of the contracting path's map, so that this
+  // map gets the size of the expanding path's map: (568 - 392) / 2, (280 - 200) / 2, (136 - 104) /
+  // 2 and (64 - 56) / 2.
   constexpr std::array<int32_t, 4> kMargins = {88, 40, 16, 4};
   Chain net(name, 1, 572);
   std::vector<NodeId> skips;

@@ -31,7 +31,7 @@ class Search {
   Result<std::optional<ChosenSetting>> Fastest(Workload workload, int devices);
 
  private:
-  // Chooses where the coarse levels of a candidate run: returns the setting with which `cycles`
+  // Chooses where the coarse levels of a candidate run. Returns the setting for which `cycles`
   // cycles on `devices` devices are fastest.
   Result<ChosenSetting> Place(const Candidate& candidate, Workload workload, int devices,
                               int cycles) const;

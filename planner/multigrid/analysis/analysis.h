@@ -35,13 +35,13 @@ struct DevicesRow {
   // None if no candidate converges, or if none has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
   // The setting of `multigrid`, launched as in the paper: one stream per block, and one launch per
-  // kernel.
+  // CUDA kernel.
   std::optional<ModelledRun> launched_streams;
 };
 
 struct WorkloadAnalysis {
   Workload workload = Workload::kInference;
-  ModelledRun serial;    // layer after layer on one device; the host launches each kernel
+  ModelledRun serial;    // layer after layer on one device; one launch per CUDA kernel
   ModelledRun captured;  // layer after layer on one device, as one CUDA graph
   std::vector<DevicesRow> rows;
 
@@ -69,8 +69,8 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
 // several layers counts each of them.
 double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles);
 
-// Analyses each workload on each number of devices in `devices`. REQUIRES: the machine has as many
-// devices. Fails if `cycles` or the simulator fails.
+// Analyses each workload on each number of devices in `devices`. REQUIRES: the machine has at least
+// the largest of these numbers of devices. Fails if `cycles` or the simulator fails.
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
                                               const AnalysisChoices& choices,
                                               const std::vector<int>& devices,

@@ -38,9 +38,9 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// Adds the host's launches of some kernels. `after` gets the first launch, for which the kernels
-// wait. `done` gets the other launches, for which a reader of the kernels' results waits too. If
-// `launches` is 0, `after` gets the device's last launch.
+// Adds the host's launches of some CUDA kernels. The first launch is appended to `after`, because
+// the CUDA kernels wait for it. The other launches are appended to `done`, because a reader of the
+// results waits for them, too. If `launches` is 0, the device's last launch is appended to `after`.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

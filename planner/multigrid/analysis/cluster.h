@@ -1,5 +1,5 @@
-// The devices of a machine as resources of a task graph. The tasks are the kernels of the devices
-// and the messages between them. Thread-compatible.
+// The devices of a machine as resources of a task graph. The tasks are the CUDA kernels of the
+// devices and the messages between them. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ inline void Append(TaskList& to, const TaskList& tasks) {
 }
 
 enum class Launching {
-  // The host launches every kernel, one launch after the other on each device. Before it launches a
-  // kernel that reads a message, it waits for the message, as a host that uses MPI does.
+  // The host launches every CUDA kernel, one launch after the other on each device. Before a
+  // launch, it waits for the messages that the CUDA kernel reads, as a host that uses MPI does.
   kEach,
   // The device runs CUDA graphs: each Cluster::BeginGraph is one launch, and messages are part of
   // the graph.
@@ -41,8 +41,8 @@ class Cluster {
 
   int devices() const { return devices_; }
 
-  // Runs kernels of `cost` one after the other on `queue` of the device, after the tasks `after`.
-  // Returns the tasks for which a reader of the result must wait.
+  // Runs CUDA kernels of `cost` one after the other on `queue` of the device, after the tasks
+  // `after`. Returns the tasks for which a reader of the result must wait.
   TaskList Run(int device, simulate::QueueId queue, const RunCost& cost, TaskList after);
   // Returns the queue of the device that models stream `number`. The same number gives the same
   // queue.
@@ -61,14 +61,14 @@ class Cluster {
   int messages() const { return messages_; }
   // Returns how long messages on the critical path take.
   double MessagePathMs(const simulate::Timeline& timeline) const;
-  // Returns the share of time in which a device runs or launches a kernel, averaged over the
+  // Returns the share of time in which a device runs or launches a CUDA kernel, averaged over the
   // devices.
   double ComputingShare(const simulate::Timeline& timeline) const;
 
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    // The last launch. Kernels that have no launch of their own wait for it.
+    // The last launch. CUDA kernels that have no launch of their own wait for it.
     simulate::TaskId last = simulate::kNone;
   };
 

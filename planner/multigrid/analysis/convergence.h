@@ -22,9 +22,9 @@ struct ConvergenceEstimate {
 ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles);
 
 // Returns the number of cycles, at most direct_cycles, after which the residual is at most
-// `tolerance` if every cycle reduces it as the second one did. Returns none if a residual is not
-// finite or if a cycle leaves more than half of the residual, because the solver gives up such
-// solves.
+// `tolerance`. Assumes that every further cycle reduces the residual as the second one did. Returns
+// none if a residual is not finite or if a cycle leaves more than half of the residual, because the
+// solver gives up such solves.
 std::optional<int> CyclesFor(const ConvergenceEstimate& estimate, double tolerance);
 
 }  // namespace ucudnn::multigrid

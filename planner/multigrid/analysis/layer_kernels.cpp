@@ -51,15 +51,15 @@ class KernelLists {
  public:
   KernelLists(int element_bytes, LayerKind& kind) : bytes_(element_bytes), kind_(kind) {}
 
-  // Adds the node's forward kernel. If `shares_input`, the node's input is the same for all layers
-  // that are applied to one state.
+  // Adds the node's CUDA kernel of the forward pass. If `shares_input`, the node's input is the
+  // same for all layers that are applied to one state.
   void AddForward(const SizedNode& node, bool shares_input);
-  // Adds the node's backward kernels. If `shares_gradient`, the gradient of the node's output is
-  // the same for all layers that are applied to one state. REQUIRES: nodes are added in the order
-  // of the backward pass, the last node first.
+  // Adds the node's CUDA kernels of the backward pass. If `shares_gradient`, the gradient of the
+  // node's output is the same for all layers that are applied to one state. REQUIRES: nodes are
+  // added in the order of the backward pass, the last node first.
   void AddBackward(const SizedNode& node, bool shares_gradient);
-  // Adds the kernel of the sum u + h F(u), or of the adjoint's sum. The kernel reads two states,
-  // which all layers of one input share, and writes one.
+  // Adds the CUDA kernel of the sum u + h F(u), or of the adjoint's sum. It reads two states, which
+  // all layers of one input share, and writes one.
   void AddSum(LayerPass pass, double numbers) {
     Add(pass, {.operations = 2 * numbers,
                .shared_bytes = 2 * numbers * bytes_,
@@ -69,8 +69,8 @@ class KernelLists {
   void AddUpdate() {
     if (kind_.parameters == 0) return;
     // The update reads weight, gradient and velocity, and writes weight and velocity. With numbers
-    // of two bytes, weight and velocity are in fp32; the gradient has two bytes, and so has a copy
-    // of the new weight. Together these are as many bytes as with fp32.
+    // of two bytes, weight and velocity are in fp32. Then the gradient has two bytes, and a copy of
+    // the new weight is written in two bytes. Together these are as many bytes as with fp32.
     const auto numbers = static_cast<double>(kind_.parameters);
     Add(LayerPass::kUpdate, {.operations = 4 * numbers,
                              .own_bytes = 5 * numbers * std::max<double>(bytes_, kSingleBytes),
@@ -87,9 +87,9 @@ class KernelLists {
   LayerKind& kind_;
 };
 
-// Returns the kernel of a convolution or a fully connected layer in any direction. The kernel reads
-// or writes input, output and weights once each. A fully connected layer has at least as many
-// threads as weights, because libraries split its sums over threads.
+// Returns the CUDA kernel of one pass of a convolution or a fully connected layer. It reads or
+// writes input, output and weights once each. A fully connected layer has at least as many threads
+// as weights, because libraries split its sums over threads.
 LayerKernel KernelLists::Product(const SizedNode& node, double threads) const {
   planner::PlannedLayer layer;
   layer.op = node.node->op;

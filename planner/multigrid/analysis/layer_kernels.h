@@ -1,5 +1,5 @@
-// The work of a device for the layers of a network, as kernels: each kernel is one launch with its
-// operations, bytes and threads. layer_times.h derives times from these. Plain values; pure
+// The work of a device for the layers of a network, as CUDA kernels: each is one launch with its
+// operations, bytes and threads. layer_times.h derives times from them. Plain values; pure
 // functions.
 #pragma once
 
@@ -35,7 +35,7 @@ struct LayerKind {
   std::array<std::vector<LayerKernel>, kLayerPasses> passes;
   int64_t parameters = 0;
   int64_t kept = 0;  // numbers in addition to the state that training keeps until the backward pass
-  // The first layer of this kind: the section that has it, and its position in that section.
+  // The first layer of this kind: its section, and its position in that section.
   int section = 0;
   int position = 0;
 
@@ -62,9 +62,9 @@ struct NetworkLayers {
   double StateBytes(int section) const {
     return static_cast<double>(sections[section].state_numbers) * element_bytes;
   }
-  // Returns the bytes of a parameter in training: a weight, its gradient and its velocity. Where
-  // numbers have fewer bits than fp32, the velocity is in fp32, and so are a second copy of the
-  // weight and one of the gradient (DeviceDescent).
+  // Returns the bytes of a parameter in training: a weight, its gradient and its velocity. If
+  // numbers have fewer bits than fp32, the velocity is in fp32, and training also keeps fp32 copies
+  // of the weight and the gradient (DeviceDescent).
   int64_t TrainedBytes() const;
   // Returns the section of the longest stage, or -1 if there is no stage.
   int LongestStage() const;
@@ -73,7 +73,7 @@ struct NetworkLayers {
   int Layers() const;
 };
 
-// Derives the kernels of a network. Each operator is one launch, which includes its bias;
+// Derives the CUDA kernels of a network. Each operator is one launch, which includes its bias;
 // flattening costs nothing. A number has `element_bytes` bytes. REQUIRES: the bytes of the chain's
 // shapes at this batch fit 63 bits.
 NetworkLayers LayersOfNetwork(const ResidualChain& chain, int batch, int element_bytes);

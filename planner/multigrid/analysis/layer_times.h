@@ -1,5 +1,5 @@
 // The time that a device takes for one or several layers at once, either modelled from the layers'
-// kernels or measured. Thread-compatible.
+// CUDA kernels or measured. Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct RunCost {
     launches += other.launches;
     return *this;
   }
-  // Returns the share of the device that the kernels use when nothing else runs.
+  // Returns the share of the device that the CUDA kernels use when nothing else runs.
   double Share() const { return ms > 0 ? std::min(1.0, work_ms / ms) : 0; }
 };
 
@@ -42,11 +42,11 @@ class LayerTimes {
   virtual RunCost Cost(LayerPass pass, const LayerBatch& batch) const = 0;
 };
 
-// Models the least time of each kernel on one fp32 device. A kernel takes kernel_us and then the
-// longer of
+// Models the least time of each CUDA kernel on one fp32 device. A CUDA kernel takes kernel_us and
+// then the longer of
 //   the time of its operations, at the share of the peak that its threads can keep busy, and
 //   the time of its bytes, at the memory's bandwidth.
-// A batch has one launch for each kernel of its kind, as a grouped convolution has.
+// A batch has one launch for each CUDA kernel of its kind, as a grouped convolution has.
 class RooflineTimes : public LayerTimes {
  public:
   RooflineTimes(const planner::Device& device, const std::vector<LayerKind>& kinds)

@@ -9,7 +9,7 @@
 
 namespace ucudnn::multigrid {
 
-// Calls work(), which returns a Status, `runs` times, and returns the ms of the fastest call. Fails
+// Calls work() `runs` times, and returns the ms of the fastest call. work() returns a Status. Fails
 // if a call fails.
 template <typename Work>
 Result<double> LeastMs(int runs, const Work& work) {

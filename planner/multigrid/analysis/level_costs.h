@@ -22,11 +22,11 @@ class LevelCosts {
 
   // Returns the cost of steps begin to end - 1 of a level, run one after the other.
   RunCost InRow(int level, int begin, int end) const;
-  // Returns the cost of computing the F-points of steps begin to end - 1 of the finest level again,
-  // which are whole blocks, or a part of one from its beginning.
+  // Returns the cost of computing again the F-points of steps begin to end - 1 of the finest level.
+  // These steps are whole blocks, or a part of one block from its beginning.
   RunCost FStepsAgain(int begin, int end) const;
-  // Returns the cost of computing again the states at which the adjoint's steps `begin` to `end` -
-  // 1 of the finest level are linearised. With kForward the cost is 0.
+  // The adjoint's steps `begin` to `end` - 1 of the finest level are linearised at states of the
+  // chain. Returns the cost of computing these states again. With kForward the cost is 0.
   RunCost StatesAgain(int begin, int end) const;
   // Returns the cost of step `position` of each of the blocks first_block to end_block - 1, run at
   // once. Blocks without such a step do not count.

@@ -224,12 +224,12 @@ class MultigridModel::Builder {
   std::vector<std::vector<int>> layers_;
   std::vector<double> state_bytes_;
   std::vector<TaskList> gradients_;
-  // By section: the device on which its forward pass ended and, for a stage, the data that its
-  // backward pass needs.
+  // By section: the device on which the section's forward pass ended and, for a stage, the data
+  // that the stage's backward pass needs.
   std::vector<int> places_;
   std::vector<SolvedStage> solved_;
-  // The device that has the state or adjoint which the next section reads, and the tasks that write
-  // that state or adjoint.
+  // The next section reads a state or an adjoint. The device `here_` has it, and the tasks `ready_`
+  // write it.
   int here_ = 0;
   TaskList ready_;
 };

@@ -20,8 +20,8 @@ enum class Workload { kInference, kTraining };
 
 struct ModelledRun {
   double ms = 0;
-  // The share of time in which a device runs or launches a kernel, averaged over the devices. In
-  // the remaining time devices wait for states of other devices.
+  // The share of time in which a device runs or launches a CUDA kernel, averaged over the devices.
+  // In the remaining time devices wait for states of other devices.
   double computing_share = 0;
   double message_path_ms = 0;  // part of `ms` that messages on the critical path take
   int messages = 0;

@@ -165,8 +165,8 @@ double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
 }
 
 // Returns the factor by which a step of the stage is larger than a step of the reduced network
-// because more taps of its windows read the map. The size of a step is estimated as the square root
-// of the number of terms in its sums; the first step of the stage represents all steps.
+// because more taps of the stage's windows read the map. The size of a step is estimated as the
+// square root of the number of terms in its sums. The first step of the stage represents all steps.
 double Reducer::BorderFactor(const Reduction& reduction) const {
   double factor = 1;
   for (const NodeId id : stage_.steps.front().transformation) {

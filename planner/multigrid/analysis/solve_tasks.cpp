@@ -61,8 +61,9 @@ void SolveTasks::MakeShares(int level) {
   }
 }
 
-// Makes a first unit of the block whose state the next device waits for, and a last unit of the
-// block that waits for the previous device. So the host launches all other blocks before it waits.
+// Divides the share's blocks into units. The next device waits for the state of the last block, so
+// that block is the first unit. The first block waits for the previous device, so it is the last
+// unit: the host launches all other blocks before it waits.
 void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
   int begin = share.begin;
   int end = share.end;
@@ -96,9 +97,9 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
     unit.restrict_ = costs_.StepsAtOnce(level + 1, unit.begin, full_end);
     return;
   }
-  // If F-points are not kept, relaxing a full block does nothing, and Advance computes its F-points
-  // on the way to the next C-point. The adjoint's steps then compute the states again at which they
-  // are linearised.
+  // If F-points are not kept, relaxing a full block does nothing, and Advance computes the block's
+  // F-points on the way to the next C-point. The steps of the adjoint then compute again the states
+  // at which they are linearised.
   const bool keeps_f = level > 0 || setting_.storage == Storage::kAll;
   for (int block = unit.begin; block < unit.end; ++block) {
     const int begin = block * shape.coarsening;

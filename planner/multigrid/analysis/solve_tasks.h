@@ -1,6 +1,7 @@
-// The tasks of one multigrid solve of a stage on several devices: the kernels on each device, their
-// dependencies, and the states that travel. SolveTasks implements LayerSystem without states. The
-// solver itself calls it, so the model has the same steps as a real solve. Thread-compatible.
+// The tasks of one multigrid solve of a stage on several devices: the CUDA kernels on each device,
+// their dependencies, and the states that travel. SolveTasks implements LayerSystem without states.
+// The solver itself calls SolveTasks, so the model has the same steps as a real solve.
+// Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -131,7 +132,8 @@ class SolveTasks final : public LayerSystem {
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
-  // Returns the stream of unit `number` of a share. The units of a group have a stream each.
+  // Returns the stream of unit `number` of a share. With BlocksAtOnce::kGrouped each unit has its
+  // own stream.
   int StreamOf(int number) const {
     return setting_.blocks == BlocksAtOnce::kGrouped ? number : number % setting_.streams;
   }
@@ -141,7 +143,8 @@ class SolveTasks final : public LayerSystem {
   Phase& PhaseOf(int level);
   void RunPhase();
   // Makes each share of level `to` wait for the states that it reads from shares of level `from`.
-  // count(writer, reader) returns the number of states, which are one message.
+  // count(writer, reader) returns the number of states that one share sends to another in one
+  // message.
   template <typename Count>
   void SendStates(int from, int to, Port port, const Count& count);
 

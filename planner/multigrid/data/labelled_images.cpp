@@ -106,8 +106,8 @@ struct IdxArray {
   std::vector<uint8_t> values;
 };
 
-// Fails if the size in the header is empty or too large, if a plain file has another size, or if a
-// compressed file is too short to hold it.
+// Fails if the size in the header is empty or too large. Also fails if a plain file has another
+// size, or if a compressed file is too short to hold that many bytes.
 Status CheckIdxSize(const IdxStream& file, const IdxArray& array) {
   std::string text;
   for (const int64_t extent : array.extents) {

@@ -25,8 +25,8 @@ enum class Way {
   kGrouped   // side by side, as groups of one convolution
 };
 
-// The objects that a chain and its adjoint share. If this rank also solves gathered levels, the
-// chain of these levels shares `lanes`, too.
+// The objects that a chain and its adjoint share. If this rank also solves the levels that are not
+// distributed, the chain of these levels shares `lanes`, too.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
   std::shared_ptr<DeviceLanes> lanes;

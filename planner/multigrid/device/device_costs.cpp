@@ -23,8 +23,8 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   return parameters;
 }
 
-// Calls work(), which enqueues work on the device, and waits for this work, several times. Returns
-// the ms of the fastest round.
+// Runs several rounds, and returns the ms of the fastest one. A round calls work(), which enqueues
+// work on the device, and waits for that work.
 Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
   return LeastMs(kRounds, [&]() -> Status {

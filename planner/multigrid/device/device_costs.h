@@ -28,9 +28,9 @@ Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& pe
                                            const RankTransport& how, int64_t state_numbers);
 
 enum class StepsAtOnce { kOne, kSeveral };
-// Measures one step of each kind in the stages of `network`, which was derived from `chain`, in the
-// passes `passes`. With kSeveral, also measures several steps at once, both side by side and on one
-// input. Takes a fraction of a second for each kind.
+// Measures one step of each kind in the stages of `network`, for each of `passes`. With kSeveral,
+// also measures several steps at once, both side by side and on one input. Takes a fraction of a
+// second for each kind. REQUIRES: `network` was derived from `chain`.
 Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
     const DeviceTarget& target, const ResidualChain& chain, const NetworkLayers& network,
     StepsAtOnce at_once, std::span<const LayerPass> passes, size_t workspace_limit);

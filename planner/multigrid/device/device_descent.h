@@ -22,8 +22,7 @@ class DeviceDescent {
   static Result<std::unique_ptr<DeviceDescent>> Make(const DeviceTarget& target,
                                                      DeviceWeights& weights);
 
-  // Returns the addresses to which to write the gradients of the steps of a kind from step `number`
-  // on.
+  // Returns the addresses of the gradients of a kind's steps, from step `number` of the kind on.
   ArrangedNumbers Gradient(int kind, int number) const {
     return weights_.layout().InOrder(gradient_->data(), kind, number);
   }

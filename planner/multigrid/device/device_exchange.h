@@ -83,9 +83,9 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
-  // Sends `count` numbers other than states to `rank`, or receives them from it, in pieces that fit
-  // the channel. The message follows the earlier work of lane 0, and later work of lane 0 follows
-  // the message.
+  // Sends `count` numbers other than states to `rank`, or receives them from it, in portions that
+  // fit the channel. The message follows the earlier work of lane 0, and later work of lane 0
+  // follows the message.
   Status MoveNumbers(Transfer transfer, int rank, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 

@@ -65,8 +65,8 @@ class DeviceNumbers {
   int64_t count_ = 0;
 };
 
-// Rounds up the position at which numbers begin in a block, so that kernels can read them at full
-// width.
+// Rounds up the position at which numbers begin in a block, so that CUDA kernels can read the
+// numbers at full width.
 inline int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
   return (numbers + multiple - 1) / multiple * multiple;
 }

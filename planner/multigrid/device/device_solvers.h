@@ -33,14 +33,14 @@ const char* NameOf(Launch launch);  // "each" or "graph"
 // (StageToSolve::notes_timeline). None means that the value is chosen later.
 Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
-// Returns the coarse operator for a device on which the layers of a block, run at once, take
-// `sum_cost` times as long as one layer (MeasureSumCost). Returns kSum up to a cost of 2, because
-// such layers leave the device idle when they run singly.
+// Returns the coarse operator that fits a device. `sum_cost` (MeasureSumCost) is the time of all
+// layers of a block at once, divided by the time of one layer. Up to a cost of 2 returns kSum,
+// because such layers leave the device idle when they run singly.
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
-  // None: each stage gets the fastest of all ways that serve it, measured in a solve of one cycle
-  // (in training, with its adjoint).
+  // None: each stage gets the fastest way that can serve it. The ways are measured in a solve of
+  // one cycle (in training, with its adjoint).
   std::optional<Way> way;
   // None: cycles run as graphs if they can be recorded.
   std::optional<Launch> launch;

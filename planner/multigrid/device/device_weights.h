@@ -96,8 +96,8 @@ class DeviceWeights {
                                                      const StagePart& stage,
                                                      const StageShapes& shapes);
 
-  // Returns the weights in `arrangement`, as of the last Upload or InOrderChanged. They are valid
-  // for later work of `lane`, and as long as the weights exist.
+  // Returns the weights in `arrangement`, as of the last Upload or InOrderChanged. Later work of
+  // `lane` may read them as long as this object exists.
   Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
   // Uploads the host's current parameters, and waits.

@@ -20,10 +20,10 @@ constexpr Precision kPrecisions[] = {
 
 constexpr int kBitsOfTwoBytes = 16;
 
-// Rounds `value` to an IEEE number of two bytes, and returns its bits. Adds the exponent's field
-// and the significant bits as integers, so that a significand that rounds up to the next power of
-// two carries into the exponent. The leading bit, which is not stored, is part of `units` and
-// accounts for one unit of the exponent's field.
+// Rounds `value` to an IEEE number of two bytes, and returns its bits. The exponent's field and
+// `units`, the significant bits, are added as integers. So if rounding gives the next power of two,
+// the carry raises the exponent. `units` has the leading bit, which is not stored; in the sum this
+// bit adds one unit to the exponent's field.
 uint16_t BitsOf(const Precision& precision, double value) {
   const int fraction_bits = precision.significant_bits - 1;
   const auto infinite =

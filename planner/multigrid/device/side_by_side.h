@@ -1,7 +1,8 @@
 // Runs chains whose k-th operations form one call. Steps on states that lie side by side on the
-// channel axis are one convolution with as many groups, whose weights are stored in the same order.
-// Sums of states at equal distances are one call, too. For each RunKey, the chains are called once
-// to record their operations, which every run then repeats as a few calls. Thread-compatible.
+// channel axis are one convolution, with a group for each step. The convolution's weights are
+// stored in the order of the steps. Sums of states at equal distances are one call, too. For each
+// RunKey, the operations of the chains are recorded once, and every run then repeats them as a few
+// calls. Thread-compatible.
 #pragma once
 
 #include <deque>
@@ -24,9 +25,8 @@ namespace ucudnn::multigrid {
 
 class SideBySide {
  public:
-  // `direction` is the direction of the chain whose states are placed; the states of an adjoint are
-  // in the order of the network. `runner` and `lanes` must outlive the object. REQUIRES: there is
-  // one lane.
+  // `direction` is the direction of the chain. The states of an adjoint are placed in the order of
+  // the network. `runner` and `lanes` must outlive the object. REQUIRES: there is one lane.
   SideBySide(StepRunner& runner, DeviceLanes& lanes, Direction direction)
       : runner_(runner), lanes_(lanes), direction_(direction) {}
 
@@ -84,8 +84,8 @@ class SideBySide {
   const Direction direction_;
   std::deque<StatesArray> arrays_;
   std::deque<PlacedState> states_;
-  // By level, role and place in a block. The places of the shorter last block follow those of the
-  // other blocks.
+  // By level, role and place in a block. The places of the shorter last block follow the places of
+  // the other blocks.
   std::map<std::tuple<int, StatePlace::Role, int>, const StatesArray*> places_;
   std::map<RunKey, std::vector<Call>> runs_;
   std::vector<Operation>* reading_ = nullptr;

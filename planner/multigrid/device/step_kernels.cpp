@@ -13,7 +13,7 @@ using Kind = StepLayer::Kind;
 
 constexpr float kOne = 1;
 constexpr float kZero = 0;
-// Kernels can read at full width only from addresses that are multiples of this.
+// CUDA kernels can read at full width only from addresses that are multiples of this.
 constexpr int64_t kAlignment = 16;  // bytes
 
 }  // namespace
@@ -199,9 +199,9 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
         made.y, MakePacked(target_, batch_, int64_t{copies} * out.channels, out.rows, out.columns));
     UCUDNN_ASSIGN_OR_RETURN(made.numbers,
                             MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
-    // An activation overwrites its input, because its slope can be computed from its output. The
-    // exception is an input that is the output of another activation, because the slope of the
-    // other activation is computed from this output.
+    // An activation may overwrite its input, because the activation's slope follows from its
+    // output. An input that another activation has computed is kept, because the slope of that
+    // other activation follows from it.
     const bool is_in_place =
         layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
     made.value = !is_in_place ? take(out.Count())

@@ -1,6 +1,6 @@
 // The library calls on a device for residual steps of one kind, u + factor * F(u), for their
 // adjoints and for the gradients of their numbers. A call serves one step or many side by side.
-// Also sums of states. ucudnn has no kernels of its own. Thread-compatible; work that a lane
+// Also sums of states. ucudnn has no CUDA kernels of its own. Thread-compatible; work that a lane
 // enqueues runs on the lane's stream, in order.
 #pragma once
 
@@ -67,7 +67,7 @@ struct LayerNumbers {
 
 class StepKernels {
  public:
-  // Makes kernels for `batch` images and steps of `shape`. Their algorithms use at most
+  // Makes the object for `batch` images and steps of `shape`. Its algorithms use at most
   // `workspace_limit` bytes of workspace.
   static Result<std::unique_ptr<StepKernels>> Make(const DeviceTarget& target,
                                                    const StepShape& shape, int batch,
@@ -134,7 +134,7 @@ class StepKernels {
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
   // Returns the distance between the states of two images. With one image the distance does not
-  // matter; `count` is returned for all distances, so that they share what was prepared.
+  // matter. Then returns `count` for every distance, so that all distances share what was prepared.
   int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
   // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);

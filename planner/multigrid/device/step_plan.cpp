@@ -24,9 +24,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
-  // Each lane runs every kernel, so each lane gets an equal share of the workspace. This is
-  // concurrent Workspace Division with equal slots, in which each kernel has the fastest algorithm
-  // that fits (planning/network_division.h).
+  // Each lane runs every kernel, so each lane gets an equal share of the workspace. Each kernel
+  // gets the fastest algorithm that fits the share. This is concurrent Workspace Division with
+  // equal slots (planning/network_division.h).
   for (const StepShape& shape : runner->shapes_.kinds) {
     UCUDNN_ASSIGN_OR_RETURN(auto kernels,
                             StepKernels::Make(target, shape, stage.batch, workspace_limit / lanes));

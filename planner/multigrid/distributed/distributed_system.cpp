@@ -36,8 +36,8 @@ Status DistributedSystem::Broadcast() {
   return local_->Broadcast();
 }
 
-// If Restrict does not send the first state of the gathered levels in this solve, sends it to the
-// rank that gathers them.
+// Sends the first state of the gathered levels (those on rank 0 alone) to rank 0. Called in solves
+// whose Restrict has not sent this state.
 Status DistributedSystem::SendFirst() {
   const int from = part_.line.RankOf(0);
   const bool is_here = part_.position == 0;
@@ -119,8 +119,8 @@ Status DistributedSystem::GatherCoarse() {
 }
 
 Status DistributedSystem::ScatterCoarse() {
-  // Each rank receives its first state, too, except the rank at position 0, whose first state is
-  // u0.
+  // Each rank receives its own first state, too. The exception is the rank at position 0, whose
+  // first state is u0.
   std::vector<State> own;
   const int count = part_.hierarchy->level(part_.distributed).steps;
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {

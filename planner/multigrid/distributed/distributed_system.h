@@ -39,10 +39,10 @@ struct RankPart {
   RankLine line;
   int position = 0;  // position of this rank in `line`
   // The levels of this rank's layers (Hierarchy::Part): the distributed levels and, if the chain
-  // has further levels, the first of these.
+  // has further levels, the first of the further levels.
   const Hierarchy* hierarchy = nullptr;
   int distributed = 1;
-  // True if at least two levels are not distributed, so that the first of these is relaxed.
+  // True if at least two levels are not distributed. The finest of them is then relaxed.
   bool relaxes_gathered = false;
   // By position: how many steps of the first level that is not distributed belong to ranks at
   // earlier positions. The last element is the number of all these steps.
@@ -52,7 +52,7 @@ struct RankPart {
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
   // `local` has this rank's blocks. It is made with PartTraits::has_inlet, except at position 0.
-  // `coarse` is null except on rank 0, the gatherer, where it has all steps of the levels of
+  // `coarse` is null except on rank 0, the gatherer. There it has all steps of the levels of
   // Hierarchy::CoarseLevels, and its finest level has right sides. REQUIRES: at position 0,
   // SetFirst is called before the first solve.
   DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
@@ -102,7 +102,7 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status GatherCoarse();
   Status ScatterCoarse();
   // Restricted returns the states that this rank sends to the gatherer. RestrictedOf returns the
-  // gatherer's states that correspond to those of the rank at `position`.
+  // gatherer's states into which it receives what the rank at `position` sends.
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);

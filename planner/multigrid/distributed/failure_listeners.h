@@ -14,7 +14,7 @@ namespace ucudnn::multigrid {
 class FailureListeners {
  public:
   // Calls tell() once when the job fails, or now if it has failed already. Any thread may call
-  // tell(), and it holds this object's lock meanwhile, so tell() must neither wait nor call this
+  // tell(). This object's lock is held during the call, so tell() must neither wait nor call this
   // object. Returns a number for Remove.
   int Add(std::function<void()> tell) {
     MutexLock lock(mutex_);

@@ -50,8 +50,8 @@ struct StagePart {
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
-// The weights and the momentum that layers keep in the memory in which they compute, for example a
-// device's.
+// The weights and the momentum of layers, kept where the layers are computed: for example in a
+// device's memory.
 class KeptWeights {
  public:
   virtual ~KeptWeights() = default;
@@ -59,8 +59,9 @@ class KeptWeights {
   // AddGradients would add.
   virtual Status Descend(double factor, const Descent& descent) = 0;
   virtual Status Read(Parameters& parameters) = 0;
-  // Move the weights of some layers, in ascending order: to rank `to`, from rank `from`, or from
-  // the layers `theirs` of another object on this rank to the layers `own`.
+  // Move the weights of some layers, which are in ascending order. Send moves them to rank `to`,
+  // Receive from rank `from`. Take moves them from the layers `theirs` of another object on this
+  // rank to the layers `own`.
   virtual Status Send(int to, std::span<const int> layers) = 0;
   virtual Status Receive(int from, std::span<const int> layers) = 0;
   virtual Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) = 0;
@@ -78,9 +79,9 @@ class StageLayers {
     return direction == Direction::kForward ? part_.hierarchy : mirrored_;
   }
 
-  // Makes the states of the chain or of the adjoint, whose hierarchy is mirrored. Called once for
-  // the chain, and then at most once for the adjoint; a call that failed may be repeated. The
-  // layers must outlive the states.
+  // Makes the states of the chain, or of the adjoint on the mirrored hierarchy. Called once for the
+  // chain, and then at most once for the adjoint. A call that failed may be repeated. The layers
+  // must outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
@@ -95,8 +96,8 @@ class StageLayers {
   // Waits for all work of all lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Returns whether adjoints are solved scaled, because small numbers would lose bits in a number
-  // type with few exponents. All ranks return the same.
+  // Returns whether adjoints are scaled before they are solved. Without a scale, small numbers
+  // would lose bits in a number type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
   // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
   // function and the following ones: both systems exist.
@@ -107,9 +108,10 @@ class StageLayers {
   // before each solve of the adjoint. REQUIRES: the states already have the values at which the
   // solve is linearised.
   Status LineariseAt(StateReader* states);
-  // Adds `factor` times the gradient of `layers` to `gradient`, computed from the layers' input
-  // states and the adjoints of their outputs, and waits. Successive calls have successive spans,
-  // from layer 0 on; a call may add later spans in advance. REQUIRES: StagePart::has_gradients.
+  // Computes the gradient of `layers` from the input states of the layers and the adjoints of their
+  // outputs. Adds `factor` times this gradient to `gradient`, and waits. Successive calls have
+  // successive spans, from layer 0 on. A call may add the gradients of later spans in advance.
+  // REQUIRES: StagePart::has_gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 
   // Returns the object that records the times of the steps of the next forward solve; null unless

@@ -63,8 +63,9 @@ int StageSolver::CoarseStepsOf(int rank) const {
 
 ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks() - 1);
-  // If a solve starts from the previous states (Start::kPrevious), SetFirst makes the rank that has
-  // the first state send each other rank two states: the new first state and the previous one.
+  // With Start::kPrevious a solve starts from the previous states. SetFirst then makes the rank
+  // with the first state send two states to each other rank: the new first state and the previous
+  // one.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;
@@ -159,8 +160,7 @@ int StageSolver::OwnerOf(int layer) const {
   return static_cast<int>(behind - begins.begin()) - 1;
 }
 
-// Each rank sends one message with the weights and biases of those of its layers that the gathered
-// levels need.
+// Each rank sends one message: the weights and biases of its layers that the gathered levels need.
 Status StageSolver::GatherWeights() {
   Peers& peers = to_solve_.peers;
   const auto for_each = [&](int owner, const auto& visit) {
@@ -330,8 +330,9 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
 }
 
 // The adjoint is linear in its first state. Therefore the solve may use a scaled first state and a
-// scaled tolerance, and the result is divided by the scale. A solve that starts from previous
-// states keeps their scale if it is within a factor of 16 of the fitting one.
+// scaled tolerance, and the result is divided by the scale. The fitting scale is AdjointScale(). A
+// solve that starts from previous states keeps the previous scale if that is within a factor of 16
+// of the fitting one.
 Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                             double* first_adjoint) {
   is_idle_ = false;
@@ -375,8 +376,9 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
 Status StageSolver::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  // `watch` sends complete gradients while later ones are computed. The number of layers per call
-  // is the same on all replicas, however their blocks run, because replicas sum the same nodes.
+  // `watch` sends complete gradients while later ones are computed. Replicas sum the gradients of
+  // the same nodes in each call. So the number of layers per call is the same on all replicas,
+  // however their blocks run.
   constexpr int kBlocksAtOnce = 32;
   const int at_once = watch ? kBlocksAtOnce * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {

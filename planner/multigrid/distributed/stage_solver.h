@@ -43,13 +43,13 @@ class StageSolver {
   // Returns whether the solver keeps the loaded weights and their momentum where it computes. If
   // so, Descend changes these weights, and the host's copy is as of the last ReadWeights.
   bool keeps_weights() const { return layers_->kept_weights() != nullptr; }
-  // Solves from the first state, which the first rank reads from `first`, to the last state, which
-  // the last rank writes to `last`. Both are states of all images, [batch, C, H, W]; other ranks do
-  // not use these pointers. The solution is the same on all ranks.
+  // Solves the chain. The first rank reads the first state from `first`, and the last rank writes
+  // the last state to `last`. Both are states of all images, [batch, C, H, W]. Other ranks do not
+  // use these pointers. The solution is the same on all ranks.
   Result<Solution> SolveForward(const double* first, const SolveOptions& options, double* last);
-  // Solves from the adjoint of the last state, which the last rank reads, to the adjoint of the
-  // first state, which the first rank writes. The adjoint is linearised at the states of the last
-  // forward solve.
+  // Solves the adjoint, linearised at the states of the last forward solve. The last rank reads the
+  // adjoint of the last state from `last_adjoint`. The first rank writes the adjoint of the first
+  // state to `first_adjoint`.
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                  double* first_adjoint);
   // AddGradients and Descend use the gradients of this rank's layers from the last forward and
@@ -68,8 +68,8 @@ class StageSolver {
   std::optional<CycleTimeline> Timeline() const;
 
  private:
-  // The layers whose weights the gathered levels need, and the states at which the adjoint of these
-  // levels is linearised. Both are in ascending order.
+  // The layers whose weights the gathered levels need, and the states at which the adjoint of the
+  // gathered levels is linearised. Both lists are in ascending order.
   struct GatheredNeeds {
     std::vector<int> layers;
     std::vector<int> states;
@@ -94,7 +94,7 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, SolveDirection& way);
   RankPart PartOf(Direction direction) const;
-  // Returns the number of steps of the first gathered level that belong to the layers of `rank`.
+  // Returns how many steps of the first gathered level belong to layers of `rank`.
   int CoarseStepsOf(int rank) const;
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == 0; }
@@ -103,8 +103,8 @@ class StageSolver {
   int OwnerOf(int layer) const;  // returns the rank that has the layer
   // Returns the layers of needs_.layers that `rank` has, numbered from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
-  // Send the gatherer what its levels need of other ranks' layers: the host's weights, weights that
-  // layers keep, or states.
+  // Send the gatherer what its levels need from other ranks. In order: the host's weights, the
+  // weights that layers keep, states.
   Status GatherWeights();
   Status GatherKeptWeights();
   Status GatherStates();
@@ -113,8 +113,8 @@ class StageSolver {
   // Start::kPrevious, all ranks also add the change of the first state to their other states
   // (BlockSystem::CarryOver).
   Status SetFirst(Start start, SolveDirection& way);
-  // Returns a power of two that scales the largest number of the first adjoint to about 1; returns
-  // 1 if the largest is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
+  // Returns a power of two that scales the largest number of the first adjoint to about 1. Returns
+  // 1 if that number is 0 or not finite, or if adjoints are not scaled. Only the last rank has the
   // adjoint's values, `numbers`.
   Result<double> AdjointScale(const double* numbers);
 

@@ -54,7 +54,7 @@ class ThreadRanks {
 };
 
 // Runs work() for each rank on a thread of its own; rank 0 uses the caller's thread. Returns the
-// job's error, which is that of the first rank whose work fails.
+// job's error: the error of the first rank whose work fails.
 Status RunOnThreads(ThreadRanks& ranks, int size, const std::function<Status(Peers& peers)>& work);
 
 }  // namespace ucudnn::multigrid

@@ -13,9 +13,9 @@
 namespace ucudnn::multigrid {
 
 // Runs a convolution on one image and one group at a time. The input is padded in scratch, so that
-// the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"), outputs
-// are summed in rows as long as the padded input's rows, so that one loop computes all rows of one
-// depth; the numbers between two rows are dropped.
+// the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"), each
+// row of outputs gets the length of a row of the padded input. Then one loop sums all rows of one
+// depth, and the additional numbers between two rows are dropped.
 struct ConvolutionLoops {
   const planner::Convolution& op;
   Spatial in, out;
@@ -42,8 +42,8 @@ struct ConvolutionLoops {
   int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
-  // Returns how many numbers the outputs of one depth occupy if their rows are as long as those of
-  // the padded input.
+  // Returns how many numbers the outputs of one depth occupy if their rows are as long as the rows
+  // of the padded input.
   int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }
   // Returns the number of doubles that Forward needs: the padded input, and the outputs of one
   // depth in long rows.

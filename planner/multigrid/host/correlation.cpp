@@ -78,8 +78,8 @@ template <int kTaps>
 }
 
 #if defined(__x86_64__)
-// These functions use wider registers, but no fused multiply-add, so their results have the same
-// bits as those of Correlate and DotProducts.
+// These functions use wider registers, but no fused multiply-add. So their results have the same
+// bits as the results of Correlate and DotProducts.
 [[gnu::target("avx2")]] void CorrelateWide(const double* in, const double* weights, int taps,
                                            int distance, double* out, int64_t count) {
   Correlate(in, weights, taps, distance, out, count);

@@ -1,6 +1,6 @@
-// The inner loops of convolutions on the host: rows of numbers against a row of taps. Results have
-// the same bits on every x86-64 processor, because each sum adds its terms in one fixed order, and
-// without fused multiply-adds.
+// The inner loops of convolutions on the host: rows of numbers against a row of taps. Each sum adds
+// its terms in one fixed order, without fused multiply-adds. Therefore results have the same bits
+// on every x86-64 processor.
 #pragma once
 
 #include <cstdint>

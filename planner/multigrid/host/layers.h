@@ -34,8 +34,8 @@ struct WeightCounts {
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
 WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id);
-// Returns whether training changes the weights of a layer. A batch normalisation without scale and
-// shift has factors and shifts all the same, which hold its statistics and stay as they are.
+// Returns whether training changes the weights of a layer. The factors and shifts of a batch
+// normalisation without scale and shift hold its statistics, so training leaves them as they are.
 bool IsTrained(const planner::Operator& op);
 // Fails unless the weights have the sizes of WeightCountsOf(). The error names the node, the sizes
 // and the expected sizes.

@@ -17,10 +17,10 @@ struct HostMeasurement {
   double copy_gb_per_s = 0;  // rate of copying a state, in 10^9 bytes per second
 };
 
-// Measures one layer of each kind of `network`, which was derived from `chain`, with drawn weights:
-// the forward pass, adjoint and gradient as HostStage computes them, and several layers on one
-// input. Takes a fraction of a second for each kind, on the calling thread. The fastest of several
-// runs counts.
+// Measures one layer of each kind of `network`, with drawn weights. Measures the forward pass,
+// adjoint and gradient as HostStage computes them, and several layers on one input. Takes a
+// fraction of a second for each kind, on the calling thread. The fastest of several runs counts.
+// REQUIRES: `network` was derived from `chain`.
 Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkLayers& network);
 
 }  // namespace ucudnn::multigrid

@@ -165,7 +165,7 @@ enum class Passes { kForward, kForwardAndBackward };
 // runs `passes`. The first pass allocates them.
 int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
                    const NetworkSettings& settings, int rank, Passes passes);
-// Returns the same if one rank has the whole network, or 0 if `settings` are refused.
+// Returns these bytes if one rank has the whole network; 0 if `settings` are refused.
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 
 // Draws the weights of every node of the chain from the seed `seed`. Weights of convolutions and

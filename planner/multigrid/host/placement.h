@@ -13,7 +13,7 @@ namespace ucudnn::multigrid {
 
 enum class Method {
   kMultigrid,
-  kPartitioned  // layers are placed in the same way, and computed one after the other
+  kPartitioned  // layers are placed as with kMultigrid, and computed one after the other
 };
 
 struct PlacementSetting {
@@ -43,11 +43,11 @@ struct Placement {
   std::vector<int> homes;
 };
 
-// Places a network. Stages are cut over all `ranks` ranks from rank 0 on, or over fewer if they
-// have fewer blocks. A stage with too few layers for two levels is solved serially, on at most as
-// many ranks as it has layers. A section between stages is on the rank that has the output of the
-// preceding stage. Fails if there are more ranks than the longest stage has blocks, or if no stage
-// has enough layers for two levels.
+// Places a network. Each stage is cut over all `ranks` ranks or, if it has fewer blocks, over fewer
+// ranks from rank 0 on. A stage with too few layers for two levels is solved serially, on at most
+// as many ranks as it has layers. A section between stages is on the rank that has the output of
+// the preceding stage. Fails if there are more ranks than the longest stage has blocks, or if no
+// stage has enough layers for two levels.
 Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting,
                                int ranks);
 

@@ -59,8 +59,8 @@ struct CheckedStep {
   double gradient_error = 0;
 };
 
-// The results of one epoch. Solves, cycles and checks are those of this replica alone; a rank other
-// than 0 knows only the cycles of solves of its own layers.
+// The results of one epoch. Solves, cycles and checks are counted for this replica alone. A rank
+// other than 0 knows only the cycles of solves of its own layers.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
   double top1 = 0;        // accuracy on Evaluate's examples, in [0, 1]
@@ -75,8 +75,8 @@ struct EpochResult {
 
 class Trainer {
  public:
-  // `chain` must outlive the trainer. Training begins with `parameters`, which are those of this
-  // rank.
+  // `chain` must outlive the trainer. `parameters` are this rank's parameters at the beginning of
+  // training.
   static Result<std::unique_ptr<Trainer>> Make(const ResidualChain& chain, Parameters parameters,
                                                const TrainingSettings& settings);
 
@@ -110,8 +110,8 @@ class Trainer {
   bool is_checked() const {
     return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
   }
-  // Returns on all ranks the sum of `number` over replicas. Each replica counts the number of its
-  // rank with the logits; the numbers of other ranks are ignored.
+  // Returns the sum of `number` over all replicas, on all ranks. In each replica only the number of
+  // the rank with the logits counts.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);
   // Returns |a - b| / |b|, over the parameters of all ranks of the network.
