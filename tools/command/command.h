@@ -109,8 +109,8 @@ class VariableOptions {
   // Fails if a value is not accepted. The error names the first such option, its value and the
   // accepted values.
   Status Check() const;
-  // Fails if an option was given that a run uses only with one budget for all kernels, and there is
-  // no such budget in an option, a variable or a workspace plan.
+  // Fails if an option was given that a run uses only with one budget for all kernels, while no
+  // option, variable or workspace plan sets such a budget.
   Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;

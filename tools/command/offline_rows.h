@@ -36,8 +36,8 @@ struct OfflineRows {
 };
 
 // Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store; or it names `device_from`, which is the option that named the device, and the
-// devices that exist.
+// missing store. If no rows are of the device, the error names the devices that exist, and
+// `device_from`, the option that named the device.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 

@@ -75,8 +75,8 @@ class Executor:
         self.accumulated.update(gradients)
 
     def kept(self, name):
-        """Returns the gradient of earlier passes under no_sync that is not summed yet, or None. It is None also if the
-        program has set the parameter's grad to None since."""
+        """Returns the gradient of earlier passes under no_sync that is not summed yet, or None. Also returns None if
+        the program has set the parameter's grad to None since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 
@@ -190,7 +190,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        # A copy gets its number at its first pass, which all ranks run; one rank may have made more copies.
+        # A copy gets its number at its first pass, which all ranks run. One rank may have made more copies than others.
         if self.is_new_copy:
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)

@@ -28,8 +28,8 @@ _ASKING = frozenset(
 
 @functools.cache
 def _is_elementwise(name):
-    """Returns whether the function computes its result element by element. Functions that reduce with one argument and
-    compare element by element with two (torch.max) do not count."""
+    """Returns whether the function computes its result element by element. Functions like torch.max do not count: with
+    two arguments they compare element by element, but with one argument they reduce."""
     if name in _KEEPING or name.startswith("_fused_"):
         return True
     if name.startswith("__"):
@@ -106,8 +106,8 @@ def _marked(result, arguments):
 
 
 class Parts:
-    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, only the
-    first rank's counts in sums and norms."""
+    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, sums and
+    norms count it only on the first of these ranks."""
 
     def __init__(self, name, shard, executor):
         self.name, self.shard, self.executor = name, shard, executor

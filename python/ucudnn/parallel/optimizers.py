@@ -91,8 +91,8 @@ def _mixes(optimizer):
 
 def _stepped(optimizer, group, start, gradients):
     """Returns the values of a parameter that begins as `start`, after steps with `gradients`. A copy of the optimizer
-    takes the steps, with the options of `group`. The copy has the optimizer's state, with each tensor except single
-    numbers filled with its greatest magnitude."""
+    takes the steps, with the options of `group`. The copy has the optimizer's state, in which every element of a tensor
+    is replaced by the tensor's greatest magnitude. Single numbers stay."""
     options = {key: value for key, value in group.items() if key not in NAMES}
     parameter = torch.nn.Parameter(start.clone().to(next(iter(group["params"])).device))
     twin = copy.copy(optimizer)

@@ -13,7 +13,7 @@ class SharedValues:
     compared."""
 
     def __init__(self, executor):
-        # options: those of optimizers that have stepped since the last pass
+        # options: the options of optimizers that have stepped since the last pass
         self.executor, self.passes, self.options = executor, 0, {}
 
     def of(self, executor):

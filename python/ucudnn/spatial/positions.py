@@ -39,7 +39,8 @@ class Gather(torch.autograd.Function):
 
 def all_of(x, dim, apart=()):
     """Returns x with the positions of all ranks in dimension `dim`. Ranks that differ along the axes `apart` compute
-    different results from them, so their gradients are added. Ranks that differ along other axes compute the same."""
+    different results from these positions, so the gradients of these ranks are added. Ranks that differ along other
+    axes compute the same."""
     layout, dim = layout_of(x), dim % x.ndim
     atoms = layout.dims[dim]
     if not atoms:

@@ -14,9 +14,9 @@ from .sums import total
 
 def shard(x, dim=None, multiple=1):
     """Returns this rank's stripe of x; x is the same on every rank of a group. `dim`: the dimensions to cut, an int or
-    a list; by default those of the last three (d, h, w) that the grid cuts. Stripes are multiples of `multiple` rows,
-    the product of a network's strides, and differ by at most `multiple` rows; the last stripe has the rest. On a single
-    rank, returns x itself."""
+    a list; by default all dimensions that the grid cuts, among the last three (d, h, w). Stripes are multiples of
+    `multiple` rows, the product of a network's strides, and differ by at most `multiple` rows; the last stripe has the
+    rest. On a single rank, returns x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x

@@ -35,8 +35,8 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. If the reshape groups
-    rows and stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
+    """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. A reshape may group
+    rows; if stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
 
     A size from x.shape (an Own) names rows. Plain numbers are sizes of the whole if there is no -1, or if -1 is for
     uncut dimensions only, since the number of elements must match. Otherwise rows are named only by Own sizes, and by

@@ -137,7 +137,7 @@ class Waiting:
         """Returns a text about the ranks that have not come, for a wait that failed. Empty if all ranks failed
         immediately."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
-        # A rank in `told` was waiting, too. If it has ended, another rank ended before it, so it is not named.
+        # A rank in `told` was waiting, too. If such a rank has ended, another rank ended before it, so it is not named.
         if ended := sorted(rank for rank, process in list(self._processes.items()) if rank not in told and has_ended(process)):
             return f"{named(ended)} ended"
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:

@@ -26,7 +26,7 @@ struct ReportedLayerKind {
 };
 
 struct ReportedSetting {
-  std::vector<int64_t> coarsening;  // of each level, the last one repeated
+  std::vector<int64_t> coarsening;  // by level; further levels repeat the last number
   int64_t levels = 0;               // number of levels of the longest stage
   std::string relaxation, coarse;
 
@@ -58,14 +58,14 @@ struct ReportedScaling {
   int devices = 1;
   ReportedRun partitioned;
   std::optional<ReportedRun> multigrid;  // none if no setting converges
-  // The setting of `multigrid` with streams; none without `multigrid`.
+  // A run with streams and the setting of `multigrid`; none without `multigrid`.
   std::optional<ReportedRun> launched_streams;
   // The next three members describe `multigrid`.
   ReportedSetting setting;
   int64_t cycles = 0;
   std::string coarse_levels;
 
-  // `rows` are the rows of the workload, which are read up to this one.
+  // Checks the row against the row before it. `rows` are the workload's rows up to this one.
   void Members(json::Object& member, const std::vector<ReportedScaling>& rows);
 };
 

@@ -60,8 +60,8 @@ struct EpochRow {
   const ReportedEpoch& epoch;
 };
 
-// Returns names for rows: the attributes that differ between rows, or the first attribute if none
-// does. REQUIRES: all rows have equally many attributes.
+// Returns names for rows: the attributes that differ between rows, or the first attribute if no
+// attribute differs. REQUIRES: all rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();
