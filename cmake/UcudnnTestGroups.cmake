@@ -1,4 +1,4 @@
-# Assigns each test to a group, which determines the build in which tools/check runs the test, once:
+# Assigns each test to a group. The group determines the build in which tools/check runs the test, once:
 #   asan     tests that pass pointers through other people's programs
 #   release  tests that compute for long, and tests whose processes no sanitizer's runtime survives
 #   full     tests that only tools/check --full runs, which builds everything

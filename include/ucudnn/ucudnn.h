@@ -244,7 +244,7 @@ typedef struct {
   int64_t kernels;         /* kernels that were called */
   int64_t divided_kernels; /* called kernels that are divided */
   int64_t calls;
-  int64_t divided_calls; /* calls of divided kernels, without those that ran undivided */
+  int64_t divided_calls; /* calls of divided kernels, except calls that ran undivided */
   int64_t measured;      /* measurements of this process: engines times micro-batch sizes */
   int64_t fallbacks;     /* number of times that a call did not run as planned */
 } ucudnnStatistics_t;

@@ -9,8 +9,8 @@
 #include "interposer/spatial/normalization.h"
 #include "interposer/spatial/pooling.h"
 
-// The headers are of the oldest supported cuDNN, which marks functions as deprecated that newer
-// releases still have.
+// The headers are of the oldest supported cuDNN. They mark functions as deprecated, but newer
+// releases still have these functions.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn {
