@@ -112,10 +112,10 @@ cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
 /* Does the same as ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy
- * API, on all threads: for convolutions whose x or y it describes, and for bias gradients whose dy
- * it describes. The declaration holds until a call with 0, which the program must make before it
- * destroys the descriptor. With the drop-in preloaded, destroying the descriptor ends the
- * declaration too. */
+ * API, on all threads. The declaration is for convolutions whose x or y the descriptor describes,
+ * and for bias gradients whose dy it describes. It holds until a call with 0, which the program
+ * must make before it destroys the descriptor. With the drop-in preloaded, destroying the
+ * descriptor ends the declaration too. */
 cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
 
 /* 1: filter and bias gradients of split convolutions are summed over the ranks of a group. 0: each

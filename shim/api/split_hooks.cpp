@@ -153,8 +153,8 @@ cudnnStatus_t NormBackwardEx(
                  });
 }
 
-// The type of the parameter `function` makes the compiler compare the hook's signature with that of
-// cuDNN's function.
+// The type of the parameter `function` makes the compiler compare the hook's signature with the
+// signature of cuDNN's function.
 template <typename Function>
 Hook HookOf(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};

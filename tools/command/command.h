@@ -88,8 +88,8 @@ Options PlanningOptionsOf(const CLI::App& app);
 // variables.
 class VariableOptions {
  public:
-  // Sets what the help says about a variable's accepted values and its default, if this command
-  // differs from `ucudnn run` in them. Must be called before the variable is added.
+  // For a command that differs from `ucudnn run` in a variable's accepted values or default: sets
+  // what the help says about these. Must be called before the variable is added.
   void Describe(const std::string& variable, const char* accepted, const char* by_default);
 
   // Adds options for all variables except those in `except`, which the command does not accept.

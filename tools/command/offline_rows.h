@@ -36,7 +36,7 @@ struct OfflineRows {
 };
 
 // Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store. If no rows are of the device, the error names the devices that exist, and
+// missing store, or the devices that exist. If `device` has no rows, the error also names
 // `device_from`, the option that named the device.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");

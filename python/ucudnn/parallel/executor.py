@@ -82,7 +82,7 @@ class Executor:
 
     def note_gradient(self, name, gradient):
         """Called when autograd has left `gradient` in the parameter's grad. If an earlier gradient of the parameter
-        waits to be summed, remembers `gradient` and its version, with which _refuse_written compares the grad later."""
+        waits to be summed, remembers `gradient` and its version. _refuse_written later compares the grad with these."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 

@@ -142,9 +142,9 @@ _UNSEEN = "not compared"
 
 
 def _seen(value, depth=8, left=None):
-    """Returns a value that changes when the attribute `value` does: plain values, contents of small tensors, functions,
-    and containers of these with up to _MOST elements (`left` counts how many more are allowed). Large tensors and
-    tensors on other devices are represented by their address and write counter."""
+    """Returns a value that changes when the attribute `value` does. It has plain values, contents of small tensors,
+    functions, and containers of these with up to _MOST elements (`left` counts how many more are allowed). Large
+    tensors and tensors on other devices are represented by their address and write counter."""
     if isinstance(value, _PLAIN):
         return value if value == value else "nan"
     if isinstance(value, torch.Tensor):
@@ -172,8 +172,8 @@ def _told(value):
 
 
 class Applied:
-    """What `apply` found in a model: its parameters, and the attributes of its modules on which its description is
-    based. Attributes that Executor reads at each call are left out."""
+    """What `apply` found in a model: its parameters, and the attributes of its modules that determine the model's
+    description. Attributes that Executor reads at each call are left out."""
 
     def __init__(self, model, network):
         self.parameters = dict(model.named_parameters(remove_duplicate=False))

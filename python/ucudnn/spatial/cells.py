@@ -79,7 +79,7 @@ class Ranks:
 
     def sum_alone(self):
         """Tells libucudnn not to sum gradients, because this module does. Called before the first call inside which
-        ucudnn exchanges, and not when a model is converted, because the model may be moved to a GPU later."""
+        ucudnn exchanges. Not called when a model is converted, because the model may be moved to a GPU later."""
         if not self._sums_alone:
             self.geometry.sum_nothing()
             self._sums_alone = True

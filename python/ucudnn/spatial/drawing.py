@@ -33,9 +33,9 @@ DRAW_BEFORE = "draw before, alike on all ranks"
 
 
 def compare_drawn(name, result, is_now=False):
-    """Compares numbers between ranks that function `name` drew, and that must be the same on all ranks. Does so only if
-    `is_now`, or if the model trusts a class that draws different numbers on each rank. Otherwise copies.same_draws
-    compares generators after the pass."""
+    """Function `name` drew numbers that must be the same on all ranks. Compares them between ranks if `is_now`, or if
+    the model trusts a class that draws different numbers on each rank. Otherwise copies.same_draws compares generators
+    after the pass."""
     if is_now or _where and trusts_draws(_where[0][2]._ucudnn_trust):
         same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
              f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")

@@ -57,7 +57,7 @@ class _Normalised(torch.autograd.Function):
 
 def _differentiable(ctx, saved, gradient):
     """Returns the result of _gradients, computed by differentiable operations, for second-order gradients. Computes the
-    statistics again, because the saved ones carry no gradient."""
+    statistics again, because the saved statistics carry no gradient."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)

@@ -35,8 +35,8 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
     stripes = agreed(layouts, keeps_first)
     layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
-        # If a program has flattened several dimensions into one, in_rows() counts the uncut ones as rows of the axis
-        # before them.
+        # If a program has flattened several dimensions into one, in_rows() counts the uncut dimensions as rows of the
+        # axis before them.
         layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]
         stripes = agreed(layouts, keeps_first)
         layouts = [layout.in_stripes(stripes) for layout in layouts]

@@ -134,7 +134,7 @@ def _outputs(x, axis, number):
 
 
 def _check_areas(axis, extents, outputs):
-    """Refuses stripes if one is resized by another factor than the whole: averaged areas would cross that one's ends."""
+    """Refuses a stripe that is resized by another factor than the whole: averaged areas would cross its ends."""
     if any(rows * sum(extents) != extent * sum(outputs) for rows, extent in zip(outputs, extents)):
         raise NotSupported(f"{AXES[axis]}: mode area of stripes of {extents} rows, which become {outputs} rows: the same factor for "
                            "all is expected")

@@ -4,8 +4,8 @@ Gradients of parameters are summed over ranks in a few groups, each for the para
 a converted model runs, two autograd functions stand between a parameter and its uses on stripes. When the model begins,
 all parameters of a group go through _Ended, so torch runs _Ended's backward last. The first use of a parameter sends
 its whole group through _Begun. _Begun's backward runs as soon as the group's gradients exist, and starts the sum.
-_Ended's backward waits for the sum, and layers in between are computed meanwhile. Accumulation and hooks of a parameter come
-after _Ended's backward, so they see the sum.
+_Ended's backward waits for the sum, and layers in between are computed meanwhile. Accumulation and hooks of a parameter
+come after _Ended's backward, so they see the sum.
 
 Parameters that already have hooks, and parameters of FSDP and DistributedDataParallel, are in no group: the gradient of
 each of their uses is summed separately."""

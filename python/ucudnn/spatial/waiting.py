@@ -109,8 +109,8 @@ class Waiting:
 
     @contextlib.contextmanager
     def awaiting(self, what, members, lost, limit):
-        """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text), whose text says
-        what was awaited, from which ranks, and that `limit`, the name of the time-out, is so many seconds."""
+        """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text). The text says
+        what was awaited, from which ranks, and how many seconds the time-out is. It calls the time-out `limit`."""
         members = sorted(set(members) - {self.rank})
         wait = self.begin(what, members)
         try:

@@ -23,7 +23,7 @@ namespace hostgpu {
 // binds device 0's primary context. Returns false if there is no device.
 bool BindContext();
 
-// Returns the time at which work will run, if it is enqueued now on the handle's stream.
+// Tells whether work on the handle's stream runs in stream order or when a graph is launched.
 Runs WhenRuns(cudnnHandle_t handle);
 
 // Enqueues `work` on the handle's stream, or records it if the stream captures; does not wait for

@@ -64,9 +64,9 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
 void PrintCliffTable(const Cliffs& cliffs, const Options& options);
 
 // Writes the format `ucudnn-cliff`. Each kernel has `best`, and `real` and `ucudnn` under
-// `limit_bytes`. The latter two are null if there is no cliff or if nothing fits. `run_ms` is a
-// time measured by this command; `planned_ms` is the sum of the measurements from which a plan was
-// made.
+// `limit_bytes`. `real` and `ucudnn` are null if there is no cliff or if nothing fits. `run_ms` is
+// a time measured by this command; `planned_ms` is the sum of the measurements from which a plan
+// was made.
 void PrintCliffJson(const Cliffs& cliffs, const Options& options);
 
 }  // namespace ucudnn::command

@@ -46,8 +46,8 @@ struct NetworkAnalysis {
   // The tolerance is the residual of this setting after its cycles. None if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // Differences between the longest stage and the reduced network on which residuals were
-  // estimated; empty if there are none.
+  // Says how the reduced network, on which residuals were estimated, differs from the longest
+  // stage. Empty if it does not differ.
   std::string reduction;
   std::vector<TriedSetting> tried;
   // The fastest setting, with residuals of the network itself. None if solving the network itself

@@ -65,7 +65,8 @@ struct ReportedScaling {
   int64_t cycles = 0;
   std::string coarse_levels;
 
-  // Checks the row against the row before it. `rows` are the workload's rows up to this one.
+  // `rows` are the workload's rows up to this one, whose devices must be more than the row before
+  // has.
   void Members(json::Object& member, const std::vector<ReportedScaling>& rows);
 };
 
@@ -73,7 +74,8 @@ struct ReportedWorkload {
   std::string name;  // "inference" or "training"
   ReportedRun serial, captured;
   std::vector<ReportedScaling> rows;  // in ascending order of devices; at least one
-  // The number of devices from which on multigrid pays, and the number with which it is fastest.
+  // The first number of devices with which multigrid pays, and the number with which multigrid is
+  // fastest.
   std::optional<int> pays_from, best_devices;
 
   void Members(json::Object& member);

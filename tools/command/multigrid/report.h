@@ -70,7 +70,7 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Reads or writes those members of a solve that the document itself also has.
+  // Reads or writes the members of a solve that the document itself also has.
   void SolveMembers(json::Object& member);
 };
 

@@ -36,7 +36,7 @@ std::string TipOf(const ReportedSpan& span, const TimelineRow& row) {
          NumberText(" from %.4g ms on", span.begin_ms);
 }
 
-// Returns the spans to draw: those that begin first.
+// Returns the spans to draw. If there are too many, returns only the spans that begin first.
 std::vector<ReportedSpan> DrawnSpans(const ReportedTimeline& timeline) {
   std::vector<ReportedSpan> spans = timeline.spans;
   if (spans.size() <= kMostSpans) return spans;
