@@ -248,8 +248,8 @@ class Applied:
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. All ranks of torch.distributed call it with the same
-    ordinary module; values may differ, and rank 0's are scattered. Each rank keeps its parts of the parameters. The
-    parameters keep their names.
+    ordinary module. Its values may differ between ranks, because rank 0's values are scattered. Each rank keeps its
+    parts of the parameters. The parameters keep their names.
 
     `loss` is a function of outputs and labels that is a mean over images, or a list with an entry for each output: a
     function or (function, weight). `batch_norm`: "all" uses statistics of a layer's whole batch. "local" uses

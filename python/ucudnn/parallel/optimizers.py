@@ -44,8 +44,8 @@ def _before_step(optimizer, *_):
 
 
 def adopt(optimizer):
-    """Records that the optimizer's state belongs to this rank's parts, and refuses torch's own saving and loading of
-    it. Does nothing if all trained parameters are whole on every rank."""
+    """Records that the optimizer's state belongs to this rank's parts. Refuses that torch itself saves or loads the
+    state. Does nothing if all trained parameters are whole on every rank."""
     if optimizer not in _CHECKED and any(not one.ucudnn_parts.shard.is_whole for one in _trained(optimizer)):
         _refuse_mixing(optimizer)
         _CHECKED.add(optimizer)

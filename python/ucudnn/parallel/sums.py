@@ -111,7 +111,7 @@ def _stream_of(device):
 
 class _Job:
     """A sum in progress. `seconds`: how long it took. On a GPU it runs on a stream of its own: `computed` is the event
-    after which `flat` may be read, and `summed_up` the event after which it is the sum."""
+    after which `flat` may be read, and `summed_up` the event after which `flat` is the sum."""
 
     def __init__(self, summed, flat, is_beside):
         self.summed, self.flat, self.is_beside, self.error, self.done = summed, flat, is_beside, None, threading.Event()

@@ -39,7 +39,7 @@ class Counts:
         self.hidden_ms[kind] += hidden * 1e3
 
     def fly(self, elements, size):
-        """Adds `elements` to the count of elements in messages that are kept now; negative to remove them."""
+        """Adds `elements` to the count of elements in messages that are kept now; a negative number removes some."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
         self.most_under_way = [*map(max, self.most_under_way, self.under_way)]
 

@@ -34,7 +34,7 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own. Its own backward gives second-order gradients: torch differentiates its
+    """The backward pass of _Own. Its own backward gives second-order gradients: torch differentiates torch's function
     convolution_backward."""
 
     @staticmethod

@@ -73,9 +73,9 @@ def least(x, axes):
 
 
 class _Group:
-    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Each has a token: a
-    tensor of its shape without memory, whose gradient is the parameter's gradient, even if the parameter's values have
-    changed since the model began."""
+    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Each parameter has a
+    token, a tensor of the parameter's shape without memory. The token's gradient is the parameter's gradient, even if
+    the parameter's values have changed since the model began."""
 
     def __init__(self, parameters, axes):
         self.axes, self._begun, self._sums = axes, None, []
@@ -156,8 +156,8 @@ class _Used(torch.autograd.Function):
 
 
 def own(parameters):
-    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked, because
-    it reads gradients before _Ended's backward has run."""
+    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked. That is
+    right, because FSDP reads gradients before _Ended's backward has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 

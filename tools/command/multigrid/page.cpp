@@ -287,8 +287,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
       section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
-// Returns a line with the known values of value_of(at), for `count` cycles or epochs that are
-// numbered from `first` on.
+// Returns a line with the known values of value_of(at). It shows `count` cycles or epochs, whose
+// numbers begin with `first`.
 template <typename ValueOf>
 planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
                      const char* format, const ValueOf& value_of) {

@@ -13,7 +13,7 @@ namespace {
 using planner::Element;
 
 constexpr size_t kMostTimelines = 4;
-constexpr size_t kMostSpans = 6000;  // most spans that are drawn of one timeline
+constexpr size_t kMostSpans = 6000;  // the most spans that one timeline shows
 constexpr double kSpanWidth = 5;     // px, on average, in the lane with most spans
 constexpr double kMostWidth = 6 * planner::kFigureWidth;
 

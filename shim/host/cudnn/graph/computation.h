@@ -22,8 +22,8 @@ struct ConvolutionPart {
   double alpha, beta;
   std::array<int64_t, 3> unique_ids;  // unique ids of x, w and y
   std::array<int64_t, 3> alignments;  // declared alignments of x, w and y, in bytes
-  // True if the application does not get the result. Then the result exists, dense and in the type
-  // of x, only while pointwise operations read it, as operand `result` of the program.
+  // True if the application does not get the result. Then the result is operand `result` of the
+  // program. It is dense, has the type of x, and exists only while pointwise operations read it.
   bool is_virtual;
   int result;
 };
