@@ -86,8 +86,8 @@ def refuse_parameters(function, number, outputs, parameters):
 
 
 class Total(torch.autograd.Function):
-    """Sums the ranks' numbers; every rank gets the same sum. This rank's own number gets the gradient unchanged, without
-    an exchange. `backwards`: a (Counter, key) that counts backward passes, or None."""
+    """Sums the ranks' numbers; every rank gets the same sum. This rank's own number gets the gradient unchanged,
+    without an exchange. `backwards`: a (Counter, key) that counts backward passes, or None."""
 
     @staticmethod
     def forward(ctx, token, number, meeting, backwards):

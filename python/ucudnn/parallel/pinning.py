@@ -1,4 +1,4 @@
-"""Takes the configurations of a plan of another network, whose layers have other names: `pins`."""
+"""`pins` takes configurations from the plan of another network, whose layers have other names."""
 from .errors import NotSupported
 from .schedule import read
 

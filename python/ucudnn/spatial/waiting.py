@@ -47,7 +47,7 @@ def named(ranks):
 
 
 def _started(process):
-    """Returns when a process of this machine started, in clock ticks since boot; None if it has ended."""
+    """Returns the time at which a process of this machine started, in clock ticks since boot; None if it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{process}/stat") as file:
             state, *fields = file.read().rpartition(")")[2].split()

@@ -112,8 +112,8 @@ Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
 CUresult Initialize();
 CUresult Initialized();
 
-// While it exists, the calling thread counts as running a host function of the application, which
-// may make no CUDA call.
+// While it exists, the calling thread counts as running a host function of the application. A host
+// function may make no CUDA call.
 class HostFunctionScope {
  public:
   HostFunctionScope();

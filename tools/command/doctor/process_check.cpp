@@ -81,8 +81,8 @@ bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   });
 }
 
-// Adds facts from the loader's log: the libraries that were opened, the objects that opened them,
-// and the objects that call them.
+// Adds to `use` what the loader's log shows: the libraries that were opened, the objects that
+// opened them, and the objects that call them.
 void ReadLog(const ProcessView& view, CudnnUse& use) {
   for (const CudnnBinding& binding : view.bindings) {
     if (use.drop_in.empty() || Canonical(binding.library) != use.drop_in) continue;

@@ -57,7 +57,7 @@ struct CudnnUse {
 
 CudnnUse FindCudnnUse(const ProcessView& view);
 
-// Adds the libraries that the process uses as facts.
+// Adds facts: the libraries that the process uses.
 void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
 
 // Adds the reasons why the drop-in does not get the calls. Returns true if there are none.

@@ -207,8 +207,8 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
 }
 
 // Numbers the kernels in the order of their first appearance. A call does not show its layer, so
-// layers with the same convolution and API run as one kernel. Such layers are planned as the first
-// of them.
+// layers with the same convolution and API run as one kernel. All of them are planned like the
+// first of these layers.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
