@@ -36,8 +36,8 @@ struct Capture {
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
-// Ends the capture, except for the results UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. Sets `graph`
-// to the recorded graph, or to null on any error.
+// Ends the capture, unless the result is UNMATCHED, WRONG_THREAD or ILLEGAL_STATE. Sets `graph` to
+// the recorded graph, or to null on any error.
 CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
 
 struct CaptureInfo {
