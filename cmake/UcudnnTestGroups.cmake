@@ -1,4 +1,4 @@
-# Assigns each test to a group, which determines the build in which tools/check runs the test, once:
+# Assigns each test to a group. The group determines the build in which tools/check runs the test, once:
 #   asan     tests that pass pointers through other people's programs
 #   release  tests that compute for long, and tests whose processes no sanitizer's runtime survives
 #   full     tests that only tools/check --full runs, which builds everything
@@ -6,8 +6,8 @@
 # file needs nothing else of ucudnn, so that tests/integration/repository can configure a project with it.
 set(UCUDNN_TEST_GROUPS asan release full)
 
-# ucudnn_tests_of(GROUP [REGEX]): assigns the targets and tests that this folder has so far to GROUP; with REGEX, only
-# those whose names match.
+# ucudnn_tests_of(GROUP [REGEX]): assigns all targets and tests that this folder has so far to GROUP. With REGEX, assigns
+# only targets and tests with matching names.
 function(ucudnn_tests_of group)
   if(NOT group IN_LIST UCUDNN_TEST_GROUPS)
     message(FATAL_ERROR "  ${CMAKE_CURRENT_SOURCE_DIR}: ucudnn_tests_of(${group}): the groups are ${UCUDNN_TEST_GROUPS}")

@@ -9,9 +9,9 @@ find_package(Threads REQUIRED)
 # LeakSanitizer then follows a pointer in ASan's own heap header, and crashes ("Tracer caught signal 11"). Without this
 # interceptor no leak is missed, because LeakSanitizer searches the dynamic linker's memory anyway.
 set(UCUDNN_SANITIZER_ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
-# In a sanitizer build, dlopen searches the run path of the sanitizer's runtime instead of that of the real cuDNN, which
-# opens its parts by name. So LD_LIBRARY_PATH names a folder with these parts. libcudnn.so.9 itself is not in it,
-# because the stand-in and the drop-in have the same name.
+# The real cuDNN opens its parts by name, and finds them by its run path. In a sanitizer build, dlopen searches the run
+# path of the sanitizer's runtime instead. So LD_LIBRARY_PATH names a folder with cuDNN's parts. libcudnn.so.9 itself is
+# not in that folder, because the stand-in and the drop-in have the same name.
 if(UCUDNN_SANITIZE)
   get_filename_component(_cudnn ${UCUDNN_REAL_CUDNN_LIBRARY} DIRECTORY)
   get_filename_component(_cuda ${UCUDNN_REAL_CUDART} DIRECTORY)

@@ -202,8 +202,9 @@ typedef struct {
    * cycles. A tolerance that cannot be reached with unit_roundoff is BAD_PARAM. */
   double tolerance;
   ucudnnLayerParallelScale_t scale;
-  /* The number of cycles without a tolerance. With a tolerance, the most cycles; if they do not
-   * reach it, the layers run one after the other. 0 stands for 2, or for 50 with a tolerance. */
+  /* The number of cycles without a tolerance. With a tolerance, the most cycles; if these do not
+   * reach the tolerance, the layers run one after the other. 0 stands for 2, or for 50 with a
+   * tolerance. */
   int cycles;
   ucudnnLayerParallelStart_t start;
   int reserved_cycle; /* unused since an earlier version; must be 0, otherwise BAD_PARAM */

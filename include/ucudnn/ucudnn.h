@@ -112,10 +112,10 @@ cudnnStatus_t ucudnnSpatialEnableThread(int enabled);
 cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 
 /* Does the same as ucudnnSpatialDeclareReplicated for the tensors of one descriptor of the legacy
- * API, on all threads: for convolutions whose x or y it describes, and for bias gradients whose dy
- * it describes. The declaration holds until a call with 0, which the program must make before it
- * destroys the descriptor. With the drop-in preloaded, destroying the descriptor ends the
- * declaration too. */
+ * API, on all threads. The declaration is for convolutions whose x or y the descriptor describes,
+ * and for bias gradients whose dy it describes. It holds until a call with 0, which the program
+ * must make before it destroys the descriptor. With the drop-in preloaded, destroying the
+ * descriptor ends the declaration too. */
 cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
 
 /* 1: filter and bias gradients of split convolutions are summed over the ranks of a group. 0: each
@@ -244,7 +244,7 @@ typedef struct {
   int64_t kernels;         /* kernels that were called */
   int64_t divided_kernels; /* called kernels that are divided */
   int64_t calls;
-  int64_t divided_calls; /* calls of divided kernels, without those that ran undivided */
+  int64_t divided_calls; /* calls of divided kernels, except calls that ran undivided */
   int64_t measured;      /* measurements of this process: engines times micro-batch sizes */
   int64_t fallbacks;     /* number of times that a call did not run as planned */
 } ucudnnStatistics_t;

@@ -62,7 +62,7 @@ void* MissingFunction(unsigned char kind) {
   }
 }
 
-// Returns the substitute for the function `name` if there is no real library.
+// For a process without a real library: returns the substitute for the function `name`.
 void* FunctionOfNoCudnn(const char* name, unsigned char kind) {
   if (std::strcmp(name, "cudnnGetErrorString") == 0) return Address(ErrorString);
   if (std::strcmp(name, "cudnnGetLastErrorString") == 0) return Address(LastErrorString);

@@ -255,8 +255,8 @@ struct FindExHook<Order, real,
     };
     if (a_data == nullptr || b_data == nullptr || d_data == nullptr) return forward();
     if (!MayDeliver(requested, returned, results)) return forward();
-    // Not every algorithm accepts unaligned pointers, and only the real library knows which ones
-    // do.
+    // Not every algorithm accepts unaligned pointers, and only the real library knows which
+    // algorithms do.
     const bool aligned = cudnn::IsAligned(a_data) && cudnn::IsAligned(b_data) &&
                          cudnn::IsAligned(d_data) && cudnn::IsAligned(workspace);
     if (!aligned) return forward();

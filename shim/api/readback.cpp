@@ -41,8 +41,8 @@ cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Oper
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-// Refuses a struct whose size is not that of this version's struct. This version is the first. A
-// later version must also accept the sizes of earlier versions, and must not write beyond them.
+// Refuses a struct whose size differs from this version's. This version is the first. A later
+// version must also accept the sizes of earlier versions, and must not write beyond them.
 template <typename Struct>
 cudnnStatus_t CheckSize(const char* function, const Struct& given) {
   if (given.struct_size == sizeof(Struct)) return CUDNN_STATUS_SUCCESS;

@@ -9,8 +9,8 @@
 #include "interposer/spatial/normalization.h"
 #include "interposer/spatial/pooling.h"
 
-// The headers are of the oldest supported cuDNN, which marks functions as deprecated that newer
-// releases still have.
+// The headers are of the oldest supported cuDNN. They mark functions as deprecated, but newer
+// releases still have these functions.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn {
@@ -153,8 +153,8 @@ cudnnStatus_t NormBackwardEx(
                  });
 }
 
-// The type of the parameter `function` makes the compiler compare the hook's signature with that of
-// cuDNN's function.
+// The type of the parameter `function` makes the compiler compare the hook's signature with the
+// signature of cuDNN's function.
 template <typename Function>
 Hook HookOf(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};

@@ -1,4 +1,4 @@
-// Declares the hooks of operations other than convolutions that ucudnn splits over ranks.
+// Declares the hooks of all operations that ucudnn splits over ranks, except convolutions.
 #pragma once
 
 #include <span>

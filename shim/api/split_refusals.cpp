@@ -6,8 +6,8 @@
 
 #include "api/process.h"
 
-// The headers are of the oldest supported cuDNN, which marks functions as deprecated that newer
-// releases still have.
+// The headers are of the oldest supported cuDNN. They mark functions as deprecated, but newer
+// releases still have these functions.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 #define UCUDNN_REFUSED_WHEN_SPLIT(F)     \

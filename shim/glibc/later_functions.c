@@ -1,5 +1,5 @@
 // Defines functions, and one variable, that glibc has only in versions after 2.28, by means of
-// functions that every glibc has. The linker drops unused ones. Thread-safe.
+// functions that every glibc has. The linker drops unused functions. Thread-safe.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -37,11 +37,11 @@ struct hostgpuWork {
 };
 
 // Runs `work` on `stream` in stream order, or records it if the stream is capturing; returns
-// without waiting. `stream` is a CUstream or cudaStream_t, or a handle of a default stream. A
-// default stream is that of the calling thread's current context; a thread without a context gets
-// the primary context of device 0, as in a runtime call. Returns 0, and releases the argument, if
-// there is no device, if the stream is unknown, if a capture forbids the call, or if a host
-// function makes it.
+// without waiting. `stream` is a CUstream or cudaStream_t, or a handle of a default stream. Such a
+// handle means the default stream of the calling thread's current context. A thread without a
+// context gets the primary context of device 0, as in a runtime call. Returns 0, and releases the
+// argument, if there is no device, if the stream is unknown, if a capture forbids the call, or if a
+// host function makes it.
 int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
 
 // Adds `work` to `graph` (a CUgraph or cudaGraph_t) as a node without dependencies. `kernel`

@@ -19,7 +19,7 @@ using multigrid::Storage;
 using Threads = multigrid::Lanes::Threads;
 
 // The accepted struct sizes. If a later version extends a struct, it adds a size and keeps the
-// earlier ones.
+// earlier sizes.
 constexpr size_t kCallbacksSizes[] = {sizeof(ucudnnLayerParallelCallbacks_t)};
 constexpr size_t kOptionsSizes[] = {sizeof(ucudnnLayerParallelOptions_t)};
 constexpr size_t kSolveOptionsSizes[] = {sizeof(ucudnnLayerParallelSolveOptions_t)};

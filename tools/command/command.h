@@ -88,8 +88,8 @@ Options PlanningOptionsOf(const CLI::App& app);
 // variables.
 class VariableOptions {
  public:
-  // Sets what the help says about a variable's accepted values and its default, if this command
-  // differs from `ucudnn run` in them. Must be called before the variable is added.
+  // For a command that differs from `ucudnn run` in a variable's accepted values or default: sets
+  // what the help says about these. Must be called before the variable is added.
   void Describe(const std::string& variable, const char* accepted, const char* by_default);
 
   // Adds options for all variables except those in `except`, which the command does not accept.
@@ -109,8 +109,8 @@ class VariableOptions {
   // Fails if a value is not accepted. The error names the first such option, its value and the
   // accepted values.
   Status Check() const;
-  // Fails if an option was given that a run uses only with one budget for all kernels, and there is
-  // no such budget in an option, a variable or a workspace plan.
+  // Fails if an option was given that a run uses only with one budget for all kernels, while no
+  // option, variable or workspace plan sets such a budget.
   Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;

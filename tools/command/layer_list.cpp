@@ -59,8 +59,8 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
-// Returns height and width from --size, with which files are read that leave the size of their
-// images open; zeros if --size is not given.
+// Returns height and width from --size, for files that leave the size of their images open. Returns
+// zeros if --size is not given.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   const auto extents = WholeNumbers(text, 'x', 1);
   if (!extents) return {0, 0};

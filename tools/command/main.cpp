@@ -45,7 +45,8 @@ int Main(int argc, char** argv) {
   std::vector<std::string> ours(all.begin(), separator);
   const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
   // If nothing reads the output any more, this process ends silently, as `ls` does, even if its
-  // parent ignores SIGPIPE. Not if a program is started, because that must inherit the setting.
+  // parent ignores SIGPIPE. If a program is started, the setting stays, because the program must
+  // inherit it.
   if (program.empty()) std::signal(SIGPIPE, SIG_DFL);
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");

@@ -14,8 +14,8 @@
 
 namespace ucudnn::command {
 
-// Reads all of `text` as a decimal number from `least` to `most`, by default any finite one; none
-// if it is no such number.
+// Reads all of `text` as a decimal number from `least` to `most`, by default any finite number.
+// Returns none if the text is no such number.
 template <class Number>
 std::optional<Number> ParseNumber(std::string_view text,
                                   Number least = std::numeric_limits<Number>::lowest(),

@@ -46,8 +46,8 @@ struct ApiKernel {
 };
 
 // Returns the desirable set of each kernel on `device`, from engines of the kernel's own API. Uses
-// the newest platform with this cuDNN (0: any) whose rows make up the kernel's mini-batch; a set is
-// empty if there is no such platform.
+// the newest platform that has this cuDNN (0: any) and rows that make up the kernel's mini-batch. A
+// set is empty if there is no such platform.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);

@@ -36,8 +36,8 @@ struct OfflineRows {
 };
 
 // Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store; or it names `device_from`, which is the option that named the device, and the
-// devices that exist.
+// missing store, or the devices that exist. If `device` has no rows, the error also names
+// `device_from`, the option that named the device.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 

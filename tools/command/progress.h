@@ -14,8 +14,8 @@
 
 namespace ucudnn::command {
 
-// Returns the multiplications of the undivided kernel. The time for measuring it is about
-// proportional to them.
+// Returns the number of multiplications of the undivided kernel. Measuring the kernel takes a time
+// about proportional to this number.
 double MeasuringWork(const ConvolutionProblem& problem);
 
 class Stopwatch {

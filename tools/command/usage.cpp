@@ -66,7 +66,7 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
                           : "did you mean --" + nearest + "?");
 }
 
-// Returns a text about a word that is written before the command to which it may belong.
+// Returns a text about a word that may belong to a command, but is written before the command.
 std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
   const auto belongs = [&](const CLI::App& command) {
     return NameIn(word) + " is an option of `" + FullName(command) +

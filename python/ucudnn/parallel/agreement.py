@@ -72,9 +72,9 @@ class Agreement:
 
     def bring(self, what, allowed, told="", facts=None, refusal=None):
         """`allowed` is a bit mask above 0. Returns the bits that are set on all ranks. Every rank raises if a rank has
-        a `refusal`, if `what` or `facts` differ, or if no common bit is left. It raises its own refusal, or else
-        NotSupported with another rank's refusal, the different facts, or the text `told` of each rank. If `what`
-        differs, ranks have made different calls."""
+        a `refusal`, if `what` or `facts` differ, or if no common bit is left. A rank with a refusal raises its own.
+        Other ranks raise NotSupported with that refusal, the different facts, or the text `told` of each rank. If
+        `what` differs, ranks have made different calls."""
         facts = facts or {}
         checksum = zlib.crc32(repr((what, facts)).encode())
         own = torch.tensor([0 if refusal else allowed, checksum, ~checksum])
@@ -104,13 +104,13 @@ class Agreement:
         return (common[:, 0] == ~common[:, 1]).tolist()
 
     def give(self, what, tensor, source):
-        """Overwrites `tensor`, which is on the host, with that of rank `source`. All ranks call it with the same
-        shape."""
+        """Overwrites `tensor`, which is on the host, with the tensor of rank `source`. All ranks call it with tensors
+        of the same shape."""
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.broadcast(tensor.reshape(-1).view(torch.uint8), source, group=self.transport.group)
 
     def gather(self, what, tensor):
-        """Returns a list of every rank's `tensor`. All are on the host and have the same shape."""
+        """Returns a list of every rank's `tensor`. All tensors are on the host and have the same shape."""
         found = [torch.empty_like(tensor) for _ in range(self.transport.world)]
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_gather(found, tensor, group=self.transport.group)

@@ -11,10 +11,10 @@ from .losses import Mean, Sum, kind_of, misfit, reference_numbers
 
 
 def agreed_size(executor, model, images, labels):
-    """Returns the number of images of the batch. A sampler may give batches of two sizes; the number is the size that
-    the tensors of all ranks fit. If they fit both sizes, it is the smaller one if no sampler has given this batch and
-    all ranks have the same images and labels; otherwise it is the larger one. If the tensors of one rank fit neither
-    size, all ranks refuse them."""
+    """Returns the number of images of the batch. A sampler may give batches of two sizes; the result is the size that
+    the tensors of all ranks fit. If they fit both sizes, the result is usually the larger one. It is the smaller one
+    only if no sampler has given this batch, and all ranks have the same images and labels. If the tensors of one rank
+    fit neither size, all ranks refuse them."""
     sizes, fits, facts, told, refusal = sorted(executor.sizes), 0, {}, "", None
     has_sampled, executor.has_sampled = executor.has_sampled, False
     try:
@@ -143,8 +143,8 @@ def _misfit(executor, batch, images, labels):
 
 
 def _check_types(executor, images, labels):
-    """Raises NotSupported for images or labels that are no tensor, and for images whose type gives messages of other
-    types than the parameters' type does."""
+    """Raises NotSupported for images or labels that are no tensor. Also refuses images of another type than the
+    parameters, if layers would then compute in other types."""
     for what, one in (("images", images), ("labels", labels)):
         if not isinstance(one, torch.Tensor) and (what == "images" or one is not None):
             raise NotSupported(f"{what} of type {type(one).__name__} on rank {executor.rank}: one tensor is expected"

@@ -78,7 +78,7 @@ def _under(interval, window, extent):
 
 
 def _over(interval, window, extent):
-    """Returns the interval of inputs that contribute to the outputs in `interval` of a transposed convolution."""
+    """For a transposed convolution, returns the interval of inputs that contribute to the outputs in `interval`."""
     size, stride, pad, _ = window
     begin = -(-(interval[0] + pad - size + 1) // stride)
     end = (interval[1] - 1 + pad) // stride + 1

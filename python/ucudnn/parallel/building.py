@@ -14,8 +14,8 @@ from .reading import network_in
 
 def module(path):
     """Returns a module of a ucudnn-net file. Initializes weights as torch's own layers do. The module returns the
-    outputs of all nodes that no other node reads. Such a node, if it is a softmax, is left out, because F.cross_entropy
-    includes it."""
+    outputs of all nodes that no other node reads. If such a node is a softmax, the module leaves it out, because
+    F.cross_entropy includes it."""
     return Built(network_in(pathlib.Path(path).read_text()))
 
 

@@ -42,7 +42,7 @@ def compare(model, network, shape):
 
 def _compared(model, network, shape, dtype, is_training):
     """Returns a row (name, the model's tensor, the network's tensor, greatest magnitude) for each compared tensor. The
-    magnitude is that of all outputs or of all gradients of the model together; 0 for running statistics."""
+    magnitude is the greatest of all outputs of the model, or of all its gradients; 0 for running statistics."""
     generator = torch.Generator().manual_seed(0)
     twin = _twin(model, network, generator, dtype).train(is_training)
     constants, parameters = dict(twin.named_buffers(remove_duplicate=False)), dict(twin.named_parameters())
@@ -115,8 +115,8 @@ class _Undropped(TorchFunctionMode):
 
 
 def _has_own_backward(model, shape):
-    """Runs a copy of the model on meta tensors. Returns whether its backward pass has an autograd.Function of the
-    program or a hook, and True if the copy fails."""
+    """Runs a copy of the model on meta tensors. Returns whether the copy's backward pass has an autograd.Function of
+    the program or a hook. Also returns True if the copy fails."""
     try:
         twin, dtype = _twin(model, None, None, None, "meta").train(), next(model.parameters()).dtype
         with torch.enable_grad(), _Undropped() as mode:

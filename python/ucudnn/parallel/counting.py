@@ -14,8 +14,8 @@ from .transport import MetaTransport
 
 def count(model, plan, rank, loss=F.cross_entropy):
     """Returns the Report of one step of `model` by the schedule in the file `plan`, as device number `rank` would run
-    it. If `rank` is a sequence of ranks, returns a list of Reports. `loss` is as in `apply`. Labels are one class for
-    each image, or one number for each class with a logistic loss."""
+    it. If `rank` is a sequence of ranks, returns a list of Reports. `loss` is as in `apply`. With a logistic loss, an
+    image's label is a number for each class; with other losses it is one class."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
     if isinstance(rank, int):

@@ -7,14 +7,14 @@ _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def mixed(x):
-    """Returns the output function of splitmix64 of each element. The masks make the shifts logical."""
+    """Applies the output function of splitmix64 to each element. The bit masks make the right shifts logical."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
     x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
     return x ^ ((x >> 31) & (1 << 33) - 1)
 
 
 def seed_of(seed, number):
-    """Returns the seed of the copy with this number among models that were made from one seed. Copy 0 has the seed
+    """Returns the seed of model number `number`, if several models are made from one `seed`. Model 0 has `seed`
     itself."""
     return seed if number == 0 else mixed(torch.tensor(_signed(seed)) + torch.tensor(number) * _A).item()
 

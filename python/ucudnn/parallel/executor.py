@@ -75,14 +75,14 @@ class Executor:
         self.accumulated.update(gradients)
 
     def kept(self, name):
-        """Returns the gradient of earlier passes under no_sync that is not summed yet, or None. It is None also if the
-        program has set the parameter's grad to None since."""
+        """Returns the gradient of earlier passes under no_sync that is not summed yet, or None. Also returns None if
+        the program has set the parameter's grad to None since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 
     def note_gradient(self, name, gradient):
         """Called when autograd has left `gradient` in the parameter's grad. If an earlier gradient of the parameter
-        waits to be summed, remembers `gradient` and its version, with which _refuse_written compares the grad later."""
+        waits to be summed, remembers `gradient` and its version. _refuse_written later compares the grad with these."""
         if name in self.accumulated and gradient is not None:
             self.left[name] = gradient, gradient._version
 
@@ -190,7 +190,7 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        # A copy gets its number at its first pass, which all ranks run; one rank may have made more copies.
+        # A copy gets its number at its first pass, which all ranks run. One rank may have made more copies than others.
         if self.is_new_copy:
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)

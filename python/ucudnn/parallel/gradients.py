@@ -1,8 +1,8 @@
 """Gradients of parts. With several ranks, each gradient of a parameter is a Part, even where the rank has the whole
 parameter. A result computed from a Part element by element is again a Part. A norm of a Part, or a reduction over all
 of its elements, is the norm or reduction of the whole parameter. So torch's own clip_grad_norm_ and GradScaler give the
-same on every rank as on one device. All ranks have all parameters (those of other ranks are empty) and make the same
-calls."""
+same on every rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the
+same calls."""
 import functools
 import math
 
@@ -11,7 +11,7 @@ import torch
 from .errors import NotSupported
 from .moves import Meeting
 
-# Functions that return one element for each element of a Part, in addition to those that torch tags as pointwise.
+# Functions that return one element for each element of a Part. torch tags further functions as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
     "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal "
@@ -28,8 +28,8 @@ _ASKING = frozenset(
 
 @functools.cache
 def _is_elementwise(name):
-    """Returns whether the function computes its result element by element. Functions that reduce with one argument and
-    compare element by element with two (torch.max) do not count."""
+    """Returns whether the function computes its result element by element. Functions like torch.max do not count: with
+    two arguments they compare element by element, but with one argument they reduce."""
     if name in _KEEPING or name.startswith("_fused_"):
         return True
     if name.startswith("__"):
@@ -106,8 +106,8 @@ def _marked(result, arguments):
 
 
 class Parts:
-    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, only the
-    first rank's counts in sums and norms."""
+    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, sums and
+    norms count it only on the first of these ranks."""
 
     def __init__(self, name, shard, executor):
         self.name, self.shard, self.executor = name, shard, executor
@@ -150,8 +150,8 @@ def _norms(gradients, order=2.0, dtype=None):
 
 
 def _reduced(function, gradient, *args, dtype=None, **kwargs):
-    """Returns the result of `function`, a reduction over all elements, for the whole gradient of which `gradient` is a
-    part."""
+    """`function` is a reduction over all elements, and `gradient` a part of a gradient. Returns the function's result
+    for the whole gradient."""
     name, parts, plain = function.__name__, gradient._parts, gradient.as_subclass(torch.Tensor)
     if args or any(value not in (None, (), False) for value in kwargs.values()):
         raise NotSupported(f"{name} with more arguments than a type, of a gradient of which this rank has a part: {name} over all "

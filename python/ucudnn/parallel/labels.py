@@ -4,7 +4,7 @@ import torch
 
 class Labels:
     """`rows`: {device: interval of images that it loads}. `wanted`: {device: interval of images whose labels it needs}.
-    A device receives a label that it needs and has not loaded from the first device that has loaded it."""
+    If a device needs a label and has not loaded it, the first device that has loaded it sends the label."""
 
     def __init__(self, rank, rows, wanted):
         self.rows, self.wanted = rows.get(rank), wanted.get(rank)

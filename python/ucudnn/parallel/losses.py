@@ -86,8 +86,8 @@ def refuse_parameters(function, number, outputs, parameters):
 
 
 class Total(torch.autograd.Function):
-    """Sums the ranks' numbers; every rank gets the same sum. backward passes the gradient on to this rank's own number,
-    without an exchange. `backwards`: (Counter, key) in which backward passes are counted, or None."""
+    """Sums the ranks' numbers; every rank gets the same sum. This rank's own number gets the gradient unchanged,
+    without an exchange. `backwards`: a (Counter, key) that counts backward passes, or None."""
 
     @staticmethod
     def forward(ctx, token, number, meeting, backwards):
@@ -180,11 +180,11 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Calls a loss function, and raises NotSupported if it is found not to be a mean over images: the loss of some
-    images must be the mean of the losses of two parts of them, weighted by their sizes. To find out, cuts the batch in
-    two and compares: at the first call only, if `is_vouched` or if there is a reference, otherwise at each call. Unless
-    `is_vouched`, also compares made-up images with the classes of the batch, and the batch together with the reference.
-    `is_vouched`: the function is known to be a mean if outputs and labels have the same shape."""
+    """Calls a loss function. Raises NotSupported if the function is found not to be a mean over images. For a mean, the
+    loss of some images is the mean of the losses of two parts of them, weighted by the parts' sizes. So a call cuts the
+    batch in two and compares. Only the first call does so if `is_vouched`, or if there is a reference. Unless
+    `is_vouched`, a call also compares made-up images with the classes of the batch, and the batch together with the
+    reference. `is_vouched`: the function is known to be a mean if outputs and labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: labels that _compare_classes has compared
@@ -244,7 +244,7 @@ class Mean:
             x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
             for label in [*sorted(self.classes)[:1], *sorted(new)]:
                 place, one = len(found) % 2, torch.full_like(labels[:1], label)
-                # the function raises these for a label that it does not accept
+                # the function raises these errors for a label that it does not accept
                 with contextlib.suppress(IndexError, RuntimeError):
                     found.append((label, one, self.loss(x[place:place + 1], one)))
             for place, (before, after) in enumerate(zip(found, found[1:])):

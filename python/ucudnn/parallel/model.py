@@ -142,9 +142,9 @@ _UNSEEN = "not compared"
 
 
 def _seen(value, depth=8, left=None):
-    """Returns a value that changes when the attribute `value` does: plain values, contents of small tensors, functions,
-    and containers of these with up to _MOST elements (`left` counts how many more are allowed). Large tensors and
-    tensors on other devices are represented by their address and write counter."""
+    """Returns a value that changes when the attribute `value` does. It has plain values, contents of small tensors,
+    functions, and containers of these with up to _MOST elements (`left` counts how many more are allowed). Large
+    tensors and tensors on other devices are represented by their address and write counter."""
     if isinstance(value, _PLAIN):
         return value if value == value else "nan"
     if isinstance(value, torch.Tensor):
@@ -172,8 +172,8 @@ def _told(value):
 
 
 class Applied:
-    """What `apply` found in a model: its parameters, and the attributes of its modules on which its description is
-    based. Attributes that Executor reads at each call are left out."""
+    """What `apply` found in a model: its parameters, and the attributes of its modules that determine the model's
+    description. Attributes that Executor reads at each call are left out."""
 
     def __init__(self, model, network):
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -248,13 +248,13 @@ class Applied:
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. All ranks of torch.distributed call it with the same
-    ordinary module; values may differ, and rank 0's are scattered. Each rank keeps its parts of the parameters, whose
-    names stay.
+    ordinary module. Its values may differ between ranks, because rank 0's values are scattered. Each rank keeps its
+    parts of the parameters. The parameters keep their names.
 
     `loss` is a function of outputs and labels that is a mean over images, or a list with an entry for each output: a
-    function or (function, weight). `batch_norm`: "all" uses statistics of a layer's whole batch. "local" uses those of
-    each rank's own box; running statistics are then each rank's own, and the first rank's are saved. `elementwise`:
-    classes of optimizers that update each element independently, for optimizers of which the checks cannot find this
+    function or (function, weight). `batch_norm`: "all" uses statistics of a layer's whole batch. "local" uses
+    statistics of each rank's own box; running statistics are then each rank's own, and the first rank's are saved.
+    `elementwise`: classes of optimizers that update each element independently, although the checks cannot find this
     out.
 
     Raises NotSupported or ValueError on all ranks if one rank's arguments do not fit, before anything is changed, and
@@ -434,7 +434,7 @@ def divide(model, executor, whole_of):
 
 
 def _from_first(tensor, executor):
-    """Returns the whole `tensor` with rank 0's values, on its own device, or on the executor's if it is on meta."""
+    """Returns the whole `tensor` with rank 0's values, on its own device; a tensor on meta goes to the executor's."""
     whole = torch.empty(tensor.shape, dtype=tensor.dtype)
     if not tensor.is_meta:
         whole.copy_(tensor)

@@ -81,7 +81,7 @@ class Network:
 
     def text(self):
         """Returns the text of the ucudnn-net file. Writes a node's parameters only if the operator does not imply them:
-        if one is shared or frozen, or if the node is opaque."""
+        if a parameter is shared or frozen, or if the node is opaque."""
         shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
         tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
         lines = []

@@ -44,8 +44,8 @@ def _before_step(optimizer, *_):
 
 
 def adopt(optimizer):
-    """Records that the optimizer's state belongs to this rank's parts, and refuses torch's own saving and loading of
-    it. Does nothing if all trained parameters are whole on every rank."""
+    """Records that the optimizer's state belongs to this rank's parts. Refuses that torch itself saves or loads the
+    state. Does nothing if all trained parameters are whole on every rank."""
     if optimizer not in _CHECKED and any(not one.ucudnn_parts.shard.is_whole for one in _trained(optimizer)):
         _refuse_mixing(optimizer)
         _CHECKED.add(optimizer)
@@ -91,8 +91,8 @@ def _mixes(optimizer):
 
 def _stepped(optimizer, group, start, gradients):
     """Returns the values of a parameter that begins as `start`, after steps with `gradients`. A copy of the optimizer
-    takes the steps, with the options of `group`. The copy has the optimizer's state, with each tensor except single
-    numbers filled with its greatest magnitude."""
+    takes the steps, with the options of `group`. The copy has the optimizer's state, in which every element of a tensor
+    is replaced by the tensor's greatest magnitude. Single numbers stay."""
     options = {key: value for key, value in group.items() if key not in NAMES}
     parameter = torch.nn.Parameter(start.clone().to(next(iter(group["params"])).device))
     twin = copy.copy(optimizer)

@@ -1,13 +1,13 @@
-"""Takes the configurations of a plan of another network, whose layers have other names: `pins`."""
+"""`pins` takes configurations from the plan of another network, whose layers have other names."""
 from .errors import NotSupported
 from .schedule import read
 
 
 def pins(plan, names):
-    """Returns arguments of `ucudnn plan` that give layers of a described model the degrees that layers of another
-    network have in the schedule file `plan`. `names` maps layers of that network to nodes of the model, for example
-    {"conv1": "features.0"}. `ucudnn plan` chooses the degrees of all layers that `names` leaves out. Does not import
-    torch.
+    """The schedule file `plan` is for another network. Returns arguments of `ucudnn plan` that give layers of a
+    described model the degrees of that network's layers. `names` maps layers of that network to nodes of the model, for
+    example {"conv1": "features.0"}. `ucudnn plan` chooses the degrees of all layers that `names` leaves out. Does not
+    import torch.
 
     Raises ValueError if `names` has a layer that the plan lacks or the same node twice, and NotSupported for a plan in
     passes, whose layers share the schedule of the passes."""

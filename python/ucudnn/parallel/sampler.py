@@ -1,4 +1,4 @@
-"""Samples the images of a data set that this rank reads: those that its part of the first layers needs."""
+"""Samples the images of a data set that this rank reads: the images that its part of the first layers needs."""
 import hashlib
 import threading
 

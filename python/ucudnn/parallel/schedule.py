@@ -323,8 +323,8 @@ def _check_passes(passes, batch):
 
 
 def _check_exchanges(schedule):
-    """Checks that there is one exchange for each input that is not where it is needed, and for each layer with partial
-    sums."""
+    """Checks that an exchange brings each input that is not where it is needed, and the partial sums of each layer. No
+    exchange may come twice."""
     found = set()
     for exchange in schedule.exchanges.values():
         node, consumer = schedule.nodes[exchange.node], schedule.nodes[exchange.consumer]
@@ -371,7 +371,7 @@ def _check_sums(schedule):
 
 
 def _check_statistics(schedule):
-    """Checks that the groups of devices that exchange statistics are those that follow from the boxes."""
+    """Checks that the groups of devices that exchange statistics follow from the boxes."""
     read = {source for node in schedule.nodes.values() for source in node.inputs}
     expected = {}
     for name, node in schedule.nodes.items():
@@ -425,8 +425,8 @@ def _groups_of_channels(node):
 
 
 def _check_order(schedule):
-    """Checks that every step comes once (in passes, once in each pass), a wait after its exchange, and a node after the
-    nodes that it reads."""
+    """Checks that every step comes once (in passes, once in each pass). A wait must come after its exchange, and a node
+    after the nodes that it reads."""
     waits = {name: [] for name in schedule.nodes}  # {node: exchanges that bring its inputs}
     for exchange in schedule.exchanges.values():
         readers = [exchange.consumer] if exchange.input is not None else [
@@ -513,7 +513,7 @@ def _config(node):
 
 
 def _check_config(schedule, node, whole):
-    """Checks that the boxes of a node are those of its 'config' (planner/report/FORMAT.md, `layers[].config`). So they
+    """Checks that the boxes of a node follow from its 'config' (planner/report/FORMAT.md, `layers[].config`). So they
     cover the output once, and with_batch() divides other batches in the same way."""
     workers = math.prod(node.degrees.values())
     if node.first_device + workers > schedule.devices:

@@ -1,5 +1,5 @@
-"""Values of which several ranks have a copy, and which must stay equal: parts of parameters, running statistics, and
-options of optimizers and normalizations. Ranks compare them at some passes."""
+"""Values that several ranks have, and that must stay equal: parts of parameters, running statistics, and options of
+optimizers and normalizations. Ranks compare these values at some passes."""
 import functools
 
 import torch
@@ -13,7 +13,7 @@ class SharedValues:
     compared."""
 
     def __init__(self, executor):
-        # options: those of optimizers that have stepped since the last pass
+        # options: the options of optimizers that have stepped since the last pass
         self.executor, self.passes, self.options = executor, 0, {}
 
     def of(self, executor):

@@ -3,9 +3,9 @@ thread runs them one after the other in a process group of their own, while back
 bundles. All devices of a sum get the same bits.
 
 Two autograd functions stand between a parameter and its uses. When the pass begins, all parameters of a sum go through
-Ended, so torch runs its backward last. At the first use of one of them, all go through Begun, whose backward runs as
-soon as their gradients exist. Begun's backward starts the sum; Ended's backward waits for it. Hooks on a parameter's
-gradient run after Ended's backward, so they see the sum."""
+Ended, so torch runs Ended's backward last. At the first use of one of them, all go through Begun. Begun's backward runs
+as soon as their gradients exist, and starts the sum; Ended's backward waits for it. Hooks on a parameter's gradient run
+after Ended's backward, so they see the sum."""
 import contextlib
 import functools
 import itertools
@@ -111,7 +111,7 @@ def _stream_of(device):
 
 class _Job:
     """A sum in progress. `seconds`: how long it took. On a GPU it runs on a stream of its own: `computed` is the event
-    after which `flat` may be read, and `summed_up` the event after which it is the sum."""
+    after which `flat` may be read, and `summed_up` the event after which `flat` is the sum."""
 
     def __init__(self, summed, flat, is_beside):
         self.summed, self.flat, self.is_beside, self.error, self.done = summed, flat, is_beside, None, threading.Event()

@@ -54,7 +54,7 @@ class Mask:
 
 
 class Arguments(dict):
-    """An operator's arguments by name. `unread` has the names of those that no rule has read."""
+    """An operator's arguments by name. `unread` has the names of the arguments that no rule has read."""
 
     def __init__(self, found):
         super().__init__(found)
@@ -583,7 +583,7 @@ class Tracer:
         return self.by_number("div", self.reading(x), other, {"rounding_mode": a.get("rounding_mode")})
 
     def by_number(self, base, x, number, named=None):
-        """Adds a function of x and a constant number. `named` has further arguments; those of value None are
+        """Adds a function of x and a constant number. `named` has further arguments; arguments of value None are
         dropped."""
         if isinstance(number, Named) and number.kind == "constant":
             value = self.program.constants[number.name]
@@ -787,7 +787,7 @@ class Tracer:
     op_moveaxis = op_movedim
 
     def op_view(self, base, a):
-        """Handles every operator that keeps a tensor's numbers: its result's shape shows how they were rearranged."""
+        """Handles every operator that keeps a tensor's numbers. The result's shape shows how they were rearranged."""
         shape, x = tuple(self.fx.meta["val"].shape), next(value for _, value in a.items())
         if isinstance(x, Named):
             kind, name = x.kind, x.name

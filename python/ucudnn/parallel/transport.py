@@ -33,13 +33,13 @@ class Counts:
         self.messages += 1
 
     def time(self, kind, waited, hidden):
-        """Adds, for messages of `kind`, the seconds that the program waited and the seconds that they were under way
-        while it computed."""
+        """Adds two times in seconds for messages of `kind`: `waited`, for which the program waited, and `hidden`, for
+        which messages were under way while the program computed."""
         self.waited_ms[kind] += waited * 1e3
         self.hidden_ms[kind] += hidden * 1e3
 
     def fly(self, elements, size):
-        """Adds `elements` to the count of elements in messages that are kept now; negative to remove them."""
+        """Adds `elements` to the count of elements in messages that are kept now; a negative number removes some."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
         self.most_under_way = [*map(max, self.most_under_way, self.under_way)]
 
@@ -82,7 +82,7 @@ class Transport:
     exchanges and another for sums."""
 
     def __init__(self, group, timeout_s, backend=None):
-        """If `group` is None, all ranks make a new one, over `backend` or over that of the default group. Raises
+        """If `group` is None, all ranks make a new one, over `backend` or else over the default group's backend. Raises
         RankLost if a rank does not make its Transport within `timeout_s`."""
         global _made
         _made += 1

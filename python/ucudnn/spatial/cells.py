@@ -51,8 +51,7 @@ class Ranks:
         atexit.register(self._leave)
 
     def _met(self):
-        """Waits until all ranks are here. Ranks may start at very different times, longer apart than an exchange's
-        time-out."""
+        """Waits until all ranks are here. Their starts may be further apart than an exchange's time-out."""
         global _made
         _made += 1
         store, prefix, count = dist.distributed_c10d._get_default_store(), f"ucudnn/{_made}", dist.get_world_size()
@@ -64,9 +63,9 @@ class Ranks:
         self._waiting.close()
 
     def _leave(self):
-        """Ends the groups' threads before the interpreter ends. Otherwise a gloo thread could release the last exchange's
-        tensors after that, which aborts the process. If a rank is lost, threads may still wait for it, so nothing is
-        destroyed."""
+        """Ends the groups' threads before the interpreter ends. Otherwise a gloo thread could release the last
+        exchange's tensors later, which aborts the process. If a rank is lost, threads may still wait for it, so nothing
+        is destroyed."""
         if self._device() == "cpu" and not self._is_lost and dist.is_initialized():
             while self._groups:  # a group's threads end when its last reference is dropped
                 with contextlib.suppress(ValueError):  # the program has destroyed the group already
@@ -80,7 +79,7 @@ class Ranks:
 
     def sum_alone(self):
         """Tells libucudnn not to sum gradients, because this module does. Called before the first call inside which
-        ucudnn exchanges, and not when a model is converted, because the model may be moved to a GPU later."""
+        ucudnn exchanges. Not called when a model is converted, because the model may be moved to a GPU later."""
         if not self._sums_alone:
             self.geometry.sum_nothing()
             self._sums_alone = True
@@ -90,7 +89,7 @@ class Ranks:
 
     def _with(self, what, members):
         """A context for an exchange of torch.distributed. If the exchange fails because a rank died or came too late,
-        raises RankLost, whose text has `what` and the ranks."""
+        raises RankLost. Its text has `what` and the ranks."""
         def lost(text):
             self._is_lost = True
             return RankLost(text)
@@ -169,7 +168,7 @@ class Ranks:
 
     def all_gather(self, tensor, axes, kind="values"):
         """Returns the tensors of all ranks whose places in the grid differ only along `axes`, stacked in the order of
-        the ranks. All have the same shape."""
+        the ranks. All tensors have the same shape."""
         there = self._sent(tensor)
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
@@ -178,8 +177,8 @@ class Ranks:
 
     def numbers(self, values, axes, kind="values"):
         """Returns a list of the `values` of the ranks that differ only along `axes`. Each rank gives equally many
-        integers. During a capture they are exchanged through torch.distributed's store, in which ranks also wait for
-        each other."""
+        integers. During a capture, torch.distributed's store carries the integers; ranks also wait for each other
+        there."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes, kind).tolist()

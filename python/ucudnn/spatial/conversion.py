@@ -34,7 +34,7 @@ def _listed(model):
 
 
 def convert(model, trust=()):
-    """Returns `model`, which afterwards takes the results of shard. Gradients of its parameters are those of the whole
+    """Returns `model`, which afterwards takes the results of shard. Its parameters get the gradients of the whole
     images of a group, complete on every rank of the group. `trust` lists classes, or names of classes, that the caller
     vouches for. Raises NotSupported, which lists every module that is not vouched for. Call convert before anything
     wraps the model. On a single rank without a grid it changes nothing."""
@@ -137,7 +137,7 @@ class _Leave:
 
 
 def _leave_plain(model):
-    """Makes buffers and parameters plain that a module has replaced by replicated Stripes, such as a mean."""
+    """A module may replace buffers or parameters by replicated Stripes, such as a mean. Makes these plain again."""
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if isinstance(buffer, Stripe) and not buffer.cut.is_cut:
@@ -158,8 +158,8 @@ def _name(module, path):
 
 def _compare_copies(path, module):
     """When a program enters this module, compares weights and buffers between ranks: the first time, and always with
-    UCUDNN_CHECK=1. Also saves the generators' states, for same_draws when the module is left: the first time in
-    training and in evaluation, and always with UCUDNN_CHECK=1."""
+    UCUDNN_CHECK=1. Also saves the generators' states: the first time in training and in evaluation, and always with
+    UCUDNN_CHECK=1. same_draws reads the states when the module is left."""
     is_checked_now = ranks().is_checking and not stripe._where
     if not stripe._where:
         is_new = module.training not in getattr(module, "_ucudnn_modes", ())

@@ -1,5 +1,5 @@
-"""Convolutions. A call that torch gives to cuDNN stays a call of cuDNN on a stripe, inside which ucudnn exchanges rows,
-if its padding and outputs allow this. For all other calls, rows are fetched here first (backends.py)."""
+"""Convolutions. If padding and outputs allow it, a call that torch gives to cuDNN stays a call of cuDNN on a stripe,
+and ucudnn exchanges rows inside it. For all other calls, rows are fetched here first (backends.py)."""
 import torch
 
 from .backends import REFUSE, UCUDNN, route
@@ -34,7 +34,7 @@ class _Own(torch.autograd.Function):
 
 
 class _OwnBackward(torch.autograd.Function):
-    """The backward pass of _Own. Its own backward gives second-order gradients: torch differentiates its
+    """The backward pass of _Own. Its own backward gives second-order gradients: torch differentiates torch's function
     convolution_backward."""
 
     @staticmethod
@@ -82,9 +82,9 @@ def _operands(x, layout, weight, bias):
 
 
 class _Split(torch.autograd.Function):
-    """A call inside which ucudnn exchanges rows, forward and backward. With create_graph, torch differentiates the
-    backward by calls of cuDNN that ucudnn could not split. So the backward of `fetched` runs instead, a function of the
-    same inputs with the same result, which fetches rows first."""
+    """A call inside which ucudnn exchanges rows, forward and backward. With create_graph, torch would differentiate the
+    backward by calls of cuDNN that ucudnn could not split. So the backward of `fetched` runs instead. `fetched` is a
+    function of the same inputs with the same result, but fetches rows first."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, layout, arguments, fetched):
@@ -120,7 +120,7 @@ def _run(x, weight, bias, arguments):
 
 
 def _routed(x, weight, bias, arguments, is_aligned):
-    """Returns the route, the same on every rank: torch is asked for its backend with the largest stripe's shape, plus a
+    """Returns the route, the same on every rank. Asks torch for its backend with the largest stripe's shape, plus a
     window so that there is an output."""
     shape = list(x.shape)
     for axis, i in spatial_dims(x, weight.ndim - 2).items():

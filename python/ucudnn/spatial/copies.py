@@ -48,8 +48,8 @@ def same(values, why, kind="values"):
 
 
 def same_image(x, dims, why):
-    """Compares an image between ranks before it is cut along `dims`. If it cannot be cut, `why` says so, and all ranks
-    raise."""
+    """Compares an image between ranks before it is cut along `dims`. If the image cannot be cut, `why` says so, and all
+    ranks raise."""
     what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
     if not cells.is_capturing():
         told = ranks().told_of("the cut of an image by shard", [what, 0 if why else _checksum(x)])

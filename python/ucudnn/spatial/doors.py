@@ -1,7 +1,7 @@
 """Replaces entry points of torch that call no __torch_function__ but must see stripes: backward passes that start from
 stripes, a checkpoint's backward, autograd functions of a program (whose gradients are stripes, too), hooks of modules,
-and scripted functions and DLPack, which are refused. Replaced once, when the first grid is made. For anything but stripes, the
-replacements do the same as torch."""
+and scripted functions and DLPack, which are refused. They are replaced once, when the first grid is made. For anything
+but stripes, the replacements do the same as torch."""
 import functools
 
 import torch
@@ -117,7 +117,7 @@ def apply(cls, *args, **kwargs):
     if cls.__module__.split(".")[0] in ("torch", "ucudnn"):
         return _apply(cls, *args, **kwargs)
     made = _on_stripes(cls)
-    with torch._C._DisableTorchDispatch():  # forward needs no dispatch, but torch may make views of its results, which do
+    with torch._C._DisableTorchDispatch():  # forward needs no dispatch, but torch may make views of its results
         results = _apply(made, *args, **kwargs)
     is_one = isinstance(results, torch.Tensor)
     found = _seen((results,) if is_one else results, made.results.pop())
@@ -229,7 +229,7 @@ class ModuleHook(modules.BackwardHook):
 
 
 def tensor_hook(hook, layout):
-    """Returns `hook` of a stripe as a function for torch: it gets the plain gradient and gives the hook a stripe."""
+    """Returns a function for torch that calls a stripe's `hook`. It gets a plain gradient; the hook gets a stripe."""
     def call(gradient):
         found = hook(*_seen((gradient,), (layout,)))
         return None if found is None else _gradient(hook, found, layout)

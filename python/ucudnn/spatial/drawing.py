@@ -1,6 +1,6 @@
-"""Functions that draw random numbers. Each rank draws separately, so a stripe's numbers differ from those of a single
-process. All are therefore refused, except that a trusted class may draw for positions of stripes. Tensors that are the
-same on every rank may be drawn in place, as a drop path does, because ranks compare what they have drawn."""
+"""Functions that draw random numbers. Each rank draws separately, so a stripe's numbers differ from a single process's.
+All these functions are therefore refused, except that a trusted class may draw for positions of stripes. Tensors that
+are the same on every rank may be drawn in place, as a drop path does, because ranks compare what they have drawn."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -33,9 +33,9 @@ DRAW_BEFORE = "draw before, alike on all ranks"
 
 
 def compare_drawn(name, result, is_now=False):
-    """Compares between ranks the numbers that function `name` drew and that must be the same on all ranks. Does so if
-    `is_now`, or if the model trusts a class that draws different numbers on each rank. Otherwise copies.same_draws
-    compares generators after the pass."""
+    """Function `name` drew numbers that must be the same on all ranks. Compares them between ranks if `is_now`, or if
+    the model trusts a class that draws different numbers on each rank. Otherwise copies.same_draws compares generators
+    after the pass."""
     if is_now or _where and trusts_draws(_where[0][2]._ucudnn_trust):
         same([(f"what {name} drew", each) for each in flat(result) if isinstance(each, torch.Tensor)],
              f"it counts as the same on all, and ranks whose stripes differ have drawn unlike many numbers: {DRAW_BEFORE}")
@@ -75,6 +75,7 @@ def _drawn(function, *args, **kwargs):
     if is_cut or not name_of(function).endswith("_") or not args or not isinstance(args[0], Stripe):
         raise NotSupported(f"it {DRAWS}; {DRAW_BEFORE}")
     result = function(*args, **kwargs)
-    # same_draws sees no draws outside of a model, as when a checkpoint runs a function again, or of the program's generators
+    # same_draws does not see draws outside of a model, as when a checkpoint runs a function again. It does not see
+    # draws of the program's own generators either.
     compare_drawn(name_of(function), result, is_now=not _where or kwargs.get("generator") is not None)
     return result

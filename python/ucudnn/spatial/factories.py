@@ -17,7 +17,7 @@ from .vouched import DRAWS
 
 _DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal)
 _DRAWN = {*NAMES, *map(name_of, _DRAWING)}
-# Functions that replace all numbers of a tensor by drawn ones. Ranks compare what they drew.
+# Functions that replace all numbers of a tensor by random numbers. Ranks compare these numbers.
 _REPLACED = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
 _PARTS = "__getitem__ narrow split chunk tensor_split split_with_sizes index_select".split()
 

@@ -119,9 +119,10 @@ class Read:
 
 def windows(geometry, axis, window, extents, front, back):
     """Returns the Read of windows over an axis with `front` and `back` rows of padding; `window.pad` is not used.
-    libucudnn knows only windows with equal padding on both sides. So it is asked about such a window that has the same
-    outputs, counted from the first row or from the last. If there is none, or if a part would have fewer than one
-    output per `stride` rows, libucudnn is asked about a larger window, and the last part has fewer outputs."""
+    libucudnn knows only windows with equal padding on both sides. So it is asked about a window with equal padding
+    that has the same outputs, counted from the first row or from the last. There may be no such window, or a part would
+    have fewer than one output per `stride` rows. Then libucudnn is asked about a larger window, and the last part has
+    fewer outputs."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride
@@ -176,8 +177,8 @@ def transposed_windows(geometry, axis, window, extents, output_padding):
     """Returns (rows of output by part, rows of input needed by part) of a transposed convolution whose input has
     `extents` rows. To libucudnn, this output is the x of a convolution. Each row of input gives `stride` rows of
     output. If the whole output has more or fewer rows, the first part gets half of the difference and the last part the
-    rest, because programs crop or pad at both ends. libucudnn is then asked about a convolution without the difference,
-    whose window is at least as large."""
+    rest, because programs crop or pad at both ends. libucudnn is then asked about a convolution without the difference.
+    The window of that convolution is at least as large."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
     outputs = tuple(extent * window.stride for extent in extents)
     if len(extents) == 1 or more == 0:

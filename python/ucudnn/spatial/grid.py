@@ -61,7 +61,7 @@ class Grid:
 
     def lines(self):
         """Returns {axes: [ranks, ...]} for every combination of cut axes. Each list has ranks that differ only along
-        these axes, in the order of their parts; they sum together."""
+        these axes, in the order of their parts. The ranks of a list sum together."""
         found = {}
         for count in range(1, len(self.cut_axes) + 1):
             for axes in combinations(self.cut_axes, count):

@@ -13,8 +13,8 @@ from .grid import AXES
 class Extents(tuple):
     """The number of rows of an axis by part. `image`: the rows by part of the image that shard cut; None if unknown.
     `multiple`: the product of the strides so far, which divides the image's rows of each part except the last.
-    `padding`: rows of padding before the first row. `apart`: how many original rows each of these rows has, if reshapes
-    have split rows."""
+    `padding`: rows of padding before the first row. `apart`: the number of original rows that became one row, if
+    reshapes have split rows."""
 
     def __new__(cls, rows, image=None, multiple=1, padding=0, apart=1):
         made = super().__new__(cls, rows)
@@ -130,8 +130,8 @@ class Layout:
                       {axis: rows for axis, rows in self.pads.items() if axis not in moved}) if moved else self
 
     def in_rows(self, dims):
-        """Returns a layout in which uncut atoms that follow an axis in one of `dims` count as rows of this axis, which
-        then has more rows. Programs that interleave pixels by a reshape expect this."""
+        """Returns a layout for programs that interleave pixels by a reshape. In each of `dims`, uncut atoms that follow
+        an axis count as rows of this axis, so the axis has more rows."""
         found, extents = list(self.dims), dict(self.extents)
         for dim in set(dims):
             axes = [axis for axis, _ in self.dims[dim]]

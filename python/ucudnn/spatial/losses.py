@@ -52,7 +52,7 @@ def _elementwise(function, x, target, *args, **kwargs):
 
 
 def _check_variances(variances, x):
-    """Checks variances as torch does, but on all ranks together, because the others would wait if only one rank raised."""
+    """Checks variances as torch does, but on all ranks together: if only one rank raised, other ranks would wait."""
     if variances.ndim != x.ndim:
         raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
     if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):
@@ -67,7 +67,7 @@ def _has_all_rows(x, layout):
 
 @rule(functional.cross_entropy, functional.nll_loss)
 def _classes(function, x, target, *args, **kwargs):
-    # such a tensor may be the classes of a single image, without a batch dimension
+    # a target that is not cut may be the classes of a single image, without a batch dimension
     if not layout_of(x).is_cut and not layout_of(target).is_cut:
         return whole(function(x, target, *args, **kwargs))
     options, reduction = _options(function, args, kwargs)

@@ -27,8 +27,8 @@ def _statistics(x, dims, axes, count):
 
 
 class _Normalised(torch.autograd.Function):
-    """Returns (x - mean) / sqrt(variance + eps) * weight + bias, computed in fp32 if x has a 16-bit type, and the
-    statistics without a gradient. Weight and bias have as many dimensions as x, with extent 1 along axes where they are
+    """Returns (x - mean) / sqrt(variance + eps) * weight + bias, and the statistics without a gradient. Computes in
+    fp32 if x has a 16-bit type. Weight and bias have as many dimensions as x, with extent 1 along axes where they are
     constant.
 
     For backward, only x itself and small tensors are saved, as in torch's own norms. If rows.py uses kernels of torch's
@@ -57,7 +57,7 @@ class _Normalised(torch.autograd.Function):
 
 def _differentiable(ctx, saved, gradient):
     """Returns the result of _gradients, computed by differentiable operations, for second-order gradients. Computes the
-    statistics again, because the saved ones carry no gradient."""
+    statistics again, because the saved statistics carry no gradient."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)
@@ -91,9 +91,9 @@ def _gradients(ctx, saved, gradient):
 
 
 def normalised(x, dims, eps, weight=None, bias=None, view=None):
-    """Normalises x over `dims`, with a weight and a bias for each channel. `view`: a reshaped form of x, to which
-    `dims` refer, with two dimensions for the channels (groups, channels of a group). Returns (stripe, mean, biased
-    variance, number of elements in each mean)."""
+    """Normalises x over `dims`, with a weight and a bias for each channel. `view`: the shape of a reshaped x with two
+    dimensions for the channels (groups, channels of a group); `dims` are then dimensions of that shape. Returns
+    (stripe, mean, biased variance, number of elements in each mean)."""
     layout = x.cut if view is None else x.cut.inserted(2)
     wide = striped(x if view is None else x.reshape(view), layout)
     shape = [1, *(wide.shape[1:2] if view is None else wide.shape[1:3])]

@@ -28,15 +28,15 @@ complex digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 pol
 
 def broadcast(operands, takes_whole=False, keeps_first=False):
     """Returns the layout of the result of combining these tensors position by position. The result has the stripes of
-    the first tensor, or the stripes that `agreed` chooses; `completed` brings operands into them. `takes_whole`:
-    replicated tensors may have all rows of the whole, of which `met` takes this rank's rows."""
+    the first tensor, or the stripes that `agreed` chooses; `completed` brings operands into them. `takes_whole`: a
+    replicated tensor may have all rows of the whole; `met` takes this rank's rows from it."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
     layouts = [layout.in_stripes(stripes) for layout in layouts]
     if any(len({layout.dims[-dim] for layout in layouts if dim <= len(layout.dims)} - {()}) > 1 for dim in range(1, ndim + 1)):
-        # If a program has flattened several dimensions into one, in_rows() counts the uncut ones as rows of the axis
-        # before them.
+        # If a program has flattened several dimensions into one, in_rows() counts the uncut dimensions as rows of the
+        # axis before them.
         layouts = [layout.in_rows(range(len(layout.dims))) for layout in layouts]
         stripes = agreed(layouts, keeps_first)
         layouts = [layout.in_stripes(stripes) for layout in layouts]
@@ -74,7 +74,7 @@ def _has_one_row(atoms, extents):
 
 def completed(x, layout):
     """Returns x in the stripes of `layout`, as an operand of a function whose result has `layout`. If x is not cut
-    along all of its axes, the gradient of x is summed over ranks."""
+    along all axes of `layout`, the gradient of x is summed over ranks."""
     axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
     return summed(in_stripes(x, layout.extents) if isinstance(x, Stripe) else x, axes)
 
@@ -159,6 +159,6 @@ def _prelu(function, x, weight):
 
 @rule(*named("to", "type_as"), sizes="whole")
 def _as_type(function, x, *args, **kwargs):
-    """Converts to another type or device, or to those of another tensor, which may be cut or not."""
+    """Converts x to another type or device, or to the type and device of another tensor, which may be a stripe."""
     result = function(x, *args, **kwargs)
     return x if result is x else striped(result, layout_of(x))

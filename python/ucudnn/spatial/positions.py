@@ -39,7 +39,8 @@ class Gather(torch.autograd.Function):
 
 def all_of(x, dim, apart=()):
     """Returns x with the positions of all ranks in dimension `dim`. Ranks that differ along the axes `apart` compute
-    different results from them, so their gradients are added. Ranks that differ along other axes compute the same."""
+    different results from these positions, so the gradients of these ranks are added. Ranks that differ along other
+    axes compute the same."""
     layout, dim = layout_of(x), dim % x.ndim
     atoms = layout.dims[dim]
     if not atoms:
@@ -57,7 +58,7 @@ def all_of(x, dim, apart=()):
 
 def own_part(x, of_x, layout):
     """Returns x with only this rank's rows in each dimension where `layout` is cut and x has all rows. `of_x` is the
-    layout of x; its dimensions are the last ones of `layout`. The gradient has only these rows."""
+    layout of x; its dimensions are the last dimensions of `layout`. The gradient has only these rows."""
     for dim, extent in enumerate(x.shape):
         atoms = layout.dims[len(layout.dims) - x.ndim + dim]
         if extent != 1 and atoms and of_x.is_plain(dim):

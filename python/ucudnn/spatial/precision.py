@@ -14,8 +14,8 @@ def wide(x):
 
 
 def lowered(*operands):
-    """Converts the operands of a function that autocast runs in its lower precision. Autocast itself may not do that,
-    because the rules call other functions than the program did."""
+    """Converts the operands of a function that autocast runs in its lower precision. Autocast itself might not convert
+    them, because the rules call other functions than the program did."""
     device = operands[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return operands

@@ -11,8 +11,8 @@ from .stripe import layout_of, striped
 
 def agreed(layouts, keeps_first):
     """Returns {axis: (rows by part, this rank's rows)} for the axes along which these layouts have different stripes
-    with the same total of rows. Chooses the stripes whose largest part is smallest; with `keeps_first`, those of the
-    first layout. All ranks choose the same."""
+    with the same total of rows. Chooses the stripes whose largest part is smallest or, with `keeps_first`, the first
+    layout's stripes. All ranks choose the same."""
     met = {}
     for layout in layouts:
         for axis, rows in layout.extents.items():

@@ -14,9 +14,9 @@ from .sums import total
 
 def shard(x, dim=None, multiple=1):
     """Returns this rank's stripe of x; x is the same on every rank of a group. `dim`: the dimensions to cut, an int or
-    a list; by default those of the last three (d, h, w) that the grid cuts. Stripes are multiples of `multiple` rows,
-    the product of a network's strides, and differ by at most `multiple` rows; the last stripe has the rest. On a single
-    rank, returns x itself."""
+    a list; by default all dimensions that the grid cuts, among the last three (d, h, w). Stripes are multiples of
+    `multiple` rows, the product of a network's strides, and differ by at most `multiple` rows; the last stripe has the
+    rest. On a single rank, returns x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -98,7 +98,7 @@ def gather(x):
 
 
 def whole_shape(x):
-    """Returns the shape of the whole tensor of which x is a stripe, in plain numbers."""
+    """Returns the whole tensor's shape for a stripe x, in plain numbers."""
     with plainly():
         return torch.Size([layout_of(x).whole_extent(dim, extent) for dim, extent in enumerate(x.shape)])
 
@@ -120,8 +120,8 @@ def remaining(x, dims, keepdim):
 
 
 def added_up(x, dims, keepdim=False, dtype=None, count=None):
-    """Returns the sum over dimensions of the whole tensor; with `count`, the number of elements, the mean. 16-bit
-    numbers are summed in fp32, and the result is rounded once, to the type that torch returns."""
+    """Returns the sum over dimensions of the whole tensor. Returns the mean if the number of elements is given as
+    `count`. 16-bit numbers are summed in fp32, and the result is rounded once, to the type that torch returns."""
     dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
     result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
     return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))

@@ -46,8 +46,8 @@ def _times(extent, factor):
 
 
 def _positions(first, last, extent, outputs, mode, align):
-    """Returns the input positions that the outputs [first, last) read: (list of rows, list of weights), one entry for
-    each tap."""
+    """Returns the input positions that the outputs [first, last) read, as a list of rows and a list of weights. Both
+    lists have an entry for each position that one output reads."""
     at = torch.arange(first, last, dtype=torch.float64)
     ratio = extent / outputs
     if mode.startswith("nearest"):  # torch computes these positions in float32 for every type
@@ -134,7 +134,7 @@ def _outputs(x, axis, number):
 
 
 def _check_areas(axis, extents, outputs):
-    """Refuses stripes if one is resized by another factor than the whole, because averaged areas would cross its ends."""
+    """Refuses a stripe that is resized by another factor than the whole: averaged areas would cross its ends."""
     if any(rows * sum(extents) != extent * sum(outputs) for rows, extent in zip(outputs, extents)):
         raise NotSupported(f"{AXES[axis]}: mode area of stripes of {extents} rows, which become {outputs} rows: the same factor for "
                            "all is expected")

@@ -35,12 +35,12 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. If the reshape groups
-    rows and stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
+    """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. A reshape may group
+    rows; if stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
 
-    A size from x.shape (an Own) names rows. Plain numbers are sizes of the whole if there is no -1, or if -1 is for
-    uncut dimensions only, since the number of elements must match. Otherwise rows are named only by Own sizes, and by
-    dimensions that stay unchanged."""
+    A size from x.shape (an Own) names rows, and so does a dimension that stays unchanged. Plain numbers may be sizes of
+    the whole. They are if there is no -1, because the number of elements must match, or if -1 is for uncut dimensions
+    only."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:

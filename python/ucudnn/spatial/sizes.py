@@ -136,8 +136,8 @@ for _kind in (OwnInt, OwnFloat):
 
 
 def strides_of(x, layout):
-    """Returns the strides of a stripe for the whole image. In ascending order, a dimension's stride is the number of
-    elements in the dimensions before it; None if the stripe's memory has gaps there."""
+    """Returns the strides of a stripe for the whole image. A dimension's stride is the number of elements in all
+    dimensions of smaller strides; None if the stripe's memory has gaps there."""
     sizes, strides, elements = sizes_of(x.shape, layout), list(x.stride()), 1
     for dim in sorted(range(x.ndim), key=lambda dim: (strides[dim], x.shape[dim], -dim)):
         if strides[dim] == plain(elements):

@@ -182,7 +182,7 @@ def _answer(function, args, kwargs):
 
 
 def to_local(x):
-    """Returns this rank's rows of x as a plain tensor. From then on nothing is checked for it."""
+    """Returns this rank's rows of x as a plain tensor. Nothing checks how a program uses that tensor."""
     return _as(x, torch.Tensor) if isinstance(x, Stripe) else x
 
 
@@ -224,7 +224,7 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 def _roots(tensors, gradients, *between):
     """Returns the starting points of a backward pass as plain tensors. A stripe's gradient must be cut like the stripe.
-    A plain gradient is refused, because its rows are unknown, unless torch has made it for a checkpoint."""
+    A plain gradient is accepted only if torch made it for a checkpoint, because otherwise its rows are unknown."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is: shard it, too")
@@ -281,8 +281,8 @@ def running():
 
 
 def is_weight(x):
-    """Returns whether a plain tensor is a parameter, or has all elements of a parameter or buffer of the running model
-    in any shape, or was computed only from such tensors while the model runs (factories.py)."""
+    """Returns whether a plain tensor is a parameter, or has all elements of a parameter or buffer of the running model,
+    in any shape. A tensor that was computed only from such tensors while the model runs counts, too (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(

@@ -2,13 +2,13 @@
 
 Gradients of parameters are summed over ranks in a few groups, each for the parameters of some consecutive layers. While
 a converted model runs, two autograd functions stand between a parameter and its uses on stripes. When the model begins,
-all parameters of a group go through _Ended, so torch runs its backward last. The first use of a parameter sends its
-whole group through _Begun, whose backward runs as soon as their gradients exist. _Begun's backward starts the sum,
-_Ended's backward waits for it, and layers in between are computed meanwhile. Accumulation and hooks of a parameter come
-after _Ended's backward, so they see the sum.
+all parameters of a group go through _Ended, so torch runs _Ended's backward last. The first use of a parameter sends
+its whole group through _Begun. _Begun's backward runs as soon as the group's gradients exist, and starts the sum.
+_Ended's backward waits for the sum, and layers in between are computed meanwhile. Accumulation and hooks of a parameter
+come after _Ended's backward, so they see the sum.
 
-Parameters that already have hooks, and those of FSDP and DistributedDataParallel, are in no group: the gradient of each
-of their uses is summed separately."""
+Parameters that already have hooks, and parameters of FSDP and DistributedDataParallel, are in no group: the gradient of
+each of their uses is summed separately."""
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -73,9 +73,9 @@ def least(x, axes):
 
 
 class _Group:
-    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Each has a token: a
-    tensor of its shape without memory, whose gradient is the parameter's gradient, even if the parameter's values have
-    changed since the model began."""
+    """Parameters whose gradients are summed together over the ranks that differ along `axes`. Each parameter has a
+    token, a tensor of the parameter's shape without memory. The token's gradient is the parameter's gradient, even if
+    the parameter's values have changed since the model began."""
 
     def __init__(self, parameters, axes):
         self.axes, self._begun, self._sums = axes, None, []
@@ -156,8 +156,8 @@ class _Used(torch.autograd.Function):
 
 
 def own(parameters):
-    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked, because
-    it reads gradients before _Ended's backward has run."""
+    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked. That is
+    right, because FSDP reads gradients before _Ended's backward has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 

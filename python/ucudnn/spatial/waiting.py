@@ -47,7 +47,7 @@ def named(ranks):
 
 
 def _started(process):
-    """Returns when a process of this machine started, in clock ticks since boot; None if it has ended."""
+    """Returns the time at which a process of this machine started, in clock ticks since boot; None if it has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{process}/stat") as file:
             state, *fields = file.read().rpartition(")")[2].split()
@@ -109,8 +109,8 @@ class Waiting:
 
     @contextlib.contextmanager
     def awaiting(self, what, members, lost, limit):
-        """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text), whose text says
-        what was awaited, from which ranks, and that `limit`, the name of the time-out, is so many seconds."""
+        """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text). The text says
+        what was awaited, from which ranks, and how many seconds the time-out is. It calls the time-out `limit`."""
         members = sorted(set(members) - {self.rank})
         wait = self.begin(what, members)
         try:
@@ -137,7 +137,7 @@ class Waiting:
         """Returns a text about the ranks that have not come, for a wait that failed. Empty if all ranks failed
         immediately."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
-        # A rank in `told` was waiting, too. If it has ended, another rank ended before it, so it is not named.
+        # A rank in `told` was waiting, too. If such a rank has ended, another rank ended before it, so it is not named.
         if ended := sorted(rank for rank, process in list(self._processes.items()) if rank not in told and has_ended(process)):
             return f"{named(ended)} ended"
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:

@@ -45,8 +45,8 @@ def tuple_of(value, count):
 
 def read(x, axis, window, front, back):
     """Returns the Read of each part's windows over x. Padding inside x counts as padding of the windows, so outputs are
-    divided as if x had none (geometry.windows). If that is more padding than a window allows, it counts as rows of the
-    image."""
+    divided as if x had no padding (geometry.windows). If a window does not allow so much padding, the padding counts as
+    rows of the image."""
     extents, (before, behind) = x.cut.extents[axis], x.cut.pads.get(axis, (0, 0))
     rows = list(extents)
     rows[0] -= before

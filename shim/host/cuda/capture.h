@@ -2,9 +2,9 @@
 // forbidden during a capture. A forbidden call is refused. It also invalidates the captures that it
 // concerns, unless it only begins a capture or asks for capture information. An invalidated capture
 // continues until cuStreamEndCapture, or until its context is reset. All functions are thread-safe.
-// The rules are those of the driver API (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode)
-// and of the CUDA programming guide ("Prohibited and Unhandled Operations"). One rule is stricter
-// than on a GPU: stream-ordered allocating and freeing are refused while the stream captures
+// The rules come from the driver API (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode) and
+// the CUDA programming guide ("Prohibited and Unhandled Operations"). One rule is stricter than on
+// a GPU: stream-ordered allocating and freeing are refused while the stream captures
 // (STREAM_CAPTURE_UNSUPPORTED).
 #pragma once
 
@@ -36,8 +36,8 @@ struct Capture {
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
-// Ends the capture, except for the results UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. Sets `graph`
-// to the recorded graph, or to null on any error.
+// Ends the capture, unless the result is UNMATCHED, WRONG_THREAD or ILLEGAL_STATE. Sets `graph` to
+// the recorded graph, or to null on any error.
 CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
 
 struct CaptureInfo {

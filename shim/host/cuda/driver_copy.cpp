@@ -1,7 +1,7 @@
-// Driver functions that copy and fill memory. As in the CUDA documentation ("API synchronization
-// behavior"), a call whose name does not end in Async waits for its copy, unless both operands are
-// device memory; a call that ends in Async waits only if an operand is pageable. No call waits for
-// a fill.
+// Driver functions that copy and fill memory. Whether a call waits for its copy is as in the CUDA
+// documentation ("API synchronization behavior"). A call whose name does not end in Async waits,
+// unless both operands are device memory. A call whose name ends in Async waits only if an operand
+// is pageable. No call waits for a fill.
 #include <cstring>
 #include <memory>
 #include <optional>

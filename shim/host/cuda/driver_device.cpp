@@ -20,8 +20,8 @@ struct AttributeValue {
   CUdevice_attribute attribute;
   int value;
 };
-// Attributes that are the same on all machines: those of an sm_80 GPU with one copy engine in each
-// direction.
+// Attributes that are the same on all machines: the attributes of an sm_80 GPU with one copy engine
+// in each direction.
 constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},

@@ -79,8 +79,8 @@ void* Find(const std::string& symbol, int version, bool* too_new) {
 }  // namespace
 
 // The flags of cuGetProcAddress can ask for per-thread default streams. The stand-in ignores them
-// and returns the functions of the legacy default stream, which wait for more work than those of
-// per-thread streams would.
+// and returns the functions of the legacy default stream. These wait for more work than the
+// functions of per-thread streams.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 // Graphs. The nodes are in the order in which they were recorded or added, which is a valid order
 // to run them. Every graph and every executable graph has its own nodes. A node of an executable
 // graph never changes: an update replaces all nodes, and launches that have begun keep the former
-// ones.
+// nodes.
 #pragma once
 
 #include <cstdint>

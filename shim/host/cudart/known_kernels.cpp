@@ -1,4 +1,4 @@
-// The names and parameters are those of CCCL 3 in CUDA 13: cub/device/dispatch/kernels and
+// The names and parameters come from CCCL 3 in CUDA 13: cub/device/dispatch/kernels and
 // thrust/system/cuda/detail.
 #include "shim/host/cudart/known_kernels.h"
 

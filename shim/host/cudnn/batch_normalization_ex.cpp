@@ -1,7 +1,7 @@
-// Batch normalisation's Ex calls. Only CUDNN_BATCHNORM_OPS_BN is supported. With it they do the
-// same as the plain calls, and ignore z, dz, activation, workspace, reserve space, and the y of a
-// backward call. As in the real 9.19 library, this operation needs 0 bytes of workspace and reserve
-// space.
+// Batch normalisation's Ex calls. Only CUDNN_BATCHNORM_OPS_BN is supported. With this operation the
+// Ex calls do the same as the plain calls. They ignore z, dz, activation, workspace, reserve space,
+// and the y of a backward call. As in the real 9.19 library, this operation needs 0 bytes of
+// workspace and reserve space.
 #include "shim/host/cudnn/batch_normalization.h"
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/handle.h"

@@ -84,8 +84,8 @@ cudnnStatus_t Fused(cudnnHandle_t handle, const FusedCall& call, const DevicePoi
   const double alpha1 = ReadScale(call.alpha1, problem.shape.type);
   const double alpha2 = ReadScale(call.alpha2, problem.shape.type);
   const bool adds_z = alpha2 != 0;
-  // If z is y, the convolution adds it by its beta. If z overlaps y in another way, the convolution
-  // would overwrite z before it is read.
+  // If z is y, the convolution's beta adds z. If z overlaps y in another way, the convolution would
+  // overwrite z before z is read.
   const bool in_place = adds_z && call.z_data == pointers.y;
   HOSTGPU_REFUSE_IF(in_place && !SameLayout(*call.z, *call.y), CUDNN_STATUS_BAD_PARAM);
 

@@ -1,6 +1,6 @@
-// Functions of cuDNN for convolution descriptors and for the output extents that they determine. As
-// in tensor_descriptor.cpp, the checks, their order and the state after a refused call are those of
-// the real library, including 32-bit wrap-around.
+// Functions of cuDNN for convolution descriptors and for the output extents that these determine.
+// As in tensor_descriptor.cpp, the checks, their order and the state after a refused call are the
+// real library's, including 32-bit wrap-around.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 

@@ -1,7 +1,7 @@
 // The structs behind cuDNN's descriptor handles. Thread-compatible; the application owns them.
-// Setters behave like those of the real 9.19 library, also in the state after a refused call. That
+// Setters behave like the real 9.19 library's, also in the state after a refused call. The real
 // behaviour was found by experiment; tests/unit/host/cudnn/descriptor_conformance_test.cpp compares
-// it with the real library's.
+// both libraries.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Code that the functions of the three convolutions share. Those functions differ only in their
+// Code that the functions of the three convolutions share. These functions differ only in their
 // names, in the order of their operands, and in their enumerations and result structs.
 #pragma once
 

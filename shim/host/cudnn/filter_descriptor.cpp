@@ -1,5 +1,5 @@
 // Functions of cuDNN for filter descriptors. As in tensor_descriptor.cpp, the checks and the state
-// after a refused call are those of the real library.
+// after a refused call are the real library's.
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
 

@@ -23,7 +23,7 @@ namespace hostgpu {
 // binds device 0's primary context. Returns false if there is no device.
 bool BindContext();
 
-// Returns when work that is enqueued now on the handle's stream will run.
+// Tells whether work on the handle's stream runs in stream order or when a graph is launched.
 Runs WhenRuns(cudnnHandle_t handle);
 
 // Enqueues `work` on the handle's stream, or records it if the stream captures; does not wait for

@@ -166,7 +166,8 @@ void Backward(const Pooling& call) {
 }
 
 // Checks that `y` has exactly the extents that the descriptors give for `x`. The real library does
-// not check the spatial extents. The stand-in refuses wrong ones instead of imitating its results.
+// not check the spatial extents. The stand-in refuses wrong extents, and does not imitate the real
+// library's results for them.
 cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescriptor_t x,
                           cudnnTensorDescriptor_t y) {
   HOSTGPU_REFUSE_IF(x->dim_count != y->dim_count, CUDNN_STATUS_BAD_PARAM);

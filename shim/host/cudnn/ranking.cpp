@@ -13,7 +13,7 @@
 namespace hostgpu {
 namespace {
 
-// One run that is shorter than this is unreliable; then the fastest of kShortRuns runs counts.
+// A single run that is shorter than this is unreliable. Then the fastest of kShortRuns runs counts.
 constexpr float kShortRun_ms = 5;
 constexpr int kShortRuns = 3;
 

@@ -65,8 +65,8 @@ inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& 
   return true;
 }
 
-// Returns true if `tensor` has one value per channel of `of`: its second dimension equals that of
-// `of`, and all its other dimensions are 1.
+// Returns true if `tensor` has one value per channel of `of`: both have the same second dimension,
+// and all other dimensions of `tensor` are 1.
 inline bool IsPerChannel(const cudnnTensorStruct& tensor, const cudnnTensorStruct& of) {
   if (!Broadcasts(tensor, of)) return false;
   for (int i = 0; i < tensor.dim_count; ++i) {

@@ -1,5 +1,5 @@
 // Functions of cuDNN for tensor descriptors. The order of the checks and the state after a refused
-// call are those of the real library.
+// call are the real library's.
 #include <climits>
 #include <cstdlib>
 #include "shim/host/cudnn/descriptors.h"
@@ -72,7 +72,8 @@ cudnnStatus_t Store(cudnnTensorStruct& tensor, cudnnDataType_t type, int nbDims,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Sets packed strides: the last dimension has stride 1, or with `channels_last` the channels have.
+// Sets packed strides. The last dimension has stride 1; with `channels_last` the channels have it
+// instead.
 void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides) {
   strides[nbDims - 1] = channels_last ? dims[1] : 1;
   for (int i = nbDims - 2; i >= (channels_last ? 2 : 0); --i) {

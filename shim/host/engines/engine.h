@@ -20,7 +20,7 @@ constexpr size_t BytesOf(DataType type) {
 }
 
 // A convolution with up to three spatial dimensions, in the order d, h, w. With two dimensions, all
-// values for d are those of an axis of extent 1.
+// values for d describe an axis of extent 1.
 struct ConvolutionShape {
   Operation operation;
   DataType type;  // type of x, w and y; for kInt8, of x and w only
@@ -39,7 +39,7 @@ inline DataType ResultType(const ConvolutionShape& shape) {
   return shape.type == DataType::kInt8 ? shape.int8_result : shape.type;
 }
 
-// Algorithm numbers are those of cuDNN's enumeration for each operation:
+// Algorithm numbers come from cuDNN's enumeration for each operation:
 //   0  implicit GEMM: no workspace, every shape and type, pointers aligned to an element
 //   1  oneDNN's fastest direct convolution: workspace grows with the batch; not fp64
 //   forward 2  oneDNN on fp32 in the caller's dense layout: workspace does not grow with the batch

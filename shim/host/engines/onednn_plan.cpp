@@ -193,8 +193,8 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
     const bool is_last = !is_heuristics_first && SameStrides(extents[i], strides[i], last);
     if (variant == OnednnVariant::kPlain && !is_heuristics_first && !is_last) return false;
     operand.copy = {extents[i], strides[i], is_last ? last : first};
-    // On axes of one element, the caller's strides are replaced by those of a dense tensor, so that
-    // oneDNN treats the tensor as dense.
+    // On axes of one element, a dense tensor's strides replace the caller's, so that oneDNN treats
+    // the tensor as dense.
     if (is_heuristics_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
     operand.staged = type_ != DataType::kFloat;
   }

@@ -30,8 +30,8 @@ struct Operand {
 };
 
 // Blocked layouts pad channels to a multiple of 16, so an image with 3 channels would grow to 16/3
-// times its size. An x with fewer than 16 channels therefore gets the first of these layouts for
-// which oneDNN has a primitive: as the caller stores it, plain NCHW, or (kAny) what oneDNN prefers.
+// times its size. For an x with fewer than 16 channels, these layouts are tried in order until
+// oneDNN has a primitive: as the caller stores x, plain NCHW, and (kAny) what oneDNN prefers.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {

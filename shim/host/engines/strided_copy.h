@@ -9,7 +9,7 @@
 namespace hostgpu {
 
 // A tensor with up to five axes. Strides are in elements. On a mirrored axis the caller's stride is
-// negative; the tensor's address is then that of the axis's element 0, which is the last in memory.
+// negative; the tensor's address is then the address of the axis's element 0, the last in memory.
 struct TensorCopy {
   std::array<int64_t, 5> extents;
   std::array<int64_t, 5> user_strides;

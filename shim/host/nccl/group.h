@@ -14,7 +14,7 @@ struct CUstream_st;
 
 namespace hostgpu::nccl {
 
-// One communicating call. `call` of its messages is 0 until Launch numbers the calls of a group.
+// One communicating call. Its messages have `call` 0 until Launch numbers the calls of a group.
 struct Call {
   std::shared_ptr<Communicator> communicator;
   CUstream_st* stream = nullptr;

@@ -151,8 +151,8 @@ Result<int> Bench(const CLI::App& app, const BenchOptions& bench) {
   Progress progress(layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    // By default the engines are those of the legacy API, from which cuDNN itself chooses in a
-    // program's legacy calls.
+    // By default only engines of the legacy API are measured, because cuDNN itself chooses from
+    // these in a program's legacy calls.
     const EngineSet engines =
         bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
     const Result<Cliffs> cliffs = MeasureCliffs(layers, options, engines, store.get(),

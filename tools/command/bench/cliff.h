@@ -36,8 +36,8 @@ struct Cliff {
   bool HasCliff() const { return WorkspaceBytes() > limit_bytes; }
 };
 
-// Sums over the kernels for which all three contenders exist, and over those without a cliff, which
-// run `best` in any case.
+// Sums over the kernels for which all three contenders exist. A kernel without a cliff counts, too:
+// it runs `best` in any case.
 struct CliffTotal {
   double best_ms = 0;
   double real_ms = 0;
@@ -63,9 +63,10 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
 
 void PrintCliffTable(const Cliffs& cliffs, const Options& options);
 
-// Writes the format `ucudnn-cliff`. Each kernel has `best` and, under `limit_bytes`, `real` and
-// `ucudnn`, which are null if there is no cliff or if nothing fits. `run_ms` is a time measured by
-// this command; `planned_ms` is the sum of the measurements from which a plan was made.
+// Writes the format `ucudnn-cliff`. Each kernel has `best`, and `real` and `ucudnn` under
+// `limit_bytes`. `real` and `ucudnn` are null if there is no cliff or if nothing fits. `run_ms` is
+// a time measured by this command; `planned_ms` is the sum of the measurements from which a plan
+// was made.
 void PrintCliffJson(const Cliffs& cliffs, const Options& options);
 
 }  // namespace ucudnn::command

@@ -14,8 +14,8 @@ namespace ucudnn::command {
 
 class BenchDevices {
  public:
-  // Opens those devices of `wanted` that are of one model. `refused` receives the reasons why other
-  // devices are left out. Fails if there is no driver, no device or no real cuDNN.
+  // Opens the devices of `wanted`, but only devices of one model. `refused` receives the reasons
+  // why other devices are left out. Fails if there is no driver, no device or no real cuDNN.
   Status Open(const Options& options, const BenchmarkDevices& wanted,
               std::vector<std::string>& refused);
 

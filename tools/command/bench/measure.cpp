@@ -239,7 +239,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   std::vector<std::optional<Failure>> failed(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {
     for (const size_t at : units[unit].layers) {
-      if (measured[at]) continue;  // a device measured the layer before it failed
+      if (measured[at]) continue;  // measured by a device that failed at a later layer
       progress.Begin(layers[at]);
       Result<MeasuredLayer> one = benches[device]->Measure(layers[at], options);
       if (one.ok()) {

@@ -25,8 +25,8 @@ struct MeasuredLayer {
   // `divided` is also unset if a division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
-  // True if nothing is divided, or if a comparison, now or earlier, found the output of `divided`
-  // equal to an undivided engine's, as a run requires. If false, `unverified` says why.
+  // True if nothing is divided. Also true if a comparison, now or earlier, found that the output of
+  // `divided` equals an undivided engine's: a run requires this. If false, `unverified` says why.
   bool verified = true;
   std::string unverified;
   // Texts about divisions whose output was wrong. `divided` uses none of their pieces.

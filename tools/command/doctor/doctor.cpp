@@ -31,8 +31,8 @@ struct DoctorOptions {
   VariableOptions variables;
 };
 
-// Adds the reasons, as far as the file shows them, why the drop-in cannot be loaded into `program`,
-// or why the program cannot be served. Returns whether the program may be run.
+// Adds the reasons that the file shows: why the drop-in cannot be loaded into `program`, or why
+// ucudnn cannot serve the program. Returns whether the program may be run.
 bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
   Status preload = CheckImage(program);
   if (preload.ok()) preload = CheckPreload(program);

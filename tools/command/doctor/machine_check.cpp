@@ -210,8 +210,8 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
-    // If this host writes a file of its own, the file before it is the shared one that the user
-    // named. The shared file is only read, and may not exist yet.
+    // If this host writes a file of its own, the list has the user's shared file in front of that
+    // file. The shared file is only read, and may not exist yet.
     std::error_code error;
     const bool missing = i < choice.written && !std::filesystem::exists(path, error);
     std::string state = missing ? "not there yet" : StoreState(path, written, diagnosis);

@@ -81,8 +81,8 @@ bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   });
 }
 
-// Adds facts from the loader's log: the libraries that were opened, the objects that opened them,
-// and the objects that call them.
+// Adds to `use` what the loader's log shows: the libraries that were opened, the objects that
+// opened them, and the objects that call them.
 void ReadLog(const ProcessView& view, CudnnUse& use) {
   for (const CudnnBinding& binding : view.bindings) {
     if (use.drop_in.empty() || Canonical(binding.library) != use.drop_in) continue;
@@ -207,7 +207,7 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
   if (!use.dlsym_hook.empty()) diagnosis.AddFact("its dlsym hook", use.dlsym_hook);
   // An object that links cuDNN certainly uses it. Objects that only contain cuDNN's name are listed
-  // if no object links it, or if the process opened it at run time.
+  // if no object links cuDNN, or if the process opened cuDNN at run time.
   std::vector<std::string> users;
   const bool linked = std::any_of(use.users.begin(), use.users.end(),
                                   [](const CudnnUser& user) { return user.linked; });

@@ -39,7 +39,7 @@ struct CudnnUse {
   std::vector<std::string> real;   // files libcudnn.so.9 that are no drop-in
   std::vector<std::string> other;  // files libcudnn.so of other versions
   std::vector<SecondCudnn> second;
-  std::vector<std::string> served;  // files whose calls of cuDNN the drop-in gets
+  std::vector<std::string> served;  // files that call cuDNN through the drop-in
   std::vector<CudnnUser> users;
   // The file that defines cuDNN's functions; empty if the process uses a libcudnn.
   std::string linked_in;
@@ -57,7 +57,7 @@ struct CudnnUse {
 
 CudnnUse FindCudnnUse(const ProcessView& view);
 
-// Adds the libraries that the process uses as facts.
+// Adds facts: the libraries that the process uses.
 void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
 
 // Adds the reasons why the drop-in does not get the calls. Returns true if there are none.

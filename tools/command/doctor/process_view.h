@@ -37,7 +37,7 @@ struct ProcessView {
   bool elsewhere = false;
   std::string root;  // prefix under which this process can read its paths; empty if none is needed
   std::string folder;    // its working folder
-  bool has_log = false;  // whether the loader's log is known, which gives the members below
+  bool has_log = false;  // whether the loader's log is known; the members below come from it
   std::vector<OpenedLibrary> opened;   // libraries opened at run time that were not loaded before
   std::vector<std::string> reopened;   // paths that dlopen returned, whether new or not
   std::vector<std::string> repeated;   // paths that dlopen returned more than once

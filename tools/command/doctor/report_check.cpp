@@ -34,7 +34,7 @@ Status CheckVersion(const std::string& path) {
                        std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
-// Reads from the stores how much workspace engines need to run a kernel undivided.
+// Reads from the stores the workspace that engines need to run a kernel undivided.
 class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)

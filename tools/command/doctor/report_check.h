@@ -14,9 +14,9 @@ struct ReportSummary {
   int divided = 0;
 };
 
-// Adds every kernel of the report at `path` with what it runs and why, every fallback, and what was
-// split. The stores of `options` give the workspaces of undivided engines. If the file is no
-// report, the error says so.
+// Adds to `diagnosis` what the report at `path` says: each kernel, what it runs and why, each
+// fallback, and what was split. The stores of `options` give the workspaces of undivided engines.
+// If the file is no report, the error says so.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis);
 

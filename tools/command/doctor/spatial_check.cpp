@@ -13,8 +13,8 @@
 namespace ucudnn::command {
 namespace {
 
-// The doctor notes the time that a rank waits for exchanges or sums if it exceeds this share of a
-// step.
+// If a rank waits for exchanges or sums longer than this share of a step, the doctor notes the
+// time.
 constexpr double kNotableShare = 0.05;
 
 std::string LauncherName(const std::string& rank_variable, bool is_ours) {

@@ -1,6 +1,6 @@
-// `ucudnn multigrid --analyse`: models whether layer-parallel multigrid is worthwhile on a machine,
-// on which nothing need run. On this machine single layers are timed, and small networks are solved
-// to see how residuals fall. Used from main's thread only.
+// `ucudnn multigrid --analyse`: models whether layer-parallel multigrid is worthwhile on a machine.
+// The command need not run on that machine: where it runs, it times single layers, and solves small
+// networks to see how residuals fall. Used from main's thread only.
 #pragma once
 
 #include <memory>
@@ -43,14 +43,15 @@ struct NetworkAnalysis {
   std::string measurement_notes;  // which layers were measured only in part
 
   double tolerance = 0;
-  // The setting whose residual after its cycles is the tolerance; none if the user gave the
+  // The tolerance is the residual of this setting after its cycles. None if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // Differences between the longest stage and the reduced network on which residuals were
-  // estimated; empty if there are none.
+  // Says how the reduced network, on which residuals were estimated, differs from the longest
+  // stage. Empty if it does not differ.
   std::string reduction;
   std::vector<TriedSetting> tried;
-  // The fastest setting with residuals of the network itself, if these take at most a few seconds.
+  // The fastest setting, with residuals of the network itself. None if solving the network itself
+  // would take more than a few seconds.
   std::optional<TriedSetting> verified;
 
   std::vector<multigrid::WorkloadAnalysis> workloads;

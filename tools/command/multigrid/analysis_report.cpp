@@ -22,7 +22,7 @@ struct PositiveMs {
   }
 };
 
-// The run of multigrid in a row, with its setting.
+// The multigrid run of a table's row, with its setting.
 struct MultigridRun {
   ReportedScaling& row;
 

@@ -26,7 +26,7 @@ struct ReportedLayerKind {
 };
 
 struct ReportedSetting {
-  std::vector<int64_t> coarsening;  // of each level, the last one repeated
+  std::vector<int64_t> coarsening;  // by level; further levels repeat the last number
   int64_t levels = 0;               // number of levels of the longest stage
   std::string relaxation, coarse;
 
@@ -58,14 +58,15 @@ struct ReportedScaling {
   int devices = 1;
   ReportedRun partitioned;
   std::optional<ReportedRun> multigrid;  // none if no setting converges
-  // The setting of `multigrid` with streams; none without `multigrid`.
+  // A run with streams and the setting of `multigrid`; none without `multigrid`.
   std::optional<ReportedRun> launched_streams;
   // The next three members describe `multigrid`.
   ReportedSetting setting;
   int64_t cycles = 0;
   std::string coarse_levels;
 
-  // `rows` are the rows of the workload, which are read up to this one.
+  // `rows` are the workload's rows up to this one, whose devices must be more than the row before
+  // has.
   void Members(json::Object& member, const std::vector<ReportedScaling>& rows);
 };
 
@@ -73,7 +74,8 @@ struct ReportedWorkload {
   std::string name;  // "inference" or "training"
   ReportedRun serial, captured;
   std::vector<ReportedScaling> rows;  // in ascending order of devices; at least one
-  // The number of devices from which on multigrid pays, and the number with which it is fastest.
+  // The first number of devices with which multigrid pays, and the number with which multigrid is
+  // fastest.
   std::optional<int> pays_from, best_devices;
 
   void Members(json::Object& member);

@@ -38,8 +38,8 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
-// Takes cuDNN's functions from the ucudnn that this process has loaded, and those that ucudnn lacks
-// from the real library. Without ucudnn, takes all functions from the real library.
+// Takes cuDNN's functions from the ucudnn that this process has loaded. Functions that ucudnn lacks
+// come from the real library. Without ucudnn, all functions come from there.
 Status MultigridDevice::FindFunctions() {
   const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
   goes_through_ucudnn_ = ours.ok();

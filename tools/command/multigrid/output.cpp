@@ -126,7 +126,7 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   if (timeline) PrintTimeline(*timeline, solved.settings.device ? "stream" : "thread");
 }
 
-// Returns a comparison of a solve's time with that of serial propagation.
+// Returns a text that compares a solve's time with the time of serial propagation.
 std::string ComparisonText(double seconds, double serial_seconds) {
   if (!(seconds > 0 && serial_seconds > 0)) return "";
   const bool serial_wins = serial_seconds < seconds;

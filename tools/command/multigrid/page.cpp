@@ -60,8 +60,8 @@ struct EpochRow {
   const ReportedEpoch& epoch;
 };
 
-// Returns names for rows: the attributes that differ between rows, or the first attribute if none
-// does. REQUIRES: all rows have equally many attributes.
+// Returns names for rows: the attributes that differ between rows, or the first attribute if no
+// attribute differs. REQUIRES: all rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();
@@ -287,8 +287,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
       section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
-// Returns a line with the known values of value_of(at), for `count` cycles or epochs that are
-// numbered from `first` on.
+// Returns a line with the known values of value_of(at). It shows `count` cycles or epochs, whose
+// numbers begin with `first`.
 template <typename ValueOf>
 planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
                      const char* format, const ValueOf& value_of) {

@@ -1,6 +1,6 @@
 // Shows outputs of `ucudnn multigrid` as one HTML page, with the figures of Kirby et al.: how
 // residuals fall at several depths or with several options (figure 4), what runs at which time in a
-// cycle (5), the epochs of trainings, the levels, and the scaling that analyses model (6 and 7).
+// cycle (5), the epochs of trainings, the levels, and scaling as analyses model it (6 and 7).
 // Shows only what the files contain, and explains the numbers. Pure function.
 #pragma once
 

@@ -71,7 +71,7 @@ Status MultigridRanks::Share(double& number) {
 Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work) {
   const auto work_and_meet = [&](multigrid::Peers& peers) -> Status {
     UCUDNN_RETURN_IF_ERROR(work(peers));
-    // Waits for all ranks, because other ranks may still need this one: the first process forwards
+    // Waits for all ranks, because other ranks may still need this rank: the first process forwards
     // all messages.
     return multigrid::GatherNumbers(peers, peers.size(), {}).status();
   };

@@ -35,13 +35,12 @@ class MultigridRanks {
   // Formats as "4 devices (threads of this process)".
   std::string Text() const;
 
-  // Sets `number` on all processes to that of rank 0.
+  // Sets `number` on all processes to rank 0's number.
   Status Share(double& number);
   // Calls work() for each rank of this process, and returns when all ranks of the job have
   // finished. The error is the whole job's.
   Status Run(const std::function<Status(multigrid::Peers& all)>& work);
-  // Returns whether the last Run() failed because of a rank of another process, for example one
-  // that died.
+  // Returns whether a rank of another process made the last Run() fail, for example by dying.
   bool others_failed() const { return others_failed_; }
 
  private:

@@ -44,8 +44,8 @@ struct StageFacts {
   std::vector<int64_t> shape;   // of a state of one image: channels, then extents
   std::optional<double> step;   // the step h; known unless another program wrote the file
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
-  // Number of layers of each level that one layer of the next level replaces. Has one entry fewer
-  // than `levels`.
+  // For each level except the coarsest: how many of its layers one layer of the next level
+  // replaces.
   std::vector<int64_t> coarsening;
 };
 
@@ -70,7 +70,7 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Reads or writes those members of a solve that the document itself also has.
+  // Reads or writes the members of a solve that the document itself also has.
   void SolveMembers(json::Object& member);
 };
 

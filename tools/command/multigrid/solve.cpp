@@ -63,7 +63,7 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
 }
 
 // Fails if this machine has too little memory for the parameters and states of the ranks that run
-// on it. The error is one line, like that of CheckStateMemory().
+// on it. The error is one line, like CheckStateMemory()'s.
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, multigrid::Passes passes) {
   // States are on devices, whose allocations report missing memory.

@@ -75,8 +75,8 @@ struct SolveSpec {
 // The property of an option that all ranks must have in common.
 enum class Agreement {
   kValue,
-  // The contents of the file, or of the folder of a data set, that the option names; its value if
-  // it names neither.
+  // The contents of the file, or of the folder of a data set, that the option names. If the option
+  // names neither, its value.
   kContents,
   kNone  // ranks may differ, or several ranks cannot use the option
 };

@@ -13,7 +13,7 @@ namespace {
 using planner::Element;
 
 constexpr size_t kMostTimelines = 4;
-constexpr size_t kMostSpans = 6000;  // most spans that are drawn of one timeline
+constexpr size_t kMostSpans = 6000;  // the most spans that one timeline shows
 constexpr double kSpanWidth = 5;     // px, on average, in the lane with most spans
 constexpr double kMostWidth = 6 * planner::kFigureWidth;
 
@@ -36,7 +36,7 @@ std::string TipOf(const ReportedSpan& span, const TimelineRow& row) {
          NumberText(" from %.4g ms on", span.begin_ms);
 }
 
-// Returns the spans to draw: those that begin first.
+// Returns the spans to draw. If there are too many, returns only the spans that begin first.
 std::vector<ReportedSpan> DrawnSpans(const ReportedTimeline& timeline) {
   std::vector<ReportedSpan> spans = timeline.spans;
   if (spans.size() <= kMostSpans) return spans;

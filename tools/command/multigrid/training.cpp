@@ -228,8 +228,8 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
   if (!status.ok()) {
-    // The options cause an error before the first step, and may cause one later if states cannot
-    // reach the tolerance. Such errors count as bad usage.
+    // Before the first step, the options cause every error. A later error may come from a tolerance
+    // that states cannot reach. Both count as bad usage.
     const bool asks_too_much =
         !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),

@@ -47,7 +47,7 @@ class PlanCosts {
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;
   std::deque<ApiRows> stores_;
-  // Each element asks the one before it for times that it lacks.
+  // An element that lacks a time asks the element before it.
   std::deque<planner::MeasuredCompute> measured_;
   const planner::ComputeModel* compute_ = nullptr;
   std::unique_ptr<planner::CostModel> model_;

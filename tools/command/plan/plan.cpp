@@ -244,8 +244,8 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
 }
 
 // Returns the update model of the plan, and sets costs.update to the model that the costs assume.
-// With a schedule these are equal, except that the costs of deepa-paper always assume a parameter
-// server, which no schedule can run.
+// With a schedule both models are equal, with one exception: the costs of deepa-paper always assume
+// a parameter server, which no schedule can run.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
@@ -269,8 +269,8 @@ Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
   return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
-// Returns whether the search also computes, for every configuration of every layer, the best whole
-// plan. For --what-if, separate searches find these for one layer.
+// Returns whether the search also computes the best whole plan for every configuration of every
+// layer. For --what-if, separate searches find the best plans for one layer.
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
   if (plan.schedule.schedule) return false;

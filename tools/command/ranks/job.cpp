@@ -19,8 +19,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kForLastWords{5};  // from SIGTERM to SIGKILL
-// When all ranks have ended, processes that they left behind have this time until they are asked to
-// end.
+// When all ranks have ended, processes that a rank left behind may run on for this time. Then they
+// are asked to end.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
@@ -124,8 +124,8 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Sees ends before notes, because other ranks also send notes about the death of a rank, and the
-  // end of that rank should be told first.
+  // Handles ends before notes. Other ranks also send notes about the death of a rank, and the end
+  // of that rank should be told first.
   TakeSignals();
   SeeEnds();
   TakeNotes();

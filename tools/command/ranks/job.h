@@ -74,7 +74,7 @@ class RankJob {
 
   std::optional<size_t> failed_;      // first rank that failed before all were asked to end
   std::optional<ReceivedNote> note_;  // the first note, or a later one about a failure
-  int passed_on_ = 0;       // the last signal asking to end that was passed on; 0 if there was none
+  int passed_on_ = 0;       // the last signal to end that was passed on; 0 if there was none
   bool asked_ = false;      // whether this process has asked all ranks to end
   bool abandoned_ = false;  // whether unwritten output was given up
   std::optional<Time> ask_at_, kill_at_;

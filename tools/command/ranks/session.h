@@ -1,5 +1,5 @@
-// All processes that ranks started. A rank has a session, to which all processes that it starts
-// belong, whatever their process group, unless they make a session of their own as daemons do. A
+// All processes that ranks started. Each rank has a session. All processes that the rank starts
+// belong to this session, whatever their process group; only daemons make sessions of their own. A
 // session's number stays reserved until all its processes are reaped. Thread-safe.
 #pragma once
 

@@ -208,8 +208,8 @@ const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }
 
-// Returns the two axes that show a grid: the outermost axis that it cuts, and the next axis that it
-// cuts or, failing that, another axis of the image.
+// Returns the two axes on which a grid is drawn. The first is the outermost axis that the grid
+// cuts. The second is the next axis that the grid cuts or, failing that, another axis of the image.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {

@@ -41,8 +41,8 @@ int FirstRankOf(const RunReport& report) {
   return report.split->ranks.empty() ? INT_MAX : report.split->ranks.front().rank;
 }
 
-// Reads the reports of a split job's ranks as one report: the first rank's report, in which the
-// split job is that of all ranks. Sorts `files` so that the first rank's file is the first.
+// Reads the reports of a split job's ranks as one report: the first rank's report, whose split job
+// has all ranks. Sorts `files` so that the first rank's file is the first.
 Result<RunReport> ReadReports(std::vector<std::string>& files) {
   std::vector<std::pair<RunReport, std::string>> reports;
   for (const std::string& file : files) {

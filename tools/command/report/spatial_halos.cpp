@@ -27,8 +27,8 @@ struct HaloPiece {
   }
 };
 
-// The pieces that each part of one axis reads, by part. An axis that is not cut has one part, which
-// reads only its own piece.
+// For each part of one axis, the positions that the part reads. An axis that is not cut has one
+// part, which reads only its own positions.
 using AxisPieces = std::vector<std::vector<HaloPiece>>;
 
 std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {

@@ -44,8 +44,8 @@ std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   return std::nullopt;
 }
 
-// Returns for each rank a shift of its times, with which a common exchange ends at the same time on
-// all ranks. Devices have no common clock.
+// Devices have no common clock. So this returns a shift of times for each rank: with the shifts, a
+// common exchange ends at the same time on all ranks.
 std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   std::vector<double> shifts(ranks.size(), 0);
   for (size_t at = 0; at < ranks.front()->step.calls.size(); ++at) {

@@ -20,8 +20,8 @@ constexpr std::string_view kCudnnMark = "libcudnn.so";
 constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
 // nvcc makes a file call this function at its start, once for each kernel that the file can launch.
-// Sections with GPU code are no evidence: every file that nvcc links has some, at least for an
-// empty module, and they may be compressed.
+// Sections with GPU code are no evidence. Every file that nvcc links has some, at least for an
+// empty module, and the sections may be compressed.
 constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
 bool ReadSegments(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {

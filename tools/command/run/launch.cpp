@@ -21,7 +21,7 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
     // These libraries are preloaded by path, because a program's DT_RPATH may lead to the real
-    // ones.
+    // libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }

@@ -26,8 +26,8 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// Determines how to reach `program`, which is the file of words[0], and the programs that it
-// starts. If launch.dlsym is wrong, the error lists its values.
+// Determines how to reach `program` (the file of words[0]) and the programs that it starts. If
+// launch.dlsym is wrong, the error lists the values that it accepts.
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
 // Sets this process's environment for the program that it will become or start. The error names

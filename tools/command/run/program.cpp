@@ -32,8 +32,8 @@ Status CheckExecutable(const std::string& path) {
   return Status::Ok();
 }
 
-// Returns whether the program runs with more rights than its user, in which case the loader ignores
-// LD_PRELOAD.
+// Returns whether the program runs with more rights than its user. For such a program the loader
+// ignores LD_PRELOAD.
 bool GainsRights(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return false;

@@ -41,8 +41,8 @@ struct HostGaps {
 };
 
 // Fails if the CPU stand-ins in `host_folder` cannot start `program` with the libraries that it
-// needs. Looks for these in the places where the loader would: run paths, `library_path` (which has
-// the form of LD_LIBRARY_PATH), the loader's cache, default folders.
+// needs. Looks for the libraries in the same places as the loader: run paths, `library_path` (which
+// has the form of LD_LIBRARY_PATH), the loader's cache, default folders.
 Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
                            const std::string& library_path);
 

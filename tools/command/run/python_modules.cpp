@@ -30,8 +30,8 @@ bool LooksAtUserPackages(const fs::path& prefix) {
 }
 
 // Returns the folders from which a Python imports modules, as far as they can be found without
-// starting it: PYTHONPATH, and the site-packages of its environment, of the Python from which the
-// environment was made, and of its user.
+// starting it. They are PYTHONPATH and the site-packages of three places: the Python's environment,
+// the Python from which the environment was made, and the user's packages.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

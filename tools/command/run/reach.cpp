@@ -83,8 +83,8 @@ class Search {
     if (added_.insert(path).second) waiting_.push_back({path, reader});
   }
 
-  // Adds a file that the present file certainly starts to the front of the queue. `path` may be
-  // empty.
+  // Adds a file to the front of the queue, because the present file certainly starts it. `path` may
+  // be empty.
   void AddFirst(const std::string& path) {
     if (!path.empty()) waiting_.push_front({path, Reader::kNone});
   }
@@ -126,7 +126,8 @@ class Search {
         const bool is_read = meaning.is_file && (next != Reader::kNone || meaning.program.empty());
         const std::string file = is_read ? word : meaning.program;
         if (file.empty()) continue;
-        // A shell reads this file to enter a virtual environment, and then starts its Python.
+        // A shell reads this file to enter a virtual environment, and then starts the
+        // environment's Python.
         if (file.ends_with("/bin/activate"))
           AddFirst(MeaningOf(FolderOf(file) + "/python").program);
         Add(file, next);

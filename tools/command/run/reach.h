@@ -1,10 +1,10 @@
 // How a program can be reached. Preloading the drop-in nearly always suffices; but a program that
 // opens cuDNN by its path and looks up functions on that handle also needs the dlsym hook. Whether
 // a program needs the hook is guessed before the start, from variables of the environment, from the
-// words of the command, and from files: the program, the programs and scripts that its arguments
-// name (as behind env, timeout or mpirun), the files that these scripts name in turn, the libraries
-// of the programs, and the modules of each Python among them. Only the first of many files and
-// words are looked at. Only reads files, and starts nothing. Thread-compatible.
+// words of the command, and from files. The files are the program, the programs and scripts that
+// its arguments name (as behind env, timeout or mpirun), the files that these scripts name in turn,
+// the libraries of the programs, and the modules of each Python among them. Only the first of many
+// files and words are looked at. Only reads files, and starts nothing. Thread-compatible.
 #pragma once
 
 #include <string>

@@ -12,8 +12,8 @@ namespace ucudnn::command {
 // Returns the first 64 KiB of a regular file; none if it cannot be read.
 std::optional<std::string> ReadStart(const std::string& path);
 
-// Returns the interpreter that a script's first line names; if that is `env`, the word behind `env`
-// that names a program. Empty for a file that is no script.
+// Returns the interpreter that a script's first line names. If that is `env`, returns the program
+// that a word behind `env` names. Returns an empty text for a file that is no script.
 std::string InterpreterOf(std::string_view text);
 
 // Returns the lines of a script without comments, up to the first binary data.

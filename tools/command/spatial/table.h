@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// `next` has the changes with which no operator is refused (exact_size.h), if one is refused now.
+// If an operator is refused, `next` has the changes with which none is refused (exact_size.h).
 void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

@@ -34,16 +34,16 @@ struct WorkspaceTable {
 };
 
 // Returns the workspace that each undivided kernel may use; none if there is no limit. Without a
-// budget this is the limit of a kernel. With a budget it is the smaller one of that limit and the
-// kernel's part: all of the budget if kernels take turns, or an equal share if each stream, or each
-// kernel on each stream, has a segment of its own.
+// budget this is the limit of a kernel. With a budget it is that limit or the kernel's part,
+// whichever is smaller. If kernels take turns, the part is all of the budget. If each stream, or
+// each kernel on each stream, has a segment of its own, the part is an equal share.
 std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options);
 
 // Writes the format `ucudnn-workspace-table`, which has all of the plan.
 std::string FormatWorkspaceTable(const WorkspaceTable& plan, const Options& options);
 
 // Writes the format `ucudnn-workspace-plan`, which a run follows. Kernels with the same segment
-// number share workspace, of which each lane of the segment has a copy; a null segment means the
+// number share workspace; each lane of the segment has a copy of it. A null segment means the
 // caller's own workspace. order_after is empty, because the stream orders all kernels.
 std::string FormatWorkspacePlan(const WorkspaceTable& plan, const Options& options);
 

@@ -139,8 +139,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// Divides the budget like a run that sees each kernel on its lanes. A kernel without lanes counts
-// as one on the first lane in `all`, which has one bit per lane.
+// Divides the budget like a run that sees each kernel on its lanes. `all` has a bit for each lane.
+// A kernel without lanes counts as a kernel on the first of these lanes.
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -207,15 +207,15 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
 }
 
 // Numbers the kernels in the order of their first appearance. A call does not show its layer, so
-// layers with the same convolution and API run as one kernel. Such layers are planned as the first
-// of them.
+// layers with the same convolution and API run as one kernel. All of them are planned like the
+// first of these layers.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
   size_t next = 0;
   for (OfflineKernel& kernel : network.kernels) {
     ConvolutionProblem problem = kernel.layer.problem;
-    // Ignores the alignment of the measurements, which is not that of the calls.
+    // Ignores the alignment of the measurements, because calls have another alignment.
     problem.alignment = 1;
     const bool legacy = std::string_view(kernel.api) == "legacy";
     const auto [entry, added] =

@@ -1,6 +1,6 @@
-// One attribute that a caller sets or gets. The status codes are those of the real 9.19 library.
-// They were found by experiment; tests/unit/host/cudnn/graph_conformance_test.cpp compares them
-// with the real library's.
+// One attribute that a caller sets or gets. The status codes are the real 9.19 library's. They were
+// found by experiment; tests/unit/host/cudnn/graph_conformance_test.cpp compares them with the real
+// library's.
 #pragma once
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 // of: a convolution, possibly with pointwise operations on its result; only pointwise operations;
 // or one operation's sums over channels.
 //
-// Graphs with operations before the convolution, with a concatenation, or with sums besides other
-// operations become several such computations, called stages, which run one after the other: one
-// stage for each operation, or for each input that a concatenation copies. All virtual tensors of
-// such a graph are in the workspace.
+// Some graphs become several such computations, called stages, which run one after the other:
+// graphs with operations before the convolution, with a concatenation, or with sums besides other
+// operations. Each operation is a stage; a concatenation has a stage for each input that it copies.
+// All virtual tensors of such a graph are in the workspace.
 #pragma once
 
 #include <optional>
@@ -22,8 +22,8 @@ struct ConvolutionPart {
   double alpha, beta;
   std::array<int64_t, 3> unique_ids;  // unique ids of x, w and y
   std::array<int64_t, 3> alignments;  // declared alignments of x, w and y, in bytes
-  // True if the application does not get the result. Then the result exists, dense and in the type
-  // of x, only while pointwise operations read it, as operand `result` of the program.
+  // True if the application does not get the result. Then the result is operand `result` of the
+  // program. It is dense, has the type of x, and exists only while pointwise operations read it.
   bool is_virtual;
   int result;
 };

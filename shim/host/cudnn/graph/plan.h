@@ -24,8 +24,8 @@ class ExecutionPlan final
   // Checks all arguments before it returns; the work is asynchronous. Returns
   // BAD_PARAM_NULL_POINTER if the pack lacks an operand or the workspace. For a pointer that would
   // fault on a device, for example because it is less aligned than its tensor declares, this and
-  // all later calls return EXECUTION_FAILED_CUDART. While the handle's stream captures, such a call
-  // alone fails, with BAD_PARAM_SIZE_INSUFFICIENT or BAD_PARAM_MISALIGNED_POINTER.
+  // all later calls return EXECUTION_FAILED_CUDART. While the handle's stream captures, only the
+  // call itself fails, with BAD_PARAM_SIZE_INSUFFICIENT or BAD_PARAM_MISALIGNED_POINTER.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
   // Populate makes the execution the only node of the empty `graph`. Update replaces the node of an

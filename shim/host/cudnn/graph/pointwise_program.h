@@ -1,5 +1,5 @@
 // Pointwise operations that run together, after a convolution or as a graph of their own. They
-// process all tensors in small pieces, so virtual tensors between them are never stored as a whole.
+// process a few elements at a time, so virtual tensors between them are never stored as a whole.
 // Pure; several threads may run a program at once.
 #pragma once
 
