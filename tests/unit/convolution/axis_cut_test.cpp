@@ -124,9 +124,9 @@ Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interv
   return pairs;
 }
 
-// Adds the pairs of the rectangle `term`, whose windows count from `windows_at` and whose elements
-// count from `elements_at`. Returns false if a pair is already there, or if the rectangle reads
-// beyond its elements.
+// Adds the pairs of the rectangle `term`. Its windows are relative to `windows_at`, its elements to
+// `elements_at`. Returns false if a pair is already there, or if the rectangle reads beyond its
+// elements.
 bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows_at,
               int64_t elements_at, Pairs& pairs) {
   for (int64_t at = 0; at < term.windows.Length(); ++at) {
@@ -292,7 +292,8 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // If the part reads any of its own positions, the sources list all its own, otherwise none.
+        // A source lists either all positions of `part` itself, if `part` reads any of them, or
+        // none.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }
@@ -333,7 +334,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // otherwise the two would be one run
+      ASSERT_GT(run.begin, end);  // two runs that touch would be one run
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);

@@ -177,8 +177,8 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
               const bool is_touched = touched[0][d] || touched[1][h] || touched[2][w];
               ++(is_touched ? touched_rows : untouched_rows);
               if (all.At(d, h, w) == (is_touched ? 1u : 0u)) continue;
-              // A touched position may stay uncomputed only if nothing contributes to it along some
-              // axis: then the halo contributes nothing either.
+              // A touched position may stay uncomputed only if there is an axis along which nothing
+              // contributes to it. Then the halo contributes nothing either.
               ASSERT_TRUE(is_touched && all.At(d, h, w) == 0 &&
                           !ReadsAlongAllAxes(cut, cell, {d, h, w}))
                   << "rank " << cell << ", row " << d << " " << h << " " << w << " computed "

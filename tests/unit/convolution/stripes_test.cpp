@@ -1,6 +1,6 @@
-// Tests that the contributions of own tensors and of messages, on all ranks, add up to the
-// undivided convolution: with 20,000 random cuts along one to three axes, a third for each
-// operation.
+// Tests that the contributions of own tensors and of messages add up, over all ranks, to the
+// undivided convolution. There are 20,000 random cuts along one to three axes, a third of them for
+// each operation.
 #include "convolution/stripes.h"
 
 #include <gmock/gmock.h>
@@ -67,8 +67,8 @@ SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*which) {
   return {term[0].*which, term[1].*which, term[2].*which};
 }
 
-// Adds what a block contributes to the rank's result. The tensor `received` holds the block, and
-// `own` is the rank's own: in forward `received` is of x and `own` is y, otherwise the reverse.
+// Adds what `block` contributes to the rank's result. `received` has the numbers of the block, and
+// `own` is the rank's own tensor: y in forward, otherwise x. `received` is of the other tensor.
 void AddTerms(const CutConvolution& cut, const HaloBlock& block, Image& received, Image& own,
               Image& w) {
   for (const HaloTerm& term : block.terms) {

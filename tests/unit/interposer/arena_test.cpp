@@ -161,8 +161,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   EXPECT_EQ(arena.bytes(), 400u);
 }
 
-// A kernel may wait for work that this thread has yet to enqueue, so an arena that waited for the
-// device would never return.
+// The device may wait for work that this thread has yet to enqueue. An arena that waited for the
+// device would then never return.
 TEST_F(ArenaTest, NeverWaitsForTheDevice) {
   HeldStream busy, idle;
   idle.LetGo();

@@ -245,7 +245,7 @@ TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
   }
 }
 
-// A plan that needs no workspace undivided gains nothing from another engine's micro-batches.
+// If a plan needs no workspace undivided, another engine's micro-batches bring it nothing.
 TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;

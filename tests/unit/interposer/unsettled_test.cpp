@@ -186,7 +186,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// The measurements of a later call do not prove that the failed plan works.
+// The failed plan is faster by its measurements, but they do not prove that it works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);

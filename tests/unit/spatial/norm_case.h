@@ -1,5 +1,5 @@
-// Runs batch normalisation on the stand-in, of a whole tensor and of its slices as ranks have them,
-// on the same numbers. Copies between slices replace the messages of ranks.
+// Runs batch normalisation on the stand-in: of a whole tensor, and of its slices, as ranks have
+// them. Both have the same numbers. Copies between slices replace the messages of ranks.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Runs poolings on the stand-in, of a whole image and of its stripes as ranks have them, on the
-// same numbers.
+// Runs poolings on the stand-in: of a whole image, and of its stripes, as ranks have them. Both
+// have the same numbers.
 #pragma once
 
 #include <gtest/gtest.h>

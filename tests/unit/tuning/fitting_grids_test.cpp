@@ -57,7 +57,7 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   EXPECT_EQ(GridsOf(cube, BatchSizePolicy::kPowerOfTwo).size(), 7u);
 }
 
-// Returns the elements of x, y and w in the largest tile of a forward convolution.
+// Returns how many elements x, y and w together have in the largest tile of a forward convolution.
 double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
   const auto tiles = CutIntoTiles(problem, grid);
   if (!tiles.ok()) return std::numeric_limits<double>::infinity();

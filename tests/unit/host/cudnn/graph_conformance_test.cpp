@@ -190,8 +190,8 @@ void GraphConformance::RandomGet(Kind kind) {
   Call(CUDNN(BackendGetAttribute), twin, name, type, count, number, Out<int64_t>());
 }
 
-// Builds a tensor in place of a tensor of the pool. These are replaced in turn, so that the tensors
-// of one operation do not replace each other.
+// Builds a tensor in place of a tensor of the pool. The pool's tensors are replaced in turn, so
+// that the tensors of one operation do not replace each other.
 GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& dims, int type,
                                         bool is_virtual) {
   const GraphTwin twin = Replace(pools_.at(kTensor)[next_tensor_++ % kPool], kTensor);

@@ -111,8 +111,8 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// Rank 1 enqueues the operation of the first communicator last. If links are serial, the operation
-// of the second communicator waits for it.
+// Rank 0 begins the first communicator's operation, which rank 1 joins only at the end. If links
+// are serial, the second communicator's operation waits for the first one's meanwhile.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);

@@ -41,8 +41,8 @@ std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
 constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
                                                     planner::ActivationKind::kRelu};
 
-// Returns lambda_0 of one image by applying the transposed Jacobians of all steps, the last step's
-// first.
+// Returns lambda_0 of one image. Applies the transposed Jacobians of all steps, beginning with the
+// last step.
 Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
   std::vector<Vector> states = {first};
   for (int step = 0; step + 1 < dense.steps(); ++step) {
@@ -196,8 +196,8 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // A relu step is linear between the points where relu's slope jumps, which a small distance
-    // seldom crosses.
+    // Relu's slope jumps at some points, and a relu step is linear between them. A small distance
+    // seldom crosses such a point.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
       SCOPED_TRACE(TextOf(shape));

@@ -33,9 +33,9 @@ struct CycleShape {
 constexpr CycleShape kFine = {4, 2};
 constexpr CycleShape kCoarse = {16, 3};
 
-// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, each of which 4 chains keep busy. PCI Express
-// joins the two devices of a node. A message to another node is copied to the host, sent by 25 Gb/s
-// Ethernet, and copied to the device; each of these has a latency of 10 us.
+// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, and 4 chains of operations keep a unit busy. PCI
+// Express joins the two devices of a node. A message to another node is copied to the host, sent by
+// 25 Gb/s Ethernet, and copied to the device; each of these has a latency of 10 us.
 constexpr double kLaunchUs = 4;
 constexpr double kKernelUs = 3;
 constexpr double kBytesPerUs = 900e3;

@@ -150,7 +150,7 @@ class CountingChain : public HostChain {
   int64_t steps = 0;
 };
 
-// Layers and messages of the model take 1 ms and no time, so its times on one device count steps.
+// In this model a layer takes 1 ms and a message no time, so times on one device count steps.
 TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
   constexpr int kSteps = 32;
   const Made made(kSteps, 0, 1, true);
@@ -218,9 +218,9 @@ class RelaxingTwice : public LayerSystem {
   LayerSystem& system_;
 };
 
-// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps,
-// c = 2, has 4 steps of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F, which are
-// 20. With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
+// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps, c
+// = 2, has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F. With a
+// descent (and an ascent) that relaxes twice there are 4 + 4 more.
 TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
   constexpr int kExpected = 20 + 8;
   const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
