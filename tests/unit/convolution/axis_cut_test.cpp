@@ -1,6 +1,6 @@
-// Tests two answers about a cut axis. Does a program that knows nothing of the cut compute the same
-// as without the cut? This answer is compared with windows that are looked at one by one. What does
-// a part read from other parts? This answer is compared with pairs of windows and taps.
+// Tests two answers about a cut axis. The first: does a program that knows nothing of the cut
+// compute the same as without the cut? The test looks at every window. The second: what does a part
+// read from other parts? The test looks at every pair of a window and a tap.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -111,8 +111,8 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
 using Pair = std::array<int64_t, 3>;  // window, tap, element
 using Pairs = std::set<Pair>;
 
-// Returns each triple of a window, a tap and the element that this tap of the window reads, for
-// windows in `windows` and elements in `elements`.
+// Looks at all windows in `windows`. Returns (window, tap, element) for each tap that reads an
+// element in `elements`.
 Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interval& elements) {
   Pairs pairs;
   for (int64_t at = windows.begin; at < windows.end; ++at) {

@@ -174,8 +174,8 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
       [](const CutConvolution& cut, const std::vector<Stripes>& cells, std::mt19937_64& random) {
         const int cell = static_cast<int>(random() % cells.size());
         const SpatialBox own = OwnedOf(cut, cell);
-        // Positions of the whole tensor that are needed along each axis: those read from other
-        // parts, and all of the own part if any of it is read.
+        // For each axis, the positions of the whole tensor that are needed: all positions that are
+        // read from other parts and, if any of the own part is read, all of the own part.
         std::array<std::set<int64_t>, kMaxSpatial> needed;
         int64_t expected = 1, owned = 1;
         for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

@@ -19,8 +19,8 @@ namespace {
 using test::ProblemWith;
 using test::RandomGrids;
 
-// Sums of products of random numbers modulo 2^64 are equal if they have the same products, and
-// almost never otherwise.
+// Numbers are modulo 2^64. Two sums of products of random numbers are equal if they consist of the
+// same products, and otherwise almost never.
 using Numbers = std::vector<uint64_t>;
 
 Numbers RandomNumbers(size_t count, std::mt19937_64& random) {

@@ -1,6 +1,6 @@
 // Tests plans whose kernels cuDNN compiles while it makes the plan, such as plans with a scale or a
-// dReLU after the convolution. BuildPart compiles the kernels anew for another batch, and its plan
-// equals the one that the library itself makes. Uses the real library, without a GPU.
+// dReLU after the convolution. BuildPart compiles the kernels anew for another batch. The plan that
+// it makes equals the plan that the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
 
 #include <string>

@@ -78,8 +78,8 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
 
 class TilePlans : public ::testing::Test {
  protected:
-  // Calls `visit` with each case and its tiles, in each type, layout and operation in which it can
-  // be cut.
+  // Calls `visit` with each case and its tiles, in each type, layout and operation in which the
+  // case can be cut.
   template <typename Visit>
   void ForEachCut(const Visit& visit) {
     for (const Case& one : Cases()) {

@@ -47,8 +47,8 @@ int64_t Offset(const Strides& strides, int64_t n, int64_t c, int64_t d, int64_t 
   return n * strides[0] + c * strides[1] + d * strides[2] + h * strides[3] + w * strides[4];
 }
 
-// Calls visit(x, w, y) for each product of the convolution, with the offsets of an element of the
-// image, of the filter and of the output.
+// Calls visit(x, w, y) for each product of the convolution. x, w and y are the offsets of an
+// element of the image, of the filter and of the output.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& p, const Visit& visit) {
   const Spatial y = OutputExtents(p);

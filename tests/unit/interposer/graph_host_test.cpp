@@ -1,5 +1,5 @@
-// Tests the graph API on the stand-in's real arithmetic: a program that makes operation graphs,
-// asks heuristics, builds plans and runs them gets the results of the undivided plans, in less
+// Tests the graph API on the stand-in's real arithmetic. A program makes operation graphs, asks
+// heuristics, builds plans and runs them. It gets the results of the undivided plans, in less
 // workspace.
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Tests execution plans that no other engine can replace within the limit, on the stand-in's real
-// arithmetic: their own pieces keep the promise, once they have run in this process and were
+// arithmetic. The plans' own pieces keep the promise, once they have run in this process and were
 // compared with the plan itself.
 #include <gmock/gmock.h>
 

@@ -1,6 +1,5 @@
-// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic: divided
-// into the file's micro-batches they compute the same bits as the undivided plan, in less
-// workspace.
+// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic. In the
+// file's micro-batches a plan computes the same bits as undivided, in less workspace.
 #include <gmock/gmock.h>
 
 #include <optional>

@@ -1,6 +1,6 @@
-// A program with one convolution of whole numbers and the interposer that it calls, over a store
-// that fails on demand. It runs on the stand-in's real arithmetic, which can be made wrong
-// (tests/support/wrong_cudnn.h).
+// A program with one convolution of whole numbers, and the interposer that the program calls. The
+// interposer's store fails on demand. The program runs on the stand-in's real arithmetic, which can
+// be made wrong (tests/support/wrong_cudnn.h).
 #pragma once
 
 #include <cuda.h>

@@ -169,8 +169,8 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
     if (run()) anew.push_back(call);
     EXPECT_THAT(ThisRecording().calls, SizeIs(1));
   }
-  // The kernel is decided at the first call, after the two calls that UCUDNN_TUNE sets, and then
-  // whenever the number of calls has doubled.
+  // The kernel is decided at the first call, after two calls (UCUDNN_TUNE sets this number), and
+  // then whenever the number of calls has doubled.
   EXPECT_THAT(anew, testing::ElementsAre(1, 3, 5, 9, 17, 33, 65));
   kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});

@@ -1,5 +1,5 @@
-// Tests that states and adjoints solved through the C API equal those computed one layer after the
-// other.
+// Solves for states and adjoints through the C API, and compares them with states and adjoints that
+// are computed one layer after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -176,7 +176,8 @@ inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& 
       << Describe(cut.whole.problem);
 }
 
-// Expects that each rank's call, made `times` times, computes its part of its group's pooling.
+// Makes each rank's call `times` times. Expects that the call computes the rank's part of its
+// group's pooling.
 inline void ExpectPartsOf(RankJob& job, const std::vector<CutPooling>& groups, int times = 1) {
   job.OnAll([&](RankState& rank) {
     const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];

@@ -179,7 +179,7 @@ TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
 }
 
 // The list is from NVIDIA's physicsnemo, test_pooling.py. Without padding, windows of 4 with a
-// stride of 2 continue across cuts, which no cuDNN call on a stripe can express, so such a pooling
+// stride of 2 continue across cuts. No cuDNN call on a stripe can express this, so such a pooling
 // cannot be cut.
 TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   std::mt19937 random(2);
@@ -612,9 +612,9 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     Operation operation;
     int64_t rows;  // received by each of two ranks, with 4 columns, 2 channels, 2 images
   };
-  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for the
-  // gradient of a maximum two more of x. A message of a maximum also has an arrival number of 4
-  // bytes.
+  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy. For the
+  // gradient of a maximum it receives two more rows of x. A message of a maximum also has an
+  // arrival number of 4 bytes.
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {

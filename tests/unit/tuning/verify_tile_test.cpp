@@ -1,5 +1,5 @@
-// Tests the comparison of single tiles on the stand-in: right tiles are trusted, also if the whole
-// exceeds the memory for measuring, and an engine that reads or writes beyond its tile is not.
+// Tests the comparison of single tiles on the stand-in. Right tiles are trusted, also if the whole
+// exceeds the memory for measuring. An engine that reads or writes beyond its tile is not trusted.
 #include "tuning/verify_tile.h"
 
 #include <gtest/gtest.h>

@@ -154,8 +154,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const void* const elements = Elements(name, type);
-  // The real library refuses attributes that cannot be set before it checks the pointer, so null is
-  // passed only for attributes that can be set.
+  // The real library checks first whether the attribute can be set, and then the pointer. So null
+  // is passed only for attributes that can be set.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : elements);

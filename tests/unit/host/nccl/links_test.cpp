@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kMillisecond{1};
 constexpr size_t kMebibyte = 1 << 18;  // elements of int in 1 MiB
 
-// Makes `call` between two ranks. Checks that it takes at least `part.argument` milliseconds on
-// this rank.
+// Makes `call` between two ranks. Checks that the call takes at least `part.argument` milliseconds
+// on this rank.
 int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);

@@ -218,8 +218,8 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
           const double near = Slope(chain, numbers[i], setting.h, last, distance);
           const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
           // Halving the distance leaves a quarter of a central difference's error, so |far - near|
-          // is three times the error of `near`. The rounding error is that of a loss of 100,
-          // divided by the distance.
+          // is three times the error of `near`. The rounding error of a loss of 100 is divided by
+          // the distance.
           const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
           EXPECT_LT(tolerance, 1e-5);
           EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)

@@ -47,7 +47,7 @@ constexpr int kCycles = 2;
 class ByHand {
  public:
   // If `hides`, the device runs all fully connected kernels while the host launches the kernels of
-  // other blocks. Otherwise it runs none of them during that time.
+  // other blocks. Otherwise the device runs no fully connected kernel during that time.
   ByHand(const PapersNetwork& network, bool hides) : network_(network), hides_(hides) {}
 
   double SerialUs(Workload workload) const {
