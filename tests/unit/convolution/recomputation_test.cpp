@@ -114,8 +114,8 @@ TEST(Recomputation, OfRowsAtTheCutsGivesTheUndividedResult) {
   EXPECT_GT(boxes, kRecomputationRounds);
 }
 
-// Returns, for each position of a rank's result along one axis, whether it reads a position of
-// another part or is read by one. Looks at all windows and taps.
+// Returns, for each position of a rank's result along one axis, whether a window and a tap connect
+// it with a position of another part. Looks at all windows and taps.
 std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval result = ResultOf(cut, cell)[axis], own = ExchangedOf(cut, cell)[axis];

@@ -81,7 +81,7 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
 }
 
 struct Visits {
-  // Visits all layers of a solver. If its lanes are queues, they note what they read.
+  // Visits all layers of a solver. If `lanes` is given, its queues note what Visit passes.
   Visits(Solver& solver, int layers, Queues* lanes = nullptr)
       : queues(lanes), times(layers), states(layers), adjoints(layers) {
     solver.Visit(&Visits::Visit, this);

@@ -401,8 +401,8 @@ Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box
   return first;
 }
 
-// Returns the gradient of x, in which the first rank with the largest number has all of dy, at the
-// first such number.
+// Returns the gradient of x. In each channel of an image, one element has all of dy: the first
+// largest number of the first rank that has the largest number.
 HostTensor GradientOfFirst(const GlobalCase& global) {
   const HostTensor& x = global.whole.x;
   HostTensor gradient(x.extents);

@@ -60,7 +60,7 @@ struct Twin {
   Handle of[2] = {};
 };
 
-// Stands for an array that a call writes. The value at `unread` is not compared.
+// Stands for an array, or a value, that a call writes. The value at `unread` is not compared.
 template <class T>
 struct Out {
   // Returns the values up to the last one that the call wrote.
