@@ -1,6 +1,6 @@
-// Tests graphs with pointwise operations after the convolution on the stand-in's real arithmetic:
-// their pieces compute what the undivided plan and plain loops compute, and the report says why a
-// graph is not divided.
+// Tests graphs in which pointwise operations follow the convolution, on the stand-in's real
+// arithmetic. Their pieces compute what the undivided plan and plain loops compute. If a graph is
+// not divided, the report says why.
 #include <gmock/gmock.h>
 
 #include <set>

@@ -1,5 +1,6 @@
-// Tests how frameworks take plans from the graph API, each in its own order of calls: executing
-// uses the workspace that is reported, and results equal the results of the undivided plan.
+// Tests how frameworks take plans from the graph API. Each has its own order of calls. Executing
+// must use the workspace that is reported, and results must equal the results of the undivided
+// plan.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

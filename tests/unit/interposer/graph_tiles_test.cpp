@@ -351,9 +351,9 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// A library that behaves as cuDNN does for vast plans: the whole is served by the implicit GEMM
-// (engine 0) alone, which propagates NaNs strictly. `gemm_serves_tiles` says whether that engine
-// serves tiles, too.
+// A library that behaves as cuDNN does for vast plans: only the implicit GEMM (engine 0) serves the
+// whole. This engine propagates NaNs strictly. `gemm_serves_tiles` says whether it serves tiles,
+// too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;

@@ -326,7 +326,8 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   }
 }
 
-// All engines of one API take 30 ms, many times what this small convolution takes otherwise.
+// In each case, all engines of one API take 30 ms, many times the usual time of this small
+// convolution.
 TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
   struct Case {
     const char* what;

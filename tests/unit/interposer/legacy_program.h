@@ -75,7 +75,7 @@ class Program {
     EXPECT_EQ(cuMemFree(workspace_), CUDA_SUCCESS);
   }
 
-  // Stores the time of `algorithm` for `images` images, as a result that was never verified.
+  // Stores a time of `algorithm` for `images` images. The results were never verified.
   void Store(int algorithm, int images, double time_ms) {
     StoreRow(
         {{"legacy:" + std::to_string(algorithm), images, time_ms, Need(algorithm, images), true},

@@ -118,7 +118,7 @@ class ArgumentConformance : public Conformance, public Arguments {
        beta, dx, dx_data);
 #undef CALL
 
-  // Returns the status of `call` with the arguments that `refused` spoils.
+  // Spoils arguments as `refused` says, and returns the status of `call`.
   int Status(Side side, const Refused& refused, Function call) {
     const Arguments right = *this;
     refused.spoil();

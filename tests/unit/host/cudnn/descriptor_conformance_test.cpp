@@ -38,7 +38,7 @@ class DescriptorConformance : public Conformance {
          CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0);
     Fill(pool_<cudnnOpTensorDescriptor_t>, 2, KIND(OpTensor));
   }
-  // Makes `count` descriptors. Creates one at a null address, too, and destroys null.
+  // Makes `count` descriptors. Also calls `create` with a null address, and `destroy` with null.
   template <class T, class Create, class Destroy, class... Arguments>
   void Fill(std::vector<Twin<T>>& pool, int count, Create create, Destroy destroy,
             Arguments... arguments) {

@@ -26,8 +26,8 @@ const std::map<int, Draw> kElements = {
     {CUDNN_TYPE_FLOAT, kFew},
     {CUDNN_TYPE_DOUBLE, kFew}};
 
-// Says which elements an attribute of another type gets, and how many. Without `elements` they are
-// extents.
+// Says which elements an attribute of another type gets, and how many. Without `elements`, the
+// attribute gets extents.
 struct Array {
   Draw count = {70, {1}, Range(-1, 3)};
   Draw elements = {};

@@ -60,8 +60,8 @@ double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
 }
 
-// The expected results come from calling the stage directly, one layer after the other. They are
-// compared with dense Jacobians in turn.
+// The expected results come from calling the stage directly, one layer after the other. The test
+// also compares these results with dense Jacobians.
 TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
   std::mt19937_64 random(22);
   for (const auto activation : kActivations) {

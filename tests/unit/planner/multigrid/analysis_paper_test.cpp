@@ -84,8 +84,9 @@ class ByHand {
   // weight, gradient and velocity, and writes weight and velocity.
   double WeightsUs() const { return StateBytes() * StateBytes() / 4 / kBytesPerUs; }
   double UpdateUs() const { return 5 * WeightsUs(); }
-  // A step has three kernels: the layer with its bias, ReLU and the sum; the adjoint has as many.
-  // The kernels of a convolution end before they are launched.
+  // A step has three kernels: one for the layer with its bias, one for ReLU, and one for the sum.
+  // The adjoint has as many. A convolution's kernel ends before the host has launched the next
+  // kernel.
   static constexpr double kStepUs = 3 * kLaunchUs;
   double InRow(double steps, double connected) const {
     return (steps - connected) * kStepUs + connected * (3 * kKernelUs + WeightsUs());
@@ -103,7 +104,8 @@ class ByHand {
     return network_.convolutions * convolution_us + network_.connected * (kKernelUs + WeightsUs());
   }
   double BetweenNodes(double states) const { return 3 * 10 + states * StateBytes() / 3125; }
-  // The time of a message at each boundary between neighbours, two of which form a node.
+  // The time of a message at each boundary between neighbouring devices. Two neighbours form a
+  // node.
   double Boundaries(int devices) const {
     const int in_nodes = devices / 2;
     const int between_nodes = devices - 1 - in_nodes;
