@@ -173,8 +173,8 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// A pre-activation network has the convolutions of the network whose activations follow the sums;
-// only the normalisations differ.
+// A pre-activation network has the same convolutions as the network whose activations follow the
+// sums. Only the normalisations differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);
