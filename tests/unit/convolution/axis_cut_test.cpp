@@ -292,8 +292,8 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // A source lists either all positions of `part` itself, if `part` reads any of them, or
-        // none.
+        // If the part reads any of its own positions, the sources list all positions that it owns.
+        // Otherwise they list none of these.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }

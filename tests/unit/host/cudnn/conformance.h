@@ -152,8 +152,8 @@ class Conformance : public testing::Test {
 
   // Calls `function` of one library. A descriptor is passed as a Twin, several as a vector of Twin,
   // and a descriptor that the call creates as a pointer to Twin. An array that the function reads
-  // is a std::array, and an array or a value that it writes is an Out. All other arguments are
-  // passed by value.
+  // is passed as a std::array, an array or a value that it writes as an Out. All other arguments
+  // are passed by value.
   template <class Result, class... Parameters, class... Arguments>
   Outcome Answer(Side side, CudnnFunction<Result (*)(Parameters...)> function,
                  Arguments&&... arguments) {

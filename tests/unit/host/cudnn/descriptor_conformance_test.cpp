@@ -100,7 +100,7 @@ class DescriptorConformance : public Conformance {
     Call(CUDNN(GetTensorNdDescriptor), twin, requested, type, held,
          Out<int>{std::min(requested, held.values[0]) < 2 ? 1 : -1}, Out<int>());
   }
-  // The real library writes dimA[1] even if the caller asks for one dimension, so it is not
+  // The real library writes dimA[1] even if the caller asks for one dimension. Then dimA[1] is not
   // compared.
   void GetFilterNd(int requested) {
     Call(CUDNN(GetFilterNdDescriptor), One<cudnnFilterDescriptor_t>(), requested,

@@ -17,7 +17,7 @@ ROWS = COLUMNS = 8
 
 
 def split(images):
-    """Makes a test image of every fifth image of each label, in the order of the file."""
+    """Makes every fifth image of a label a test image, in the order of the file."""
     seen, parts = [0] * 10, {"train": [], "t10k": []}
     for image in images:
         label = image[-1]

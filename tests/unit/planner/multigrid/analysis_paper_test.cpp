@@ -104,8 +104,8 @@ class ByHand {
     return network_.convolutions * convolution_us + network_.connected * (kKernelUs + WeightsUs());
   }
   double BetweenNodes(double states) const { return 3 * 10 + states * StateBytes() / 3125; }
-  // The time of a message at each boundary between neighbouring devices. Two neighbours form a
-  // node.
+  // The time of a message at each boundary between neighbouring devices. Pairs of devices form
+  // nodes.
   double Boundaries(int devices) const {
     const int in_nodes = devices / 2;
     const int between_nodes = devices - 1 - in_nodes;

@@ -218,9 +218,9 @@ class RelaxingTwice : public LayerSystem {
   LayerSystem& system_;
 };
 
-// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps, c
-// = 2, has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F. With a
-// descent (and an ascent) that relaxes twice there are 4 + 4 more.
+// If the solver's descent changes, the model of a solve changes with it. With c = 2, a cycle of F
+// on 8 steps has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F.
+// With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
 TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
   constexpr int kExpected = 20 + 8;
   const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
