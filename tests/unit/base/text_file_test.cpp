@@ -27,7 +27,7 @@ TEST(TextFile, WhatCannotBeReadIsAnErrorWithItsPath) {
   EXPECT_THAT(ReadTextFile(::testing::TempDir()).message(), HasSubstr("cannot be read: Is a dir"));
 }
 
-// The files of an ended process in /proc can be read until its parent has waited for it.
+// A process that has ended still has files in /proc, until its parent has waited for it.
 TEST(TextFile, OfAProcessThatHasEndedIsAnError) {
   const pid_t child = fork();
   if (child == 0) _exit(0);

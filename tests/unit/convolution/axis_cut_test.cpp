@@ -1,6 +1,6 @@
-// Tests two answers about a cut axis. Does a program that knows nothing of the cut compute the same
-// as without the cut? This answer is compared with windows that are looked at one by one. What does
-// a part read from other parts? This answer is compared with pairs of windows and taps.
+// Tests two answers about a cut axis. The first: does a program that knows nothing of the cut
+// compute the same as without the cut? The test looks at every window. The second: what does a part
+// read from other parts? The test looks at every pair of a window and a tap.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -111,8 +111,8 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
 using Pair = std::array<int64_t, 3>;  // window, tap, element
 using Pairs = std::set<Pair>;
 
-// Returns each triple of a window, a tap and the element that this tap of the window reads, for
-// windows in `windows` and elements in `elements`.
+// Looks at all windows in `windows`. Returns (window, tap, element) for each tap that reads an
+// element in `elements`.
 Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interval& elements) {
   Pairs pairs;
   for (int64_t at = windows.begin; at < windows.end; ++at) {
@@ -124,9 +124,9 @@ Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interv
   return pairs;
 }
 
-// Adds the pairs of the rectangle `term`, whose windows count from `windows_at` and whose elements
-// count from `elements_at`. Returns false if a pair is already there, or if the rectangle reads
-// beyond its elements.
+// Adds the pairs of the rectangle `term`. Its windows are relative to `windows_at`, its elements to
+// `elements_at`. Returns false if a pair is already there, or if the rectangle reads beyond its
+// elements.
 bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows_at,
               int64_t elements_at, Pairs& pairs) {
   for (int64_t at = 0; at < term.windows.Length(); ++at) {
@@ -292,7 +292,8 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // If the part reads any of its own positions, the sources list all its own, otherwise none.
+        // If the part reads any of its own positions, the sources list all positions that it owns.
+        // Otherwise they list none of these.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }
@@ -333,7 +334,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // otherwise the two would be one run
+      ASSERT_GT(run.begin, end);  // two runs that touch would be one run
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);

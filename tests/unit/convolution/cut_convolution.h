@@ -16,8 +16,8 @@ namespace ucudnn::test {
 
 using Place = std::array<int64_t, kMaxSpatial>;  // d, h, w
 
-// One image of one channel. Values are modulo 2^64, so two sums of products of random numbers are
-// equal if they have the same products, and almost never otherwise.
+// One image of one channel. Values are modulo 2^64. Two sums of products of random values are equal
+// if they consist of the same products, and otherwise almost never.
 struct Image {
   Place extents = {0, 0, 0};
   std::vector<uint64_t> values;

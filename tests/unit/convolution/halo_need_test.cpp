@@ -1,4 +1,4 @@
-// Compares the least that ranks must exchange with what windows read and what messages hold.
+// Tests the least that ranks must exchange, against what windows read and what messages hold.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>

@@ -43,8 +43,8 @@ TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
   EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
-// Returns the least number of images after which x and y are both aligned to `alignment` bytes
-// again, found by walking the addresses.
+// Walks the addresses. Returns the least number of images after which x and y are both aligned to
+// `alignment` bytes again.
 int WalkedStep(const ConvolutionProblem& problem) {
   for (int64_t step = 1;; ++step) {
     const auto element = static_cast<int64_t>(ElementBytes(problem.type));

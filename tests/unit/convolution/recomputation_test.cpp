@@ -114,8 +114,8 @@ TEST(Recomputation, OfRowsAtTheCutsGivesTheUndividedResult) {
   EXPECT_GT(boxes, kRecomputationRounds);
 }
 
-// Returns, for each position of a rank's result along one axis, whether it reads a position of
-// another part or is read by one. Looks at all windows and taps.
+// Returns, for each position of a rank's result along one axis, whether a window and a tap connect
+// it with a position of another part. Looks at all windows and taps.
 std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval result = ResultOf(cut, cell)[axis], own = ExchangedOf(cut, cell)[axis];
@@ -177,8 +177,8 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
               const bool is_touched = touched[0][d] || touched[1][h] || touched[2][w];
               ++(is_touched ? touched_rows : untouched_rows);
               if (all.At(d, h, w) == (is_touched ? 1u : 0u)) continue;
-              // A touched position may stay uncomputed only if nothing contributes to it along some
-              // axis: then the halo contributes nothing either.
+              // A touched position may stay uncomputed only if there is an axis along which nothing
+              // contributes to it. Then the halo contributes nothing either.
               ASSERT_TRUE(is_touched && all.At(d, h, w) == 0 &&
                           !ReadsAlongAllAxes(cut, cell, {d, h, w}))
                   << "rank " << cell << ", row " << d << " " << h << " " << w << " computed "

@@ -1,6 +1,6 @@
-// Tests that the contributions of own tensors and of messages, on all ranks, add up to the
-// undivided convolution: with 20,000 random cuts along one to three axes, a third for each
-// operation.
+// Tests that the contributions of own tensors and of messages add up, over all ranks, to the
+// undivided convolution. There are 20,000 random cuts along one to three axes, a third of them for
+// each operation.
 #include "convolution/stripes.h"
 
 #include <gmock/gmock.h>
@@ -67,8 +67,8 @@ SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*which) {
   return {term[0].*which, term[1].*which, term[2].*which};
 }
 
-// Adds what a block contributes to the rank's result. The tensor `received` holds the block, and
-// `own` is the rank's own: in forward `received` is of x and `own` is y, otherwise the reverse.
+// Adds what `block` contributes to the rank's result. `received` has the numbers of the block, and
+// `own` is the rank's own tensor: y in forward, otherwise x. `received` is of the other tensor.
 void AddTerms(const CutConvolution& cut, const HaloBlock& block, Image& received, Image& own,
               Image& w) {
   for (const HaloTerm& term : block.terms) {
@@ -174,8 +174,8 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
       [](const CutConvolution& cut, const std::vector<Stripes>& cells, std::mt19937_64& random) {
         const int cell = static_cast<int>(random() % cells.size());
         const SpatialBox own = OwnedOf(cut, cell);
-        // Positions of the whole tensor that are needed along each axis: those read from other
-        // parts, and all of the own part if any of it is read.
+        // For each axis, the positions of the whole tensor that are needed: all positions that are
+        // read from other parts and, if any of the own part is read, all of the own part.
         std::array<std::set<int64_t>, kMaxSpatial> needed;
         int64_t expected = 1, owned = 1;
         for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

@@ -19,8 +19,8 @@ namespace {
 using test::ProblemWith;
 using test::RandomGrids;
 
-// Sums of products of random numbers modulo 2^64 are equal if they have the same products, and
-// almost never otherwise.
+// Numbers are modulo 2^64. Two sums of products of random numbers are equal if they consist of the
+// same products, and otherwise almost never.
 using Numbers = std::vector<uint64_t>;
 
 Numbers RandomNumbers(size_t count, std::mt19937_64& random) {
@@ -358,8 +358,8 @@ TEST(Tiles, OfOneImageHaveItsSpanAsStride) {
   const auto cut =
       CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.n = 2, .spatial = {1, 2, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
-  // x has 4 channels of 128 elements, and 9 rows of 8 are read in each; y has 8 channels of 128 and
-  // 8 such rows.
+  // The tile reads 9 rows of 8 elements in each of the 4 channels of x, and writes 8 rows in each
+  // of the 8 channels of y. Channels lie 128 elements apart.
   EXPECT_EQ(cut->kinds[0].problem.x_strides[0], 3 * 128 + 72);
   EXPECT_EQ(cut->kinds[0].problem.y_strides[0], 7 * 128 + 64);
   EXPECT_EQ(CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.spatial = {1, 2, 1}})

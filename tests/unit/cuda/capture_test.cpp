@@ -1,5 +1,5 @@
-// Tests objects that are kept for a CUDA graph: they live as long as the graph, or anything that
-// was made from it, exists.
+// Tests objects that are kept for a CUDA graph. They live as long as the graph, and as long as
+// anything that was made from the graph.
 #include "cuda/capture.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Only engine 0 serves a convolution of 2^31 elements undivided. Tests EnginesOfPart, the engines
-// for its tiles. Uses the real library, without a GPU.
+// Tests EnginesOfPart, the engines for tiles of a convolution of 2^31 elements, which only engine 0
+// serves undivided. Uses the real library, without a GPU.
 #include "cudnn/part_engines.h"
 
 #include <gmock/gmock.h>

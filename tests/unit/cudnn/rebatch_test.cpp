@@ -1,4 +1,4 @@
-// Tests that BuildPart, which moves a plan to another batch through its JSON, makes the plan that
+// BuildPart moves a plan to another batch through its JSON. Tests that the result is the plan that
 // the library itself builds for that batch: same engine, same knobs, same workspace. Uses the real
 // library, without a GPU.
 #include <gtest/gtest.h>

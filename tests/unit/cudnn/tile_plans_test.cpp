@@ -1,6 +1,6 @@
-// Tests that BuildPart, which makes the plan of a tile from the JSON of the whole convolution's
-// plan, makes the plan that the library itself builds for the tile: same engine, knobs, workspace
-// and text. Uses the real library, without a GPU.
+// BuildPart makes the plan of a tile from the JSON of the whole convolution's plan. Tests that the
+// result is the plan that the library itself builds for the tile: same engine, knobs, workspace and
+// text. Uses the real library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,8 +78,8 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
 
 class TilePlans : public ::testing::Test {
  protected:
-  // Calls `visit` with each case and its tiles, in each type, layout and operation in which it can
-  // be cut.
+  // Calls `visit` with each case and its tiles, in each type, layout and operation in which the
+  // case can be cut.
   template <typename Visit>
   void ForEachCut(const Visit& visit) {
     for (const Case& one : Cases()) {
@@ -128,8 +128,8 @@ class TilePlans : public ::testing::Test {
     return true;
   }
 
-  // Adds the engine to refuse_views_ if it refuses the tile as a view of the whole tensors, but
-  // accepts it packed.
+  // If the engine refuses the tile as a view of the whole tensors but accepts the packed tile, adds
+  // the engine to refuse_views_.
   void NoteIfPackedServes(const GraphTemplate& whole, ConvolutionProblem tile) {
     SetPackedStrides(tile);
     tile.alignment = kAlignment;
@@ -179,7 +179,7 @@ TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
               refused_);
   EXPECT_GE(engines, 500);
   EXPECT_GE(plans_, 1500);
-  // Some engines refuse padding on one side alone, which tiles at the border have.
+  // Tiles at the border have padding on one side alone, which some engines refuse.
   EXPECT_GT(refused_, 0);
   // The one engine that accepts only packed tiles needs no workspace, so no limit ever excludes it.
   EXPECT_EQ(refuse_views_, std::set<std::string>{"backward_data graph:2"});

@@ -13,7 +13,7 @@ namespace {
 
 struct Fault {
   FileCall call = FileCall::kWrite;
-  int left = 0;  // the call that fails, counted from the next; 0: none
+  int left = 0;  // 1 if the next call of this kind fails, 2 if the one after it; 0: none
   int code = SQLITE_OK;
   bool stays = false;
   bool kills = false;

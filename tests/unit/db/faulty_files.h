@@ -1,5 +1,5 @@
-// Files that fail on demand: an SQLite VFS that passes on all calls but those that are to fail. It
-// becomes the process's default VFS when it is first armed. Not thread-safe.
+// Files that fail on demand, through an SQLite VFS. The VFS passes on all calls except the calls
+// that must fail. When it is first armed, it becomes the process's default VFS. Not thread-safe.
 #pragma once
 
 namespace ucudnn::test {

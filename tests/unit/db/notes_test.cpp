@@ -1,5 +1,5 @@
-// Tests notes in stores: the last note under a key counts, and a file without a table of notes is
-// sound and gets the table at the first note.
+// Tests notes in stores. The last note under a key counts. A file without a table of notes is
+// sound, and gets the table at the first note.
 #include <gmock/gmock.h>
 
 #include "db/inspection.h"

@@ -126,7 +126,7 @@ TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
   EXPECT_EQ(contents->rows, 2008u);
 }
 
-// With ASan's run-time a process takes long to start and to end, so the test kills fewer.
+// With ASan's run-time a process takes long to start and to end, so fewer processes are killed.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kBetweenKills = 29, kFewestUnfinished = 8;
 #else

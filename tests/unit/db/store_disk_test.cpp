@@ -74,8 +74,8 @@ TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
       EXPECT_TRUE(status.ok() || !status.message().empty());
     }
     const int happened = test::StopFailing();
-    // A process that cannot lock does not try 1,000 times, as it would for a lock that somebody
-    // holds.
+    // A process that cannot lock gives up soon. For a lock that somebody holds, it would try 1,000
+    // times.
     EXPECT_LE(happened, 20);
     RowStore later({Path()});
     const auto rows = later.Rows(Problem(), kPlatform);

@@ -125,9 +125,9 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
   EXPECT_THAT(Inspect(Path())->faults, ::testing::IsEmpty());
 }
 
-// In three of four rounds the writer is killed at a write or a synchronisation, which SQLite makes
-// only while the journal exists. In every fourth round it is killed at any moment, even while it
-// starts.
+// In three of four rounds the writer is killed at a write or a synchronisation. SQLite makes these
+// only while the journal exists. In every fourth round the writer is killed at any moment, even
+// while it starts.
 TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
 #ifdef __SANITIZE_ADDRESS__  // with its run-time a process takes long to start and to end
   const int rounds = test::Cases(60, 20);

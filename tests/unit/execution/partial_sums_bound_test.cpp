@@ -145,8 +145,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return configuration;
   }
 
-  // Returns a plan of `engine` on `parts` parts of the rows of y. The plan has no runs if the
-  // engine does not serve the parts.
+  // Returns a plan in which `engine` computes the rows of y in `parts` parts. The plan has no runs
+  // if the engine does not serve the parts.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();

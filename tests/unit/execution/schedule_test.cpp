@@ -30,8 +30,8 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// Returns a plan of 4 + 4 + 2 images. `beside` is the number of bytes of each piece's workspace
-// that its engine does not use.
+// Returns a plan of 4 + 4 + 2 images. In each piece's workspace, the engine leaves `beside` bytes
+// unused.
 Configuration ThreePieces(size_t beside = 0) {
   return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
 }

@@ -151,8 +151,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   const Arena::Need beside[] = {{Owner(0, 2), 400}};
   EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
   EXPECT_EQ(arena.bytes(), 1000u);
-  // Lending the same segment again records an event at GiveBack, this time without the fault. The
-  // event also shows when the stream's earlier work has ended.
+  // The same segment is lent again. This time GiveBack records an event without a fault. The event
+  // also shows when the stream's earlier work has ended.
   ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
   arena.GiveBack(lent, stream.get());
   EXPECT_EQ(arena.lost_bytes(), 0u);
@@ -161,8 +161,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   EXPECT_EQ(arena.bytes(), 400u);
 }
 
-// A kernel may wait for work that this thread has yet to enqueue, so an arena that waited for the
-// device would never return.
+// The device may wait for work that this thread has yet to enqueue. An arena that waited for the
+// device would then never return.
 TEST_F(ArenaTest, NeverWaitsForTheDevice) {
   HeldStream busy, idle;
   idle.LetGo();

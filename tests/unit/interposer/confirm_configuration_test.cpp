@@ -1,5 +1,4 @@
-// Tests whether a workspace plan's configuration is confirmed by the engines that it names, which
-// are fakes here.
+// Tests whether engines confirm the configuration of a workspace plan. The engines are fakes.
 #include "interposer/pinned/confirm_configuration.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Tests CUDA graphs of the graph API's plans on the stand-in: a step that is captured after a
-// warm-up replays its pieces, a step without a warm-up is captured undivided, and deciding and
-// measuring on another thread does not disturb a capture.
+// Tests CUDA graphs of the graph API's plans on the stand-in. A step that is captured after a
+// warm-up replays its pieces. A step without a warm-up is captured undivided. A capture is not
+// disturbed if another thread decides and measures.
 #include <gmock/gmock.h>
 
 #include <atomic>

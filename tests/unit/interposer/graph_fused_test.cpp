@@ -1,6 +1,6 @@
-// Tests graphs with pointwise operations after the convolution on the stand-in's real arithmetic:
-// their pieces compute what the undivided plan and plain loops compute, and the report says why a
-// graph is not divided.
+// Tests graphs in which pointwise operations follow the convolution, on the stand-in's real
+// arithmetic. Their pieces compute what the undivided plan and plain loops compute. If a graph is
+// not divided, the report says why.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -47,8 +47,8 @@ int64_t Offset(const Strides& strides, int64_t n, int64_t c, int64_t d, int64_t 
   return n * strides[0] + c * strides[1] + d * strides[2] + h * strides[3] + w * strides[4];
 }
 
-// Calls visit(x, w, y) for each product of the convolution, with the offsets of an element of the
-// image, of the filter and of the output.
+// Calls visit(x, w, y) for each product of the convolution. x, w and y are the offsets of an
+// element of the image, of the filter and of the output.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& p, const Visit& visit) {
   const Spatial y = OutputExtents(p);

@@ -1,5 +1,5 @@
-// Tests the graph API on the stand-in's real arithmetic: a program that makes operation graphs,
-// asks heuristics, builds plans and runs them gets the results of the undivided plans, in less
+// Tests the graph API on the stand-in's real arithmetic. A program makes operation graphs, asks
+// heuristics, builds plans and runs them. It gets the results of the undivided plans, in less
 // workspace.
 #include <gmock/gmock.h>
 
@@ -59,8 +59,8 @@ struct CaseProgram : Program {
   const test::Graph plain, plain_part, graph;
 };
 
-// Data are whole numbers, so a wrong result is off by 1 or more; engines that transform their data
-// round by less than 0.01.
+// Data are whole numbers, so a wrong result is off by 1 or more. An engine that transforms its data
+// may be off by less than 0.01.
 void ExpectSame(const Values& got, const Values& expected, const EngineId& who) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -129,8 +129,8 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     ASSERT_TRUE(program.plain_part.Plan(engine));
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    // Engines that transform their data round in bf16, which would hide wrong results. ucudnn
-    // trusts no pieces of these engines.
+    // If an engine transforms its data and rounds them to bf16, this hides wrong results. ucudnn
+    // trusts no pieces of such an engine.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }

@@ -1,5 +1,5 @@
-// Tests execution plans that were decided while nothing was known about them: once more is known
-// they run faster, within the promised workspace.
+// Tests execution plans that were decided while nothing was known about them. As soon as
+// measurements are known, these plans run faster, within the promised workspace.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -65,7 +65,7 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
 }
 
-// The measurements of a later call do not prove that the failed plan works.
+// The failed plan is faster by its measurements, but they do not prove that it works.
 TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
   GraphSetting setting(test::PlannedSetting::WithoutTime(), {});
   const auto plan = setting.Plan();

@@ -208,14 +208,15 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   size_t bytes = 0;
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, GraphSetting::kPartBytes);
-  // A call with other shapes runs undivided, by engine 0 in place of the plan's engine. For engine
-  // E RecordingGraphs answers a workspace of 100 + E bytes.
+  // A call with other shapes runs undivided, by engine 0 in place of the plan's engine.
+  // RecordingGraphs reports a workspace of 100 + E bytes for engine E.
   const int64_t shapes[] = {8, 4, 8, 8};
   graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // For a plan that was promised its full need the real library answers: 100 + engine 28.
+  // This plan was promised its full need, so the real library answers: 100 + 28 bytes for engine
+  // 28.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);

@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Seconds for measuring. Even on a loaded machine this is enough to begin one size, and the two
-// executions of that size (600 ms each) use it up.
+// Seconds for measuring. Even on a loaded machine they suffice to begin one size. The two
+// executions of that size take longer, 600 ms each.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -54,8 +54,8 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   const auto stored = program.store.Read(plan->convolution.problem, PlatformOf(program.real));
   ASSERT_TRUE(stored.ok());
-  // Measuring the engines that may replace the plan has a time limit of its own, so the store also
-  // has rows of these.
+  // The store also has rows of engines that may replace the plan, because measuring these engines
+  // has a time limit of its own.
   std::vector<int> sizes;
   for (const planning::Measurement& row : stored->rows) {
     if (row.micro.engine == plan->convolution.engine) sizes.push_back(row.micro.micro_batch);

@@ -1,6 +1,6 @@
 // Tests execution plans that no other engine can replace within the limit, on the stand-in's real
-// arithmetic: their own pieces keep the promise, once they have run in this process and were
-// compared with the plan itself.
+// arithmetic. A plan's own pieces keep its promise, once the pieces have run in this process and
+// were compared with the plan itself.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -85,8 +85,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
   first.Plan();
   MeasureMore(first);
-  // At first the promise of `first` cannot be read. `next` finds it only when its own promise is
-  // about to be stored, as if another process had been faster.
+  // At first `next` cannot read the promise of `first`. It finds this promise only when it is about
+  // to store its own, as if another process had been faster.
   GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
   store.promises_fail = true;
   const auto plan = next.Plan();
@@ -95,8 +95,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-// The pieces were built before another process's promise prevailed over this process's own, and
-// they do not fit the other promise.
+// The pieces were built for this process's own promise. Then another process's promise prevailed,
+// and the pieces do not fit it.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {

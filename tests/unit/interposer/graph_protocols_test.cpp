@@ -1,5 +1,6 @@
-// Tests how frameworks take plans from the graph API, each in its own order of calls: executing
-// uses the workspace that is reported, and results equal the results of the undivided plan.
+// Tests how frameworks take plans from the graph API. Each has its own order of calls. Executing
+// must use the workspace that is reported, and results must equal the results of the undivided
+// plan.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -83,8 +84,8 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     return std::move(*plan);
   }
 
-  // Runs the plan in the workspace that it reports, and returns that workspace. Engines that
-  // transform their data round, so results may differ by 0.01.
+  // Runs the plan in the workspace that it reports, and returns that workspace. Results may differ
+  // by 0.01, because some engines transform their data, which are then rounded.
   size_t ExpectKept(Program& program, cudnnBackendDescriptor_t plan) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan);
     const Values got = program.Run(program.hooked, problem_, plan, {});

@@ -35,8 +35,8 @@ Options SplitInTwo(Options options) {
   return options;
 }
 
-// One rank's stripe of a convolution that needs no rows of other ranks, so the rank's own rows
-// determine its part of the result.
+// A rank's stripe of a convolution with one tap. The rank needs no rows of other ranks, so its own
+// rows determine its part of the result.
 ConvolutionProblem StripeOfOneTap() {
   return test::ProblemWith({.x = {1, 6, 12}, .w = {1, 1, 1}, .pad = {0, 0, 0}});
 }
@@ -85,9 +85,9 @@ Values OnOwnRows(const SplitProgram& program, const ConvolutionProblem& problem,
   return operands.Output();
 }
 
-// Expects three correct calls of a plan on each rank. Reading a result waits for all streams, so a
-// rank reads its result only after the other rank has made the same call, and before that rank
-// makes the next one.
+// Expects three correct calls of a plan on each rank. Reading a result waits for all streams. So a
+// rank reads its result after the other rank has made the same call, and before the other rank
+// makes its next call.
 void ExpectSplitCalls(SplitProgram& program) {
   std::barrier meet(kSplitRanks);
   program.OnAllRanks([&](int rank, cudnnHandle_t handle) {

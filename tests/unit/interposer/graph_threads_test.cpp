@@ -45,8 +45,8 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
 }
 
 // Executes `subject`'s plan on two threads with a handle each. The second thread has an equal plan
-// of its own, as in PyTorch, or, if `shares_plan`, the same plan. Expects that what ucudnn built
-// for both runs on one thread at a time, and computes the right results.
+// of its own, as in PyTorch, or, if `shares_plan`, the same plan. Expects right results, and that
+// the plans which ucudnn built for both threads run on one thread at a time.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
                         bool shares_plan = false) {
   Program& program = subject.program();

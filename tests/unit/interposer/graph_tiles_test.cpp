@@ -1,7 +1,7 @@
-// Tests execution plans of one image that exceed the limit, on the stand-in's real arithmetic:
-// tiles of their own engine compute the same, also inside captures and with fused operations, and
-// faults of one kind of tile are found before a program is told of any tiles. Plans with too many
-// elements for fast engines run such engines in tiles.
+// Tests execution plans of one image that exceed the limit, on the stand-in's real arithmetic.
+// Tiles that run the plan's own engine compute the same as the plan, also inside captures and with
+// fused operations. Faults of one kind of tile are found before a program is told of any tiles.
+// Plans with too many elements for fast engines run such engines in tiles.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -351,9 +351,9 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// A library that behaves as cuDNN does for vast plans: the whole is served by the implicit GEMM
-// (engine 0) alone, which propagates NaNs strictly. `gemm_serves_tiles` says whether that engine
-// serves tiles, too.
+// A library that behaves as cuDNN does for vast plans: only the implicit GEMM (engine 0) serves the
+// whole. This engine propagates NaNs strictly. `gemm_serves_tiles` says whether it serves tiles,
+// too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;

@@ -1,6 +1,5 @@
-// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic: divided
-// into the file's micro-batches they compute the same bits as the undivided plan, in less
-// workspace.
+// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic. In the
+// file's micro-batches a plan computes the same bits as undivided, in less workspace.
 #include <gmock/gmock.h>
 
 #include <optional>
@@ -245,7 +244,7 @@ TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
   }
 }
 
-// A plan that needs no workspace undivided gains nothing from another engine's micro-batches.
+// If a plan needs no workspace undivided, another engine's micro-batches bring it nothing.
 TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;

@@ -1,5 +1,5 @@
 // Tests a program of the legacy API that gets engines of the graph API, on the stand-in's real
-// arithmetic: its results, what it is told, and when its own algorithms run.
+// arithmetic: the program's results, what the program is told, and when its own algorithms run.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -326,7 +326,8 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   }
 }
 
-// All engines of one API take 30 ms, many times what this small convolution takes otherwise.
+// In each case, all engines of one API take 30 ms, many times the usual time of this small
+// convolution.
 TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
   struct Case {
     const char* what;

@@ -1,6 +1,6 @@
-// A program with one convolution of whole numbers and the interposer that it calls, over a store
-// that fails on demand. It runs on the stand-in's real arithmetic, which can be made wrong
-// (tests/support/wrong_cudnn.h).
+// A program with one convolution of whole numbers, and the interposer that the program calls. The
+// interposer's store fails on demand. The program runs on the stand-in's real arithmetic, which can
+// be made wrong (tests/support/wrong_cudnn.h).
 #pragma once
 
 #include <cuda.h>
@@ -75,7 +75,7 @@ class Program {
     EXPECT_EQ(cuMemFree(workspace_), CUDA_SUCCESS);
   }
 
-  // Stores the time of `algorithm` for `images` images, as a result that was never verified.
+  // Stores a time of `algorithm` for `images` images. The results were never verified.
   void Store(int algorithm, int images, double time_ms) {
     StoreRow(
         {{"legacy:" + std::to_string(algorithm), images, time_ms, Need(algorithm, images), true},

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
-// Keep always answers with a promise that another process stored first. It exceeds kPlanLimit, so
-// the decision cannot keep it, and asking would never end.
+// Keep always answers with a promise that another process stored first. The promise exceeds
+// kPlanLimit, so the decision cannot keep it, and asking would never end.
 class OutbidSteps : public DecisionAnswers {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }

@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// Seconds for measuring. Even on a loaded machine this is enough to begin one engine, and that
-// engine's two calls of kSlow use it up.
+// Seconds for measuring. Even on a loaded machine they suffice to begin one engine. The two calls
+// of that engine take longer, kSlow each.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 // The algorithm that the program names. Any algorithm that is as exact may replace it. Algorithm 1

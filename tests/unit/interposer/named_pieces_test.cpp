@@ -1,6 +1,6 @@
-// Tests a named algorithm. No undivided engine that is as exact can replace it within the limit, so
-// its own pieces keep the promise, once they have run in this process and were compared with the
-// whole.
+// Tests a named algorithm. Within the limit no undivided engine is as exact as this algorithm, so
+// no engine can replace it. The algorithm's own pieces keep the promise, once they have run in this
+// process and were compared with the whole.
 #include <gmock/gmock.h>
 
 #include <functional>

@@ -133,8 +133,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
 }
 
 // Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend reads them: first
-// their number, then the notes, into an array that has room for just that number although the call
-// claims more.
+// their number, then the notes. The array has room for just this number of notes, although the call
+// claims more room.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

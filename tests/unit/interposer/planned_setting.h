@@ -1,5 +1,5 @@
-// An interposer over a recording cuDNN and the stand-in driver. Its store says that algorithm 0,
-// which Call() names, is slow, and that algorithm 1 is fast in pieces.
+// An interposer over a recording cuDNN and the stand-in driver. Its store says that algorithm 0 is
+// slow and that algorithm 1 is fast in pieces. Call() names algorithm 0.
 #pragma once
 
 #include <cuda.h>

@@ -169,8 +169,8 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
     if (run()) anew.push_back(call);
     EXPECT_THAT(ThisRecording().calls, SizeIs(1));
   }
-  // The kernel is decided at the first call, after the two calls that UCUDNN_TUNE sets, and then
-  // whenever the number of calls has doubled.
+  // The kernel is decided at the first call, after two calls (UCUDNN_TUNE sets this number), and
+  // then whenever the number of calls has doubled.
   EXPECT_THAT(anew, testing::ElementsAre(1, 3, 5, 9, 17, 33, 65));
   kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});
@@ -186,7 +186,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// The measurements of a later call do not prove that the failed plan works.
+// The failed plan is faster by its measurements, but they do not prove that it works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);

@@ -98,8 +98,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     const Status status = budget->Divide(kernels, std::move(choices), known);
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  // Makes a budget that follows a workspace plan: kernels 0 and 1 share one segment of 1000 bytes,
-  // of which there are `copies` copies, and kernel 2 has a segment of 300 bytes.
+  // Makes a budget that follows a workspace plan. Kernels 0 and 1 share a segment of 1000 bytes, of
+  // which there are `copies` copies. Kernel 2 has a segment of 300 bytes.
   void Follow(size_t budget_bytes, size_t copies) {
     budget.reset();
     plan = {};

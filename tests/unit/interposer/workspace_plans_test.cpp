@@ -28,8 +28,8 @@ nlohmann::json PlanFile(Operation operation, size_t bytes) {
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
 
 // A program that follows `file`. If `compared`, the store says that the pieces were compared and
-// are slow, so that only the file divides. The row of algorithm 0 is as deterministic as the
-// library says.
+// are slow, so that only the file divides. The stored row of algorithm 0 is deterministic only
+// where the algorithm is, in forward.
 struct Follower : Program {
   Follower(Operation operation, const nlohmann::json& file, bool compared = true,
            cudnn::Functions functions = WrongStandIn())
@@ -97,7 +97,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
   }
 }
 
-// There are two streams and room for one segment, which they share only if the file orders them.
+// There is room for one segment. The two streams share it only if the file orders them.
 TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);

@@ -1,5 +1,5 @@
-// Tests plans whose result differs from that of the undivided engine, on the stand-in's real
-// arithmetic: they are found before they touch the caller's data, reported and replaced.
+// Tests plans whose result differs from the undivided engine's, on the stand-in's real arithmetic.
+// Such plans are found before they touch the caller's data, and are reported and replaced.
 #include <gmock/gmock.h>
 
 #include <string>

@@ -1,6 +1,6 @@
-// A Chain is a program whose layers are solved through the C API: u + h tanh(W_n u + b_n) with
-// dense matrices, and states on the heap. It counts the states that it creates and destroys, and
-// its callbacks fail on request.
+// A Chain is a program that solves its layers through the C API. A layer is u + h tanh(W_n u + b_n)
+// with a dense matrix, and states are on the heap. The Chain counts the states that it creates and
+// destroys, and its callbacks fail on request.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ constexpr auto kNotSupported = UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED;
 constexpr auto kCallbackFailed = UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED;
 
 constexpr double kTolerance = 1e-11;
-// A state's error is at most the residual times the layers' amplification, which is e for the
-// tested gain of 1 over a time of 1. The factor 10 is larger than e.
+// A state's error is at most the residual times the amplification of the layers. For the tested
+// gain of 1 over a time of 1, the amplification is e. The factor 10 is larger than e.
 constexpr double kError = 10 * kTolerance;
 
 // Keeps the work of lanes until somebody waits, and runs it in an order that shows missing joins.
@@ -67,8 +67,8 @@ class Chain {
   // Adds `change` to every element of the matrices.
   void Change(double change);
 
-  // Serial returns u_0 to u_N, SerialAdjoint lambda_0 to lambda_N at those states, both computed
-  // one layer after the other.
+  // Serial returns u_0 to u_N, and SerialAdjoint returns lambda_0 to lambda_N at `states`. Both
+  // compute one layer after the other.
   std::vector<Vector> Serial(const Vector& first) const;
   std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
   Vector Step(int layer, const Vector& state) const;

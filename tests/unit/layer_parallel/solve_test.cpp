@@ -1,5 +1,5 @@
-// Tests that states and adjoints solved through the C API equal those computed one layer after the
-// other.
+// Solves for states and adjoints through the C API, and compares them with states and adjoints that
+// are computed one layer after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +81,7 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
 }
 
 struct Visits {
-  // Visits all layers of a solver. If its lanes are queues, they note what they read.
+  // Visits all layers of a solver. If `lanes` is given, its queues note what Visit passes.
   Visits(Solver& solver, int layers, Queues* lanes = nullptr)
       : queues(lanes), times(layers), states(layers), adjoints(layers) {
     solver.Visit(&Visits::Visit, this);

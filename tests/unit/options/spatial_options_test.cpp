@@ -39,7 +39,7 @@ ParsedSplit ParseSplit(const SplitVariables& variables) {
   return parsed;
 }
 
-// Returns the variables with which torchrun starts rank 1 of 4, and those of `more`.
+// Returns `more` and the variables with which torchrun starts rank 1 of 4.
 SplitVariables Rank1Of4(const SplitVariables& more) {
   SplitVariables variables = more;
   variables.insert({{"RANK", "1"},

@@ -93,8 +93,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The best degrees are those that the text of section 7.1.2 states, and those of the row with the
-// least printed total. The paper's table marks the row above that one.
+// The best degrees are stated in the text of section 7.1.2, and are in the row with the least
+// printed total. The paper's table marks the row above that one.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {

@@ -1,5 +1,5 @@
-// Compares the boxes of elements that devices compute and receive with brute force over every
-// element, and with the modelled cost of transfers.
+// Tests the boxes of elements that devices compute, and the boxes that they receive. Both are
+// compared with brute force over every element, and with the modelled cost of transfers.
 #include "planner/layout/device_boxes.h"
 
 #include <gtest/gtest.h>

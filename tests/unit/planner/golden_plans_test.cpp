@@ -1,5 +1,5 @@
-// Compares plans with golden files of plans that were reviewed, so that a change of costs or of the
-// search that changes a plan is noticed. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
+// Compares plans with golden files, which were reviewed. So the test notices if other costs or
+// another search change a plan. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
 #include <gtest/gtest.h>
 
 #include <algorithm>

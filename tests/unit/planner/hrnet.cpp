@@ -36,7 +36,7 @@ NodeId Bottleneck(Chain& net, const std::string& name, NodeId input, int32_t fil
   return net.last();
 }
 
-// Appends layers that give `input`, the output of branch `from`, the channels and resolution of
+// Appends layers that bring `input`, the output of branch `from`, to the channels and resolution of
 // branch `to`. Returns the last of these layers.
 NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, size_t to) {
   net.ContinueFrom(input);

@@ -32,14 +32,14 @@ TEST(ImageScaler, OnePixelFillsAnImage) {
   EXPECT_THAT(Scaled({1, 1}, {3, 4}, 255, {51}), Each(0.2));
 }
 
-// Two pixels scaled to four have their centres at -1/4, 1/4, 3/4 and 5/4; the outer two are moved
-// to the edge pixels.
+// If two pixels are scaled to four, the centres of the four lie at -1/4, 1/4, 3/4 and 5/4. The
+// outer two are moved to the edge pixels.
 TEST(ImageScaler, TwiceThePixelsLieOnTheLineBetweenTheirs) {
   EXPECT_THAT(Scaled({1, 2}, {1, 4}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
   EXPECT_THAT(Scaled({2, 1}, {4, 1}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
 }
 
-// Four pixels scaled to two have their centres at 1/2 and 5/2.
+// If four pixels are scaled to two, the centres of the two lie at 1/2 and 5/2.
 TEST(ImageScaler, HalfThePixelsAreMeansOfPairs) {
   EXPECT_THAT(Scaled({1, 4}, {1, 2}, 1, {0, 1, 1, 0}), ElementsAre(0.5, 0.5));
 }

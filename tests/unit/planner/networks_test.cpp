@@ -48,10 +48,10 @@ TEST_P(NetworkParameters, AreAsPublished) {
   EXPECT_EQ(*ParameterCount(*graph), GetParam().parameters);
 }
 
-// The numbers are the trained parameters that torchvision and Caffe count. Those of nasnet-a are
-// from pretrained-models and Keras, U-Net's from re-implementations in torch and Keras, unet-3d's
-// from MLPerf, the decoders' from diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo, and
-// kirby's are printed in Kirby 2020.
+// The expected numbers of trained parameters were published: for nasnet-a by pretrained-models and
+// Keras, for U-Net by re-implementations in torch and Keras, for unet-3d by MLPerf, for the
+// decoders by diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo, for kirby's networks in Kirby
+// 2020, and for all others by torchvision and Caffe.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
@@ -173,8 +173,8 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// A pre-activation network has the convolutions of the network whose activations follow the sums;
-// only the normalisations differ.
+// A pre-activation network has the same convolutions as the network whose activations follow the
+// sums. Only the normalisations differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);

@@ -173,7 +173,7 @@ std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degree
   return hulls;
 }
 
-// Counts an element that moves from one device to another on each port that it passes.
+// For an element that moves from device `from` to device `to`, adds 1 to each port that it passes.
 void Carry(const Machine& machine, int from, int to, Loads& in, Loads& out) {
   for (size_t level = 0; level < machine.levels.size(); ++level) {
     const int size = machine.PortDevices(static_cast<int>(level));

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Appends attention of tokens with 12 channels by 3 heads, as exporters write it.
+// Appends attention with 3 heads, of tokens with 12 channels, as exporters write it.
 void Attend(OnnxModel& model, const std::string& q, const std::string& k, const std::string& v) {
   model.Numbers("heads", {0, -1, 3, 4}).Numbers("joined", {0, -1, 12}).Weight("root", {});
   model.Node("Reshape", {q, "heads"}, "qh").Node("Transpose", {"qh"}, "qt");

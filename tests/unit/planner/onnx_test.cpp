@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// tf2onnx has folded normalisations into filters, and writes equal biases only once. So the
-// expected numbers are those of the file, not of the network.
+// tf2onnx has folded normalisations into filters, and writes equal biases only once. So the file
+// has other numbers than the network, and the test expects the file's numbers.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;

@@ -1,5 +1,5 @@
-// Compares layers that are divided along their input channels with counts element by element, with
-// closed forms and with the enumeration of every plan.
+// Tests layers that are divided along their input channels: against counts element by element,
+// closed forms, and the enumeration of every plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>

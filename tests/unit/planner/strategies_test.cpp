@@ -145,8 +145,9 @@ TEST(Strategies, Names) {
             "'data' is no strategy; expected one of image, model, owt, deepa");
 }
 
-// The layout is that of section 7.1.2 and Figure 9, but fc6 has one worker. The text and Table 2
-// give fc6 two, because the table's row of fc6 does not count the transfer of fc6's output.
+// This layout is in section 7.1.2 and Figure 9, except that fc6 has one worker here. The paper's
+// text and Table 2 give fc6 two workers, because the table's row of fc6 does not count the transfer
+// of fc6's output.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);
@@ -294,12 +295,12 @@ TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   EXPECT_NEAR(four / eight, 1.06, 0.02);
 }
 
-// The paper measured a higher rate: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, which
-// Winograd's algorithm can reach. At that rate 4 devices are best for C8, as in the paper. A layer
-// that takes t ms on one device and u ms for the update of each replica is best on 4 devices if 8 u
-// < t < 32 u. C8 fulfils that from 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The
-// model keeps the roofline nevertheless, because at 16.7 TFLOP/s AlexNet's convolutions would not
-// use the 16 devices that Figure 9 gives them.
+// The paper measured a higher rate: Table 3's convolution does 16.7 TFLOP/s. This is beyond the
+// peak, but Winograd's algorithm can reach it. At that rate 4 devices are best for C8, as in the
+// paper. A layer that takes t ms on one device and u ms for the update of each replica is best on 4
+// devices if 8 u < t < 32 u. C8 fulfils that from 5.2 to 20.7 TFLOP/s. No direct convolution
+// reaches such a rate. The model keeps the roofline nevertheless, because at 16.7 TFLOP/s AlexNet's
+// convolutions would not use the 16 devices that Figure 9 gives them.
 TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   const Device measured = AtTheRateOfTable3();
   EXPECT_NEAR(measured.tflops, 16.7, 0.05);

@@ -277,8 +277,8 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
 }
 
 // Lists the positions that each rank sends to each other rank. If `of_elements`, positions of x are
-// sent to the ranks whose windows read them. Otherwise positions of dy are sent to the ranks that
-// own the elements of x that the windows of these positions read.
+// sent to the ranks whose windows read them. Otherwise positions of dy are sent. Each of them goes
+// to the ranks that own elements of x which its window reads.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});

@@ -96,10 +96,10 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // The workspace is 1 MiB for each image, so a cache of 24 MiB holds the workspace of 24 images,
-  // and half of the cache that of 12 images. Parts of at most 24 images are ceil(256 / 24) = 11
-  // parts of up to ceil(256 / 11) = 24 images. Parts of at most 12 images are 22 parts of up to 12
-  // images.
+  // Each image takes 1 MiB of workspace, so a cache of 24 MiB holds the workspace of 24 images, and
+  // half of the cache holds the workspace of 12 images. Parts of at most 24 images are 11 parts,
+  // ceil(256 / 24), of up to 24 images, ceil(256 / 11). Parts of at most 12 images are 22 parts of
+  // up to 12 images.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
   // If a launch costs nothing, dividing may pay at any size between the measured ones. Policy auto

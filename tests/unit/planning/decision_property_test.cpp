@@ -383,8 +383,8 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.action == CallAction::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// Draws worlds, and lets `give` set each world's room to 0 up to kMostBytes bytes. Expects that no
-// decision is slower than one with less room, and that more room helps in some cases.
+// Draws worlds, and lets `give` set each world's room, from 0 up to kMostBytes bytes. Expects that
+// no decision is slower than one with less room, and that more room helps in some cases.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();

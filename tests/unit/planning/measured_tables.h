@@ -22,9 +22,9 @@ struct KernelTable {
 // without a device are from the CPU stand-in.
 Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path);
 
-// Holds sums over the kernels for which every policy finds a division that can be timed:
-// milliseconds of the division that each policy finds, and the number of rows (engines times sizes)
-// that the policy looks at.
+// Holds sums over the kernels for which every policy finds a division that can be timed. For each
+// policy these are the milliseconds of its divisions, and the number of rows (engines times sizes)
+// that it looks at.
 struct Comparison {
   int kernels = 0;
   double auto_ms = 0, powers_ms = 0, all_ms = 0;

@@ -326,8 +326,8 @@ TEST_P(PublishedNetworks, DisjointDivisionIsOptimal) {
     EXPECT_TRUE(divided->optimal) << budget;
     EXPECT_LE(divided->total_bytes, budget);
     const Ticks ticks = TicksOf(sets_, divided->chosen);
-    // The solver rounds each time to 2^-30 ms. So each time of its selection, and each of the
-    // optimum's, is off by up to 2^-31 ms.
+    // The solver rounds each time to 2^-30 ms. So each time of its selection, and each time of the
+    // optimum, is off by up to 2^-31 ms.
     const double rounding = 2.0 * sets_.kernels.size() * std::ldexp(kTicksInMs, -31);
     EXPECT_NEAR(ticks, LeastTotalTicks(sets_, budget), rounding) << budget;
     EXPECT_LT(ticks, less_room) << budget;

@@ -1,5 +1,5 @@
-// Draws random instances of Workspace Division with kernels like those of networks. tests/bench
-// uses them, too.
+// Draws random instances of Workspace Division. Their kernels resemble the kernels of networks.
+// tests/bench uses them, too.
 #pragma once
 
 #include <algorithm>

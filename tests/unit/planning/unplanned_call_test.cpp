@@ -66,8 +66,8 @@ TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
         .user_limit = 4,
         .strict_limit = true},
        kRefused},
-      // A call whose algorithm the library refuses reaches the library, so that the program gets
-      // its error.
+      // If the library refuses a call's algorithm, the call reaches the library, so that the
+      // program gets the library's error.
       {{.algorithm = 1, .user_limit = 4, .strict_limit = true}, kNamed},
       {{.algorithm = 1,
         .need_bytes = needs_8,

@@ -1,4 +1,5 @@
-// Tests the records that a rank posts of its calls, and what follows if another rank's differ.
+// Tests the records that a rank posts of its calls, and what follows if a record of another rank
+// differs.
 #include "spatial/call_record.h"
 
 #include <gtest/gtest.h>

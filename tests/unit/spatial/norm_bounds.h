@@ -85,7 +85,8 @@ inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bo
   }
 }
 
-// Expects that `numbers` are the same bits on all ranks, and within `bound` of those of `whole`.
+// Expects that `numbers` are the same bits on all ranks, and differ from the numbers of `whole` by
+// at most `bound`.
 inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
                          HostTensor NormResult::*numbers, double bound, const char* what) {
   for (const NormResult& rank : ranks) {

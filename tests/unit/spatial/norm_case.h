@@ -1,5 +1,5 @@
-// Runs batch normalisation on the stand-in, of a whole tensor and of its slices as ranks have them,
-// on the same numbers. Copies between slices replace the messages of ranks.
+// Runs batch normalisation on the stand-in: of a whole tensor, and of its slices, as ranks have
+// them. Both have the same numbers. Copies between slices replace the messages of ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ struct NormCase {
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
   int spatial_rank = 2;
   std::vector<Box3> slices;  // by rank; together they are the whole
-  // y, dx, mean, variance, dscale and dbias hold the numbers that a call reads before it writes
-  // them, if a beta is not 0 or `factor` is below 1.
+  // If a beta is not 0 or `factor` is below 1, a call reads numbers before it writes them. y, dx,
+  // mean, variance, dscale and dbias hold these numbers.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
   double alpha = 1, beta = 0, parameter_alpha = 1, parameter_beta = 0;

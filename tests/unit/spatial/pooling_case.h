@@ -1,5 +1,5 @@
-// Runs poolings on the stand-in, of a whole image and of its stripes as ranks have them, on the
-// same numbers.
+// Runs poolings on the stand-in: of a whole image, and of its stripes, as ranks have them. Both
+// have the same numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -176,7 +176,8 @@ inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& 
       << Describe(cut.whole.problem);
 }
 
-// Expects that each rank's call, made `times` times, computes its part of its group's pooling.
+// Makes each rank's call `times` times. Expects that the call computes the rank's part of its
+// group's pooling.
 inline void ExpectPartsOf(RankJob& job, const std::vector<CutPooling>& groups, int times = 1) {
   job.OnAll([&](RankState& rank) {
     const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];

@@ -24,8 +24,8 @@ inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   return grid;
 }
 
-// Returns parts whose extents and whose sum are powers of two, and uneven if possible. Axes that
-// the grid does not cut have the extents of `uncut`.
+// Returns extents of parts. The extents and their sum are powers of two, and the extents are uneven
+// if possible. Axes that the grid does not cut have the extents of `uncut`.
 inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
                                                   {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};

@@ -1,5 +1,5 @@
 // Tests tensors of which each rank may have a copy. If each rank has one element along an axis, its
-// tensor may be a copy or a stripe; where the results differ, the user says which
+// tensor may be a copy or a stripe. If the results differ, the user says which of the two it is
 // (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be replicated.
 #include <gtest/gtest.h>
 

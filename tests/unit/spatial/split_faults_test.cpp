@@ -153,8 +153,8 @@ TEST(SplitDifferences, BatchSizesAreNamed) {
                   {"rank 0 has backward_filter 2x2x", "rank 1 has backward_filter 3x2x"});
 }
 
-// A height of 15 rows on two ranks becomes 16: the stripe of rank 0 keeps its extents, that of rank
-// 1 grows.
+// A height of 15 rows on two ranks becomes 16: the stripe of rank 0 keeps its extents, and the
+// stripe of rank 1 grows.
 class SplitAgreement : public testing::TestWithParam<int> {};
 
 TEST_P(SplitAgreement, NewExtentsOnOneRankAreAnErrorOnAll) {

@@ -352,8 +352,8 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   }
 }
 
-// If the program sums gradients itself, each rank has its own part of dscale and dbias, while its
-// part of dx is that of the whole.
+// If the program sums gradients itself, each rank has its own part of dscale and dbias. dx is the
+// same as in the undivided call.
 TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   RankJob job({.grid = "h2", .sums_gradients = false});
   const NormCase whole = Saved(Plain({4, 3}));

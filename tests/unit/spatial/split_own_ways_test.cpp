@@ -152,8 +152,8 @@ class RecordingChannel : public CountingChannel {
   std::vector<std::string>& calls_;
 };
 
-// Adds gaps between images, so that each image still begins at a multiple of 16 bytes, and declares
-// another alignment.
+// Adds gaps between images and declares another alignment. Each image still begins at a multiple of
+// 16 bytes.
 void LayOut(Stripe& stripe, std::mt19937& random) {
   ConvolutionProblem& p = stripe.problem;
   p.x_strides[0] += 8 * Draw(1, 2, random);

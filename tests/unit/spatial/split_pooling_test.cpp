@@ -179,7 +179,7 @@ TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
 }
 
 // The list is from NVIDIA's physicsnemo, test_pooling.py. Without padding, windows of 4 with a
-// stride of 2 continue across cuts, which no cuDNN call on a stripe can express, so such a pooling
+// stride of 2 continue across cuts. No cuDNN call on a stripe can express this, so such a pooling
 // cannot be cut.
 TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   std::mt19937 random(2);
@@ -401,8 +401,8 @@ Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box
   return first;
 }
 
-// Returns the gradient of x, in which the first rank with the largest number has all of dy, at the
-// first such number.
+// Returns the gradient of x. In each channel of an image, one element has all of dy: the first
+// largest number of the first rank that has the largest number.
 HostTensor GradientOfFirst(const GlobalCase& global) {
   const HostTensor& x = global.whole.x;
   HostTensor gradient(x.extents);
@@ -612,9 +612,9 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     Operation operation;
     int64_t rows;  // received by each of two ranks, with 4 columns, 2 channels, 2 images
   };
-  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for the
-  // gradient of a maximum two more of x. A message of a maximum also has an arrival number of 4
-  // bytes.
+  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy. For the
+  // gradient of a maximum it receives two more rows of x. A message of a maximum also has an
+  // arrival number of 4 bytes.
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {

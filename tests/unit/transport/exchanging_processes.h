@@ -88,8 +88,8 @@ struct RankProcess {
 constexpr int kGood = 0, kFailed = 2;  // exit statuses: the channel worked; it failed
 
 // Runs `body` with the channel that `open` opens for the rank. If another rank is gone,
-// self.gatherer aborts the channel meanwhile. Returns the exit status of the rank: that of `body`,
-// or 1 if the channel does not open.
+// self.gatherer aborts the channel meanwhile. Returns the exit status that `body` returns, or 1 if
+// the channel does not open.
 inline int WithChannel(RankProcess& self, Open open, const std::function<int(Channel&)>& body) {
   const Result<std::unique_ptr<Channel>> channel = open(self.setup);
   EXPECT_TRUE(channel.ok()) << channel.message();

@@ -1,4 +1,4 @@
-// Tests where NCCL is found, and that a release that is too old is refused with its name and place.
+// Tests where NCCL is found. A release that is too old is refused with its name and place.
 #include "transport/nccl_functions.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// An NCCL older than those that ucudnn accepts, with just enough to say so.
+// An NCCL that is too old for ucudnn. It has only the function that says so.
 int ncclGetVersion(int* version) {
   *version = 21605;
   return 0;

@@ -1,5 +1,5 @@
-// Tests strangers that connect: port scanners, and those that send garbage, are slow or are silent.
-// The ranks of the job must meet all the same.
+// Tests strangers that connect: port scanners, and strangers that send garbage, are slow or are
+// silent. The ranks of the job must meet all the same.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

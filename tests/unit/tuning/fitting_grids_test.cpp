@@ -57,7 +57,7 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   EXPECT_EQ(GridsOf(cube, BatchSizePolicy::kPowerOfTwo).size(), 7u);
 }
 
-// Returns the elements of x, y and w in the largest tile of a forward convolution.
+// Returns how many elements x, y and w together have in the largest tile of a forward convolution.
 double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
   const auto tiles = CutIntoTiles(problem, grid);
   if (!tiles.ok()) return std::numeric_limits<double>::infinity();
@@ -73,9 +73,9 @@ double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
   return most + double{1} * problem.k * problem.c * problem.w[0] * problem.w[1] * problem.w[2];
 }
 
-// GridsOf cuts d and h together only if the largest tile then has at most half the elements that a
-// cut along one of them leaves. Among cuts of equally many axes GridsOf takes the cut whose largest
-// tile is the smallest.
+// GridsOf cuts both d and h only if the largest tile then has at most half as many elements as
+// after a cut along one of these axes. Among cuts of equally many axes GridsOf takes the cut whose
+// largest tile is the smallest.
 TEST(Grids, OfRandomVolumesHaveTheSmallestTiles) {
   std::mt19937 random(1);
   const auto draw = [&](int least, int most) {
@@ -212,9 +212,9 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
-    // FittingGrids makes two plans for the affine estimate of workspaces. It also makes plans for
-    // three kinds of tiles, for each grid that it finds and for one more grid whose workspace is
-    // near the limit.
+    // FittingGrids makes two plans for the affine estimate of workspaces. For each grid that it
+    // finds, and for one more grid whose workspace is near the limit, it makes plans for three
+    // kinds of tiles.
     EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;

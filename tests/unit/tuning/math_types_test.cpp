@@ -1,5 +1,5 @@
-// Tests that a descriptor's own engines are measured whatever its math type, also if the library
-// lists them with another math type.
+// Tests that a descriptor's own engines are measured whatever the descriptor's math type is, even
+// if the library lists the engines with another math type.
 #include <algorithm>
 #include <map>
 #include <mutex>

@@ -1,5 +1,5 @@
-// Tests the comparison of single tiles on the stand-in: right tiles are trusted, also if the whole
-// exceeds the memory for measuring, and an engine that reads or writes beyond its tile is not.
+// Tests the comparison of single tiles on the stand-in. Right tiles are trusted, also if the whole
+// exceeds the memory for measuring. An engine that reads or writes beyond its tile is not trusted.
 #include "tuning/verify_tile.h"
 
 #include <gtest/gtest.h>
@@ -169,8 +169,9 @@ class VerifyTileTest : public TileTest {
     }
     return {ComparisonResult::kEqual, ""};
   }
-  // Expects that the plan's tiles are right, once as views, and once with each tensor packed that
-  // spans more than a few rows. Returns in how many of these cases the engine serves the tiles.
+  // Expects that the plan's tiles are right: once as views, and once with packed copies of all
+  // tensors that span more than a few rows. Returns in how many of these cases the engine serves
+  // the tiles.
   int ExpectEqual(const cudnn::GraphTemplate& plan, const TileGrid& grid) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     int compared = 0;

@@ -1,5 +1,5 @@
-// Tests which calls a capture forbids, against the driver's documented rules: every call in each
-// mode of the capture and of the calling thread, on the capturing thread and on another one.
+// Tests which calls a capture forbids, against the driver's documented rules. Makes every call in
+// each mode of the capture and of the calling thread, on the capturing thread and on another one.
 #include <string>
 #include <utility>
 
@@ -118,9 +118,9 @@ class CaptureModes : public HostCuda {
     HostCuda::TearDown();
   }
 
-  // Makes `call` during a capture of `capture_mode`, from a thread in `thread_mode`: the capturing
-  // thread or another one. Expects the result `expected`, and that a refused call, and no other,
-  // invalidates the capture.
+  // Makes `call` during a capture of `capture_mode`, on the capturing thread or on another one,
+  // which is in `thread_mode`. Expects the result `expected`. A refused call must invalidate the
+  // capture, and no other call may.
   void Check(const PreparedCall& call, CUstreamCaptureMode capture_mode,
              CUstreamCaptureMode thread_mode, bool same_thread, CUresult expected) {
     SCOPED_TRACE(std::string(call.name) + ", capture " + kModeNames[capture_mode] + ", thread " +

@@ -118,8 +118,8 @@ class BoxCopy : public Copy {
  protected:
   static constexpr size_t kWidth = 5, kHeight = 3, kDepth = 2;
 
-  // Returns a copy from `pageable_`, at (2, 1, 1) in planes of 17 x 6 bytes, to the device, at (4,
-  // 2, 1) in planes of 32 x 8.
+  // Returns a copy from (2, 1, 1) in `pageable_`, whose planes have 17 x 6 bytes, to (4, 2, 1) in
+  // device memory, whose planes have 32 x 8 bytes.
   CUDA_MEMCPY3D ToDevice() {
     CUDA_MEMCPY3D copy = {};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;

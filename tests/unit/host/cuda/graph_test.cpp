@@ -13,8 +13,8 @@ namespace {
 
 using Graphs = Capturing;
 
-// Writes its name to the journal each time it runs. Graphs use this in place of Journal::Launch,
-// whose entries delete themselves after one run.
+// Writes its name to the journal each time it runs. The entries of Journal::Launch delete
+// themselves after one run, so graphs use Lines.
 struct Line {
   Journal* journal;
   int name;

@@ -1,6 +1,6 @@
-// Tests kernel launches on the stand-in, with kernels registered as nvcc's programs register them.
-// The stand-in computes a few kernels that it knows; a launch of any other is an error that names
-// the kernel.
+// Tests launches of CUDA kernels on the stand-in. The kernels are registered as nvcc's programs
+// register them. The stand-in computes the few kernels that it knows. A launch of any other kernel
+// is an error that names the kernel.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

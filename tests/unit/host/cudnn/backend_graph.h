@@ -60,7 +60,7 @@ class GraphBuilder {
     return tensor;
   }
 
-  // Adds the case's convolution. x, w and y are its tensors, whichever of them is the result.
+  // Adds the case's convolution of the tensors x, w and y, one of which is the result.
   void Convolve(const ConvolutionCase& c, const Descriptor& x, const Descriptor& w,
                 const Descriptor& y) {
     Descriptor& convolution = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);

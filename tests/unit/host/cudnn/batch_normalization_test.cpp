@@ -207,9 +207,9 @@ TEST_P(BatchNormalizationTest, GradientsAreTheFiniteDifferences) {
         }
         return sum;
       };
-      // The error of a central difference with step 1e-5 is about 1e-10 times the third derivative,
-      // which is bounded by the third power of the inverse deviation, 1 / sqrt(kEpsilon) = 10. 1e-6
-      // is ten times 1e-10 * 10^3.
+      // A central difference with step 1e-5 is off by about 1e-10 times the third derivative. This
+      // derivative is at most the third power of the inverse deviation, 1 / sqrt(kEpsilon) = 10.
+      // 1e-6 is ten times 1e-10 * 10^3.
       const double left_out = 1e-6;
       for (auto& [at, value] : point) {
         ASSERT_NEAR(dx.At(at), 2 * Slope(value, loss) - dx_before.at(at), Tolerance(64) + left_out);

@@ -12,7 +12,7 @@ namespace {
 class Capture : public testing::Test {
  protected:
   Executable Record(const std::function<void()>& calls) { return Captured(stream_, calls); }
-  // Replays `exec` once all other work is finished, such as fills on the default stream.
+  // Waits for all other work, such as fills on the default stream, and then replays `exec`.
   void Replay(const Executable& exec) {
     EXPECT_OK(cudaDeviceSynchronize());
     exec.Run(other_);

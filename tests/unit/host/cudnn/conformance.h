@@ -60,7 +60,7 @@ struct Twin {
   Handle of[2] = {};
 };
 
-// Stands for an argument that a call writes, an array. The value at `unread` is not compared.
+// Stands for an array, or a value, that a call writes. The value at `unread` is not compared.
 template <class T>
 struct Out {
   // Returns the values up to the last one that the call wrote.
@@ -150,9 +150,10 @@ class Conformance : public testing::Test {
     return values;
   }
 
-  // Calls `function` of one library. Descriptors are passed as Twin or as a vector of Twin, a
-  // descriptor that the call creates as a pointer to Twin, an array that the function reads as
-  // std::array, an array or a value that it writes as Out, all other arguments by value.
+  // Calls `function` of one library. A descriptor is passed as a Twin, several as a vector of Twin,
+  // and a descriptor that the call creates as a pointer to Twin. An array that the function reads
+  // is passed as a std::array, an array or a value that it writes as an Out. All other arguments
+  // are passed by value.
   template <class Result, class... Parameters, class... Arguments>
   Outcome Answer(Side side, CudnnFunction<Result (*)(Parameters...)> function,
                  Arguments&&... arguments) {

@@ -42,8 +42,8 @@ inline cudnnDataType_t ComputeType(DataType type) {
                                    : CUDNN_DATA_FLOAT;
 }
 
-// Holds a tensor or filter on the device, with a copy on the host of what it should hold. The copy
-// includes the memory between elements and after the last one, where nothing may write.
+// Holds a tensor or filter on the device. A copy on the host has what the device should hold, also
+// in the memory between elements and after the last one, where nothing may write.
 class DeviceTensor {
  public:
   static constexpr size_t kSlack = 64;

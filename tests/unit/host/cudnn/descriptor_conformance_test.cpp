@@ -38,7 +38,7 @@ class DescriptorConformance : public Conformance {
          CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0);
     Fill(pool_<cudnnOpTensorDescriptor_t>, 2, KIND(OpTensor));
   }
-  // Makes `count` descriptors. Creates one at a null address, too, and destroys null.
+  // Makes `count` descriptors. Also calls `create` with a null address, and `destroy` with null.
   template <class T, class Create, class Destroy, class... Arguments>
   void Fill(std::vector<Twin<T>>& pool, int count, Create create, Destroy destroy,
             Arguments... arguments) {
@@ -54,8 +54,8 @@ class DescriptorConformance : public Conformance {
   Twin<cudnnTensorDescriptor_t> Tensor() { return OneOf(pool_<cudnnTensorDescriptor_t>); }
 
   // Returns a call of `function` with random arguments. Descriptors come from the pools. `draws`
-  // has an element for each other argument that the function reads, in their order: the argument is
-  // an integer or an array of integers that is drawn from the element.
+  // has an element for each other argument that the function reads, in the order of the arguments.
+  // The argument's integer or array of integers is drawn from this element.
   template <class... Parameters>
   std::function<void()> Random(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function,
                                const std::vector<Draw>& draws = {}) {
@@ -90,9 +90,9 @@ class DescriptorConformance : public Conformance {
     };
   }
 
-  // The real library multiplies dimA[1] of a vector layout even if the caller asks for one
-  // dimension or a refused setter left the layout without dimensions. The stand-in writes only what
-  // is asked.
+  // The real library multiplies dimA[1] of a vector layout in two more cases: the caller asks for
+  // one dimension, or a refused setter left the layout without dimensions. The stand-in writes only
+  // what is asked, so dimA[1] is not compared in these cases.
   void GetTensorNd(const Twin<cudnnTensorDescriptor_t>& twin, int requested) {
     Out<cudnnDataType_t> type;
     Out<int> held, none;
@@ -100,7 +100,8 @@ class DescriptorConformance : public Conformance {
     Call(CUDNN(GetTensorNdDescriptor), twin, requested, type, held,
          Out<int>{std::min(requested, held.values[0]) < 2 ? 1 : -1}, Out<int>());
   }
-  // The real library writes dimA[1] even if the caller asks for one dimension.
+  // The real library writes dimA[1] even if the caller asks for one dimension. Then dimA[1] is not
+  // compared.
   void GetFilterNd(int requested) {
     Call(CUDNN(GetFilterNdDescriptor), One<cudnnFilterDescriptor_t>(), requested,
          Out<cudnnDataType_t>(), Out<cudnnTensorFormat_t>(), Out<int>(),

@@ -1,5 +1,5 @@
-// Lists the attributes of the graph API's descriptors, with their types and the kind of descriptor
-// that they hold.
+// Lists the attributes of the graph API's descriptors. Each attribute has a type and, if it holds
+// descriptors, their kind.
 #pragma once
 
 #include <cudnn.h>

@@ -26,8 +26,8 @@ const std::map<int, Draw> kElements = {
     {CUDNN_TYPE_FLOAT, kFew},
     {CUDNN_TYPE_DOUBLE, kFew}};
 
-// Says which elements an attribute of another type gets, and how many. Without `elements` they are
-// extents.
+// Says which elements an attribute of another type gets, and how many. Without `elements`, the
+// attribute gets extents.
 struct Array {
   Draw count = {70, {1}, Range(-1, 3)};
   Draw elements = {};
@@ -154,8 +154,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const void* const elements = Elements(name, type);
-  // The real library refuses attributes that cannot be set before it checks the pointer, so null is
-  // passed only for attributes that can be set.
+  // The real library checks first whether the attribute can be set, and then the pointer. So null
+  // is passed only for attributes that can be set.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : elements);
@@ -190,8 +190,8 @@ void GraphConformance::RandomGet(Kind kind) {
   Call(CUDNN(BackendGetAttribute), twin, name, type, count, number, Out<int64_t>());
 }
 
-// Builds a tensor in place of a tensor of the pool. These are replaced in turn, so that the tensors
-// of one operation do not replace each other.
+// Builds a tensor in place of a tensor of the pool. The pool's tensors are replaced in turn, so
+// that the tensors of one operation do not replace each other.
 GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& dims, int type,
                                         bool is_virtual) {
   const GraphTwin twin = Replace(pools_.at(kTensor)[next_tensor_++ % kPool], kTensor);

@@ -1,5 +1,5 @@
 // Tests plans of the graph API on the stand-in against naive loops: every engine and knob setting,
-// its workspace, and plans for another batch that are made from their JSON.
+// and the workspace. Also tests plans for another batch that are made from a plan's JSON.
 #include <gtest/gtest.h>
 
 #include <algorithm>

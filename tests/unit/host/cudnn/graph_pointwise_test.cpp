@@ -141,9 +141,9 @@ const std::vector<Activation>& Activations() {
   return *activations;
 }
 
-// Bounds the error of fp32 functions, relative to their value, with arguments of up to 3 in
-// magnitude that are rounded, too. The error is largest for e^x, which multiplies the argument's
-// rounding by the argument.
+// Bounds the relative error of functions in fp32. Their arguments have a magnitude of up to 3 and
+// are rounded, too. The error is largest for e^x: rounding x by a share of x changes e^x by x times
+// this share.
 constexpr double kTolerance = 16 * 0x1p-24;
 
 TEST(GraphPointwise, EveryActivationIsItsFormula) {

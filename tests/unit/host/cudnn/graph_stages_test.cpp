@@ -72,7 +72,7 @@ std::vector<ConvolutionCase> StagedCases(Operation operation) {
   return cases;
 }
 
-// Adds relu(x * scale + bias) before the convolution, and writes it to the host copy of x.
+// Adds relu(x * scale + bias) before the convolution, and writes the result to the host copy of x.
 Descriptor& ScaleBiasRelu(StagedGraph& g) {
   DeviceTensor& x = g.convolution.x;
   DeviceTensor& scale = g.Channels(x.dims[1], x.type);

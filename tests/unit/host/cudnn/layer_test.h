@@ -83,8 +83,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     value = here;
     return (above - below) / (2 * kStep);
   }
-  // Returns a bound for the error of values below `magnitude`, which are rounded a few times in
-  // fp32 or better and once to the type.
+  // Values below `magnitude` are rounded a few times in fp32 or better, and once to the type.
+  // Returns a bound for their error.
   double Tolerance(double magnitude) const {
     return magnitude * (type_ == DataType::kDouble  ? 1e-13
                         : type_ == DataType::kFloat ? 1e-6

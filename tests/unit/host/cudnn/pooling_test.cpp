@@ -1,5 +1,5 @@
-// Tests pooling against naive loops. Data are small integers, and windows that average always hold
-// a power of two elements, so every result is exact up to its one rounding.
+// Tests pooling against naive loops. Data are small integers. Every window that is averaged holds a
+// power of two elements. So every result is exact up to its one rounding.
 #include <cmath>
 #include <map>
 

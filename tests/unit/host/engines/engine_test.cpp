@@ -91,8 +91,8 @@ TEST(Engine, StrideOfAnAxisOfOneElementDoesNotMatter) {
   }
 }
 
-// The problems are so large that algorithm 0 cuts every axis of its matrix products into tiles, the
-// last of which are smaller.
+// The problems are so large that algorithm 0 cuts every axis of its matrix products into tiles. The
+// last tiles of an axis are smaller.
 class EngineTiles : public testing::TestWithParam<Problem> {};
 
 TEST_P(EngineTiles, SumsAcrossThem) {

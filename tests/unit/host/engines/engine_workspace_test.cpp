@@ -155,9 +155,9 @@ TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   }
 }
 
-// A batch of one image has too few tiles for two threads, so its tiles have fewer channels than
-// those of a larger batch. Every sum must still consist of the same parts. oneDNN's kernels without
-// AVX-512 sum these parts in the same order; with AVX-512 RoundingBound() is allowed.
+// A batch of one image has too few tiles for two threads, so its tiles have fewer channels than the
+// tiles of a larger batch. Every sum must still consist of the same parts. Without AVX-512, oneDNN
+// sums these parts in the same order; with AVX-512, RoundingBound() is allowed.
 TEST(EngineBatch, TilesWithFewerChannelsHaveTheSamePartsOfSums) {
   const ScopedThreadCount threads(2);
   const auto whole = MakeShape(Square(4, 512, 64, 8, 3), Operation::kBackwardData);

@@ -1,5 +1,5 @@
-// Tests failures between ranks: each becomes an error of the communicator within about a second,
-// nothing hangs, and memory that nothing was received into is unchanged.
+// Tests failures between ranks. Each becomes an error of the communicator within about a second,
+// and nothing hangs. Memory into which nothing was received is unchanged.
 #include <signal.h>
 
 #include <chrono>

@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kMillisecond{1};
 constexpr size_t kMebibyte = 1 << 18;  // elements of int in 1 MiB
 
-// Makes `call` between two ranks. Checks that it takes at least `part.argument` milliseconds on
-// this rank.
+// Makes `call` between two ranks. Checks that the call takes at least `part.argument` milliseconds
+// on this rank.
 int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -111,8 +111,8 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// Rank 1 enqueues the operation of the first communicator last. If links are serial, the operation
-// of the second communicator waits for it.
+// Rank 0 begins the first communicator's operation, which rank 1 joins only at the end. If links
+// are serial, the second communicator's operation waits for the first one's meanwhile.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);

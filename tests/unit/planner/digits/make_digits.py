@@ -17,7 +17,7 @@ ROWS = COLUMNS = 8
 
 
 def split(images):
-    """Makes every fifth of each label's images, in the order of the file, a test image."""
+    """Makes every fifth image of a label a test image, in the order of the file."""
     seen, parts = [0] * 10, {"train": [], "t10k": []}
     for image in images:
         label = image[-1]

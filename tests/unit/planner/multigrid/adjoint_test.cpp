@@ -41,8 +41,8 @@ std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
 constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
                                                     planner::ActivationKind::kRelu};
 
-// Returns lambda_0 of one image by applying the transposed Jacobians of all steps, the last step's
-// first.
+// Returns lambda_0 of one image. Applies the transposed Jacobians of all steps, beginning with the
+// last step.
 Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
   std::vector<Vector> states = {first};
   for (int step = 0; step + 1 < dense.steps(); ++step) {
@@ -60,8 +60,8 @@ double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
 }
 
-// The expected results come from calling the stage directly, one layer after the other. They are
-// compared with dense Jacobians in turn.
+// The expected results come from calling the stage directly, one layer after the other. The test
+// also compares these results with dense Jacobians.
 TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
   std::mt19937_64 random(22);
   for (const auto activation : kActivations) {
@@ -196,8 +196,8 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // A relu step is linear between the points where relu's slope jumps, which a small distance
-    // seldom crosses.
+    // Relu's slope jumps at some points, and a relu step is linear between them. A small distance
+    // seldom crosses such a point.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
       SCOPED_TRACE(TextOf(shape));
@@ -218,8 +218,8 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
           const double near = Slope(chain, numbers[i], setting.h, last, distance);
           const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
           // Halving the distance leaves a quarter of a central difference's error, so |far - near|
-          // is three times the error of `near`. The rounding error is that of a loss of 100,
-          // divided by the distance.
+          // is three times the error of `near`. The rounding error of a loss of 100 is divided by
+          // the distance.
           const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
           EXPECT_LT(tolerance, 1e-5);
           EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)

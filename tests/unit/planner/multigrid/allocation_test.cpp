@@ -69,7 +69,7 @@ constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.exte
 constexpr int64_t kBesideState = 100;
 constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
 
-// Returns the largest number of bytes in use during `run`, minus those in use before.
+// Returns by how much the bytes in use rise at most during `run`.
 template <typename Run>
 int64_t MostBytesOf(Run&& run) {
   const long before = bench::LiveBytes();

@@ -33,9 +33,9 @@ struct CycleShape {
 constexpr CycleShape kFine = {4, 2};
 constexpr CycleShape kCoarse = {16, 3};
 
-// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, each of which 4 chains keep busy. PCI Express
-// joins the two devices of a node. A message to another node is copied to the host, sent by 25 Gb/s
-// Ethernet, and copied to the device; each of these has a latency of 10 us.
+// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, and 4 chains of operations keep a unit busy. PCI
+// Express joins the two devices of a node. A message to another node is copied to the host, sent by
+// 25 Gb/s Ethernet, and copied to the device; each of these has a latency of 10 us.
 constexpr double kLaunchUs = 4;
 constexpr double kKernelUs = 3;
 constexpr double kBytesPerUs = 900e3;
@@ -47,7 +47,7 @@ constexpr int kCycles = 2;
 class ByHand {
  public:
   // If `hides`, the device runs all fully connected kernels while the host launches the kernels of
-  // other blocks. Otherwise it runs none of them during that time.
+  // other blocks. Otherwise the device runs no fully connected kernel during that time.
   ByHand(const PapersNetwork& network, bool hides) : network_(network), hides_(hides) {}
 
   double SerialUs(Workload workload) const {
@@ -84,8 +84,9 @@ class ByHand {
   // weight, gradient and velocity, and writes weight and velocity.
   double WeightsUs() const { return StateBytes() * StateBytes() / 4 / kBytesPerUs; }
   double UpdateUs() const { return 5 * WeightsUs(); }
-  // A step has three kernels: the layer with its bias, ReLU and the sum; the adjoint has as many.
-  // The kernels of a convolution end before they are launched.
+  // A step has three kernels: one for the layer with its bias, one for ReLU, and one for the sum.
+  // The adjoint has as many. A convolution's kernel ends before the host has launched the next
+  // kernel.
   static constexpr double kStepUs = 3 * kLaunchUs;
   double InRow(double steps, double connected) const {
     return (steps - connected) * kStepUs + connected * (3 * kKernelUs + WeightsUs());
@@ -103,7 +104,8 @@ class ByHand {
     return network_.convolutions * convolution_us + network_.connected * (kKernelUs + WeightsUs());
   }
   double BetweenNodes(double states) const { return 3 * 10 + states * StateBytes() / 3125; }
-  // The time of a message at each boundary between neighbours, two of which form a node.
+  // The time of a message at each boundary between neighbouring devices. Pairs of devices form
+  // nodes.
   double Boundaries(int devices) const {
     const int in_nodes = devices / 2;
     const int between_nodes = devices - 1 - in_nodes;

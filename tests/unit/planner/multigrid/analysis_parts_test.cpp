@@ -126,8 +126,9 @@ TEST(LayerKernels, ABatchMultipliesAllButTheWeights) {
   EXPECT_EQ(of_eight.shared_bytes, 8 * of_one.shared_bytes);
 }
 
-// An update in two bytes reads and writes weight and velocity in fp32, reads a gradient of two
-// bytes and writes a weight of two, so it moves as much as an update in fp32.
+// An update with numbers of two bytes reads and writes weight and velocity in fp32, reads a
+// gradient of two bytes, and writes a weight of two bytes. So it moves as many bytes as an update
+// in fp32.
 TEST(LayerKernels, NumbersOfTwoBytesMoveHalfAsMuchExceptInUpdates) {
   const ResidualChain chain = ChainOf("kirby-3m");
   const LayerKind two = LayersOfNetwork(chain, 1, 2).kinds[1];

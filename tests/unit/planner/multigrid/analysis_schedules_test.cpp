@@ -133,8 +133,8 @@ TEST(AnalysisSchedules, StatesThatAreNotKeptAreComputedAgain) {
   EXPECT_NEAR(Modelled(made, setting, 2).ms, 10.25, kTiny);
   const ModelledRun training = Modelled(made, setting, 2, Workload::kTraining);
   EXPECT_NEAR(training.ms, 30.5 + 1, kTiny);
-  // A device holds half of the 6 + 2 * 4 states. In training it holds as many adjoints, and in its
-  // one stream a state and an adjoint that are computed again.
+  // A device holds half of the 6 + 2 * 4 states. In training it also holds as many adjoints. Its
+  // one stream holds a state and an adjoint that are computed again.
   EXPECT_EQ(Modelled(made, setting, 2).memory_bytes, 4 * 40 + 28);
   EXPECT_EQ(training.memory_bytes, 4 * (3 * 40 + 4 * 3) + 2 * 28 + 2 * 4);
 }
@@ -150,7 +150,7 @@ class CountingChain : public HostChain {
   int64_t steps = 0;
 };
 
-// Layers and messages of the model take 1 ms and no time, so its times on one device count steps.
+// In this model a layer takes 1 ms and a message no time, so times on one device count steps.
 TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
   constexpr int kSteps = 32;
   const Made made(kSteps, 0, 1, true);
@@ -218,9 +218,9 @@ class RelaxingTwice : public LayerSystem {
   LayerSystem& system_;
 };
 
-// If the solver's descent changes, the model of a solve changes with it. A cycle of F on 8 steps,
-// c = 2, has 4 steps of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F, which are
-// 20. With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
+// If the solver's descent changes, the model of a solve changes with it. With c = 2, a cycle of F
+// on 8 steps has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F.
+// With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
 TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
   constexpr int kExpected = 20 + 8;
   const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
@@ -330,9 +330,9 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   setting.launching = Launching::kCaptured;
   const double captured = Modelled(made, setting, 1).ms;
   setting.launching = Launching::kEach;
-  // One launch fills the states. 3 launches follow for each of 4 blocks (F, Advance and a coarse
-  // step), then 4 for the coarse steps and 4 for the last F-relaxation, whose kernel runs for 1 ms
-  // after its launch.
+  // One launch fills the states. Then follow 3 launches for each of 4 blocks (F, Advance and a
+  // coarse step), 4 launches for the coarse steps, and 4 launches for the last F-relaxation. The
+  // last kernel runs for 1 ms after its launch.
   EXPECT_NEAR(Modelled(made, setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
   // The graphs of the start and of the cycle are launched one after the other, 2 ms each, and the
   // start runs meanwhile. The cycle then takes 3 + 4 + 1 ms.

@@ -50,7 +50,7 @@ Vector Repeated(const Vector& of_channels, const Shape& shape, double otherwise)
 
 namespace {
 
-// An average is taken over the pixels of the window without the padding.
+// An average is taken over the pixels that the window has inside the image.
 Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
   Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
   for (int c = 0; c < out.c; ++c) {

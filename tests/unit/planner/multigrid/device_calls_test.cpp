@@ -29,8 +29,8 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(stage->solver->LoadWeights().ok());
     return *stage->solver;
   }
-  // REQUIRES: `cycles` are too few for relaxation alone to be exact, since a solve with so many
-  // cycles measures its residual.
+  // REQUIRES: `cycles` are too few for relaxation alone to be exact. A solve with enough cycles for
+  // that would measure its residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }

@@ -1,5 +1,5 @@
-// Tests that a call that fails for want of device memory can be repeated: nothing of the failed
-// call remains that changes later results.
+// Tests that a call can be repeated if it failed for want of device memory: the failed call leaves
+// nothing behind that changes later results.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/device/device_solvers.h"

@@ -30,8 +30,8 @@ double Rounded(const Precision& precision, double value) {
   return back;
 }
 
-// Counts the numbers up from 0. Each exceeds the one before it by a step, which doubles at every
-// power of two from twice the smallest normal number on.
+// Counts the numbers up from 0. Each number exceeds the previous one by a step. The step doubles at
+// every power of two, beginning with twice the smallest normal number.
 TEST(Precision, EveryNumberOfTwoBytesIsTheOneBeforeItAndAStep) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const struct {

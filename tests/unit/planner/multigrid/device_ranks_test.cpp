@@ -50,7 +50,7 @@ class Devices {
 
 class DeviceRanks : public ::testing::Test {
  protected:
-  // Returns the solvers of each rank: of rank r on device r, or of all on the first one if `share`.
+  // Returns the solvers of each rank, on the rank's own device or, if `share`, on the first device.
   std::vector<DeviceSolvers> Solvers(int ranks, bool share, const DeviceSetting& setting,
                                      const Precision& precision = kSinglePrecision) const {
     std::vector<DeviceSolvers> solvers;
@@ -73,8 +73,8 @@ class DeviceRanks : public ::testing::Test {
   }
 
   // Calls compare(passes, passes on one rank) for passes on 2 to 5 ranks, with three pairs of a
-  // coarse operator and a start. In every second case the streams share one device, in the others
-  // each has its own. Where blocks run side by side, all states are kept.
+  // coarse operator and a start. In every second case the ranks share one device, in the others
+  // each rank has its own. If blocks run side by side, all states are kept.
   template <typename Compare>
   void CompareRanks(Way way, const WeightedChain& net, NetworkSettings settings,
                     const Compare& compare) {

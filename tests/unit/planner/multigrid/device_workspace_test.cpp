@@ -1,5 +1,5 @@
-// Tests that the lanes of a stage share its workspace limit as WorkspaceDivision::kConcurrent
-// divides a budget between lanes that run the same kernels.
+// Tests that the lanes of a stage share the stage's workspace limit in the same way as
+// WorkspaceDivision::kConcurrent divides a budget between lanes that run the same kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>

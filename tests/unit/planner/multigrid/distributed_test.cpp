@@ -130,9 +130,9 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   // also send the state at which their layer is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // The adjoint begins on rank 2. In each of its cycles rank 2 sends one message of two states, the
-  // first state and a right-hand side, which is not counted. Rank 0 answers with one state. All
-  // other answers of rank 0 have two states and are not counted either.
+  // The adjoint begins on rank 2. In each of its cycles rank 2 sends the first state and a
+  // right-hand side in one message. Rank 0 answers with one state. All other answers of rank 0 have
+  // two states. Messages of two states are not counted.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);
@@ -204,12 +204,12 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
   for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
 
-// Two ranks have 8 of 16 steps each, in blocks of 4; the first also has the 4 steps of the coarse
-// level. Each rank keeps its first state, 2 C-points and its last state, 2 coarse states with their
-// right sides, 3 states for each of 2 lanes, and the first state that a solve is given: 15. The
-// rank that is behind the other has 2 first states more. The coarse level has 5 states, 4 right
-// sides and 3 states for each lane: 15. In training, each lane has 3 F-points for each direction,
-// and the coarse level 4 states at which it is linearised.
+// Two ranks have 8 of 16 steps each, in blocks of 4. The first rank also has the 4 steps of the
+// coarse level. Each rank keeps 15 states: its first state, 2 C-points, its last state, 2 coarse
+// states with their right sides, 3 states for each of 2 lanes, and the first state that a solve is
+// given. The rank that is behind the other has 2 first states more. The coarse level has 15 states:
+// 5 states, 4 right sides, and 3 states for each lane. In training, each lane has 3 F-points for
+// each direction, and the coarse level has 4 states at which it is linearised.
 TEST(Distributed, ARanksStatesAreCounted) {
   const WeightedChain net = DrawCase(1, {.steps = 16, .channels = 2, .extent = 3}).chain;
   NetworkSettings settings;

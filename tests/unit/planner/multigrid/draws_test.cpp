@@ -1,6 +1,6 @@
-// Tests nets and options that are drawn at random: each solve must reach the result of serial
-// propagation. The number of lanes may not change a bit of it, and neither may the storage, unless
-// the first relaxation is skipped.
+// Tests nets and options that are drawn at random. Each solve must reach the result of serial
+// propagation. The number of lanes may not change a bit of the result. The storage may change it
+// only if the first relaxation is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>

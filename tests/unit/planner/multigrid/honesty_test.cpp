@@ -153,7 +153,7 @@ VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coar
                              });
 }
 
-// With this factor of coarse steps, errors grow by 1.5 in each block.
+// With this factor of coarse steps, errors grow by the factor 1.5 in each block.
 constexpr double kUnstable = -1.5;
 
 TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {

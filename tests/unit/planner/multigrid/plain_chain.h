@@ -1,5 +1,5 @@
-// Makes chains and their weights, most with one convolution in each step, and solves them and their
-// adjoints on the host, for tests of multigrid.
+// Makes chains and their weights for tests of multigrid, and solves the chains and their adjoints
+// on the host. Most chains have one convolution in each step.
 #pragma once
 
 #include <cstdint>
@@ -112,8 +112,8 @@ class HostSolve {
 // since the results of making the solver's parts are not checked.
 class AdjointSolve {
  public:
-  // `setting` is the one that `forward` was made with, except that its storage may differ. `last`
-  // is lambda_N.
+  // `setting` equals the setting of `forward`, except that the storage may differ. `last` is
+  // lambda_N.
   AdjointSolve(HostSolve& forward, const SolveSetting& setting, const std::vector<double>& last);
 
   Result<Solution> Solve(const SolveOptions& options) {

@@ -26,8 +26,8 @@ using PeersOf = std::function<Peers&(Peers&)>;
 using SolversOf = std::function<StageSolvers*(int rank)>;
 
 // Runs two passes on the rank of `peers`, which has the `parameters` of its own layers. Adds their
-// gradients to `gradient`. Writes the output on the rank that has it, residuals and outcomes on
-// rank 0. Other ranks do not change `passes`.
+// gradients to `gradient`. The rank that has the output writes it to `passes`, and rank 0 writes
+// the residuals and outcomes there. Other ranks do not change `passes`.
 Status RunPasses(Peers& peers, const WeightedChain& net, const NetworkSettings& settings,
                  PassResults& passes, Parameters& gradient);
 

@@ -1,5 +1,5 @@
 // Compares the solver on the host with residual histories of an independent NumPy implementation
-// (data/README.md), and the numbers of cycles that deeper chains take with known ones.
+// (data/README.md). Also compares known numbers with the numbers of cycles that deeper chains take.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -116,7 +116,7 @@ TEST(Lanes, AreOneOrMore) {
   EXPECT_EQ(Lanes::Start(0).message(), "0 lanes; 1 and more are expected");
 }
 
-// A step that fails must end the solve with its message, in whichever lane it fails.
+// If a step fails, in any lane, the solve must end with the step's message.
 TEST(Solve, EndsWithTheErrorOfAStep) {
   class Failing : public RingChain {
    public:

@@ -403,8 +403,8 @@ class RandomChain {
     return Activation{Chance() ? ActivationKind::kTanh : ActivationKind::kRelu};
   }
 
-  // Adds at least one operator that is no activation, because single steps with only activations
-  // between them would be one stage of post-activated steps.
+  // Adds at least one operator that is no activation. Single steps with only activations between
+  // them would be one stage of post-activated steps.
   void AddSerial() {
     for (const NodeId node : later_) {
       const NodeId last = net_.last();

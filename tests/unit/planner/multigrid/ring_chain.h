@@ -1,7 +1,7 @@
-// Makes chains over the integers modulo a prime. A solve only takes steps and adds states times
-// multiples of 1/4, and modulo a prime both are exact. So states can be compared for equality.
-// Steps are nonlinear, and the steps of coarse levels are unrelated to the layers that they
-// approximate.
+// Makes chains over the integers modulo a prime. A solve only takes steps, and adds states that are
+// multiplied by multiples of 1/4. Modulo a prime both are exact, so states can be compared for
+// equality. Steps are nonlinear, and the steps of coarse levels are unrelated to the layers that
+// they approximate.
 #pragma once
 
 #include <cstdint>

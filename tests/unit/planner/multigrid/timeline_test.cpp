@@ -77,8 +77,8 @@ TEST(Timeline, SpansOfALaneFollowEachOther) {
   EXPECT_LE(timeline.MeanConcurrency(), 3);
 }
 
-// The timeline is that of the second cycle, which relaxes the F-points of the finest level twice.
-// The level has 9 blocks of F-points; the last has 3 steps and no C-point behind it.
+// The timeline shows the second cycle, which relaxes the F-points of the finest level twice. The
+// level has 9 blocks of F-points. The last block has 3 steps, and no C-point behind it.
 TEST(Timeline, ABlocksFPointsAreOneSpan) {
   TimedSolve solve(2);
   solve.Solve(2);

@@ -1,5 +1,5 @@
-// Tests training on the host: the results of its solves, the states from which they start, and that
-// solves that are given up train like serial propagation.
+// Tests training on the host: the results of its solves, and the states from which they start. Also
+// tests that training gives the same results as with serial propagation if solves are given up.
 #include "planner/multigrid/host/training.h"
 
 #include <gtest/gtest.h>

@@ -99,8 +99,8 @@ def division_of_constant(net, rng):
 
 @step(1)
 def larger_than_computed(net, rng):
-    """Combines a computed tensor with a constant that is larger along the axes, other than the batch, along which the tensor
-    has extent 1."""
+    """Combines a computed tensor with a larger constant. The tensor has extent 1 along some axes other than the batch,
+    and the constant is larger there."""
     x = pick(net, rng, lambda t: t.batch.axis == 0 and t.rank in (2, 3, 4) and 1 in t.extents()[1:])
     shape = [1] + [e if e > 1 else rng.choice([2, 3]) for e in net[x].extents()[1:]]
     return net.add(rng.choice(["Add", "Mul"]), [x, drawn(net, rng, shape)])

@@ -235,8 +235,9 @@ class Net:
 
     def parameters(self, outputs):
         """Returns by name how many trained numbers each tensor has, for all tensors on which the numbers of `outputs`
-        depend. Only constants of more than one number count, which a node reads in addition to its data. A constant computed
-        from other constants counts in their place, with its own shape and without copies of one number."""
+        depend. A constant counts only if it has more than one number and a node reads it in addition to the node's
+        data. A constant computed from other constants counts in their place, with its own shape and without copies of
+        one number."""
         counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()

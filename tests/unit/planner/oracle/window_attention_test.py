@@ -39,7 +39,7 @@ for block in ("first", "second"):
 for axis in ("rows", "columns"):
     EXPECTED.update({f"roll_{axis}": [N, H, W, C], f"unroll_{axis}": [N, H, W, C]})
 # Tensors that the planner's dump may lack, because the ONNX reader may keep them inside a node or divide the linear
-# layer `qkv` into three. Those that the dump has must match EXPECTED.
+# layer `qkv` into three. If the dump has one of them, it must match EXPECTED.
 WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("qkv", "parts", "heads", "key_transposed", "beside")}
 PARAMETERS = 2 * (6 * 18 + 18 + 6 * 6 + 6)
 

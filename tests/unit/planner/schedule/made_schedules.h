@@ -28,8 +28,9 @@ Planned Pose(const Graph& graph, int batch, const Machine& machine,
 
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random);
 
-// Returns a graph of convolutions, some of them grouped or transposed, normalizations, a sum with
-// two readers (one reads it through a normalization), a concatenation and a classifier.
+// Returns a graph with convolutions, some of which are grouped or transposed, and with
+// normalizations, a sum, a concatenation and a classifier. The sum has two readers, one of which
+// reads it through a normalization.
 Graph ManyOperators();
 
 }  // namespace ucudnn::planner

@@ -1,7 +1,7 @@
 // Tests which part of each parameter a device has. It must have exactly the weights that it
-// multiplies, which are compared one by one, and the biases and scales of the channels that it
-// keeps. Also tests the sums of gradients: which parameters and devices they cover, and the
-// messages that compute them.
+// multiplies, and the biases and scales of the channels that it keeps. Weights are compared one by
+// one. Also tests the sums of gradients: which parameters and devices they cover, and the messages
+// that compute them.
 #include <gtest/gtest.h>
 
 #include <map>

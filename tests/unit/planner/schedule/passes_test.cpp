@@ -64,9 +64,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// Counts the elements that leave or reach a worker. In a pass of (b), one worker sends its batch to
-// the K - 1 others through its port. In a pass of (c), each worker sends a K-th of that through its
-// port. Over a whole step all workers send the same number.
+// Counts the elements that leave or reach a worker. In a pass of (b), one worker sends its batch
+// through its port to the K - 1 others. In a pass of (c), each worker sends a K-th as much through
+// its port. Over a whole step all workers send the same number.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);

@@ -19,9 +19,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the memory of a device, in elements, as plans count it: the sum over layers and copies of
-// the elements on the device that has most of them. Trained numbers count three times, because each
-// has a momentum and a gradient.
+// Returns the memory of a device, in elements, as plans count it. For each layer and each copy, it
+// takes the number of elements on the device that has most, and adds up these numbers. Trained
+// numbers count three times, because each has a momentum and a gradient.
 int64_t PlannedMemory(const Schedule& schedule) {
   const auto most = [&](const auto& add) {
     std::vector<int64_t> elements(static_cast<size_t>(schedule.devices));

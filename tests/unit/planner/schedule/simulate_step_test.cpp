@@ -108,8 +108,8 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   }
 }
 
-// Whatever the plan, one order of all exchanges never stalls. No step takes less time than any
-// device computes.
+// Whatever the plan, one order of all exchanges never stalls. A step takes at least as long as any
+// of its devices computes.
 TEST(SimulateStep, NoScheduleStalls) {
   std::mt19937 random(41);
   const Machine machine = MadeMachine({{"inner", 3, 8, 2}, {"outer", 2, 1, 20}});

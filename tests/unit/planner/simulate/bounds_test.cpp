@@ -157,7 +157,7 @@ TEST(Bounds, TheCriticalPathHasNoGap) {
   }
 }
 
-// Without slots or sharing, the makespan is that of the longest path.
+// Without slots or sharing, the makespan is the length of the longest path.
 TEST(Bounds, WithoutContentionALongerTaskDelaysByNoMoreThanItself) {
   for (unsigned seed = 0; seed < 1'000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

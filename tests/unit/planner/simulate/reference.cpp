@@ -43,8 +43,8 @@ class ReferenceSimulation {
     return false;
   }
 
-  // Ends and begins tasks until nothing changes any more: a task that uses no resource begins as
-  // soon as it is ready, and if it takes no time, ends at the same moment.
+  // Ends and begins tasks until nothing changes any more. A task that uses no resource begins as
+  // soon as it is ready. If it takes no time, it ends at the same moment.
   void EndAndUnblock() {
     std::vector<size_t> ready;
     for (bool is_changed = true; is_changed;) {
