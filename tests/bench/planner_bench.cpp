@@ -60,7 +60,8 @@ void Planning(benchmark::State& state, const std::string& network, double allowe
   });
 }
 
-// Times the schedule of the best layout on 16 devices, as text, after the layout is known.
+// Times making the schedule of the best layout on 16 devices, and writing it as text. The layout is
+// found before.
 void Scheduling(benchmark::State& state, const std::string& network, double allowed_ms) {
   const Machine machine = *MachineByName("k80x16");
   const Roofline roofline(machine.device);
