@@ -67,8 +67,8 @@ constexpr int64_t kAnyEngine = -1;
 Plan FirstPlan(cudnnBackendDescriptor_t graph, const cudnn::PlanDevice& device,
                int64_t engine = kAnyEngine);
 
-// The unique ids of a plan's tensors, and the addresses of their memory, which outlives the variant
-// packs.
+// The unique ids of a plan's tensors, and the addresses of the tensors' memory. The memory outlives
+// the variant packs.
 struct Operands {
   std::vector<int64_t> uids;
   std::vector<void*> pointers;

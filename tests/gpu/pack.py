@@ -1,6 +1,6 @@
-"""Implements tools/gpu-check --pack FOLDER, which packs what a sitting needs on a machine with a GPU where nothing can be built
-or downloaded. Paths in the pack are those in the repository. CUDA, cuDNN and NCCL are not packed, since that machine has them;
-with --host, the CPU stand-in's libraries are packed. elf.py checks which libraries packed files need."""
+"""Implements tools/gpu-check --pack FOLDER. A pack has what a sitting needs on a machine with a GPU where nothing can be built
+or downloaded. A file has the same path in the pack as in the repository. CUDA, cuDNN and NCCL are not packed, since that
+machine has them; with --host, the CPU stand-in's libraries are packed. elf.py checks which libraries packed files need."""
 
 import hashlib
 import pathlib

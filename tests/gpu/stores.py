@@ -1,5 +1,5 @@
-"""Makes measurement stores in which running in pieces is fastest for every kernel. Which kernels ucudnn divides depends on
-times, which differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times,
+"""Makes measurement stores in which every kernel is fastest in pieces. Which kernels ucudnn divides depends on times,
+which differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times,
 imports them into a new store, and gives that store to another run."""
 
 import csv

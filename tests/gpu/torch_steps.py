@@ -76,7 +76,7 @@ def convolutions(n, names):
 
 def brief(n):
     """Returns outcomes of a convolution that a limit of 4 MiB divides. Tensor cores take NHWC, so cuDNN rearranges NCHW images
-    in its workspace, which is 12.5 MiB at 32 images and 3.3 MiB at 8 images in 16 bits (cuDNN 9.19, H200)."""
+    in its workspace. In 16 bits this workspace is 12.5 MiB for 32 images and 3.3 MiB for 8 images (cuDNN 9.19, H200)."""
     channels, side = 128 // SHARE, 28 // SHARE
     return {f"{str(dtype)[6:]} {'last' if last else 'first'}": outcome(
         gradients, lambda x, w: functional.conv2d(x, w, padding=1), (n, channels, side, side), (channels, channels, 3, 3),

@@ -60,8 +60,7 @@ class Path(Convolutions):
         plain, divided = (graph["kernels"] for graph in self.graphs("captured"))
         if plain is None:
             self.skipTest("this PyTorch does not show its graphs")
-        # Each piece launches at least one kernel. The kernels of pieces, or their grids, differ from those of the undivided
-        # call.
+        # Each piece launches at least one kernel. The pieces' kernels or their grids differ from the undivided call's.
         self.assertGreaterEqual(len(divided), sum(machine.pieces(kernel) for kernel in kernels))
         self.assertNotEqual(plain, divided)
 
