@@ -15,7 +15,7 @@ from whole_numbers import checksum
 DEVICE = "cpu" if ON_CPU else "cuda"
 # Each mode has a mini-batch of its own, because for equal shapes PyTorch keeps the choice of an earlier mode.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
-CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that no other case has; the second one never runs outside a capture
+CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that no other case has; CAPTURED_FIRST never runs outside a capture
 FEW = ("5x5 strided", "grouped", "3d")  # the shapes of modes in which PyTorch builds and times many plans for each
 LAST = (None, None, torch.channels_last, torch.channels_last_3d)
 # Each name has: dimensions, input channels, output channels, side, window, options of the convolution.

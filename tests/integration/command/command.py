@@ -1,5 +1,5 @@
-"""Base classes for tests of the command. CommandTest makes an installation with the real command and dummy libraries,
-so that tests of the variables that the command sets, and of its refusals, do not depend on real libraries."""
+"""Base classes for tests of the command. CommandTest makes an installation with the real command and dummy libraries. So
+tests of the variables that the command sets, and of what it refuses, do not depend on real libraries."""
 
 import csv
 import io

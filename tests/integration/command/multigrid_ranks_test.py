@@ -69,7 +69,8 @@ class MultigridRanks(MultigridTest):
         return processes
 
     def same_on_devices(self, numbers, *words):
-        """Expects that the number of devices changes no bit. Returns the documents of one device and of the last number."""
+        """Expects that the number of devices changes no bit. Returns the document for one device and the document for the
+        last of `numbers`."""
         alone = self.document(*words)
         self.assertEqual(1, alone["devices"])
         for devices in numbers:

@@ -74,8 +74,8 @@ class Captured : public testing::Test {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
 
-  // Replays `exec`, a graph of one call of `convolution`, each time on new contents, and compares
-  // with the undivided call.
+  // Replays `exec`, the graph of one call of `convolution`, several times on new contents. Compares
+  // each result with the undivided call's.
   void ReplaysAreUndivided(cudaGraphExec_t exec, Convolution& convolution,
                            const Scales& scales = {}) {
     std::mt19937 random(31);
@@ -93,8 +93,8 @@ class Captured : public testing::Test {
   }
 
   // Asks for an algorithm, runs it `before` times outside of a capture, captures one call, and
-  // replays the graph. Sets `outside` to the number of convolutions in a call outside of the
-  // capture, and `inside` to that of the captured call.
+  // replays the graph. Counts convolutions: `outside` gets the number in a call outside of the
+  // capture, and `inside` gets the number in the captured call.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));

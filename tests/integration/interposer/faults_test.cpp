@@ -137,8 +137,8 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
   EXPECT_EQ(LogLines().size(), 1u);
 }
 
-// The output does not change until the partial gradients are summed into it, so whatever fails, the
-// call can run again.
+// The output does not change until the partial gradients are summed into it. So the call can run
+// again, whatever fails.
 TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   struct Trial {
     ConvolutionProblem problem;

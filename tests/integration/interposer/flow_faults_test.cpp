@@ -7,8 +7,8 @@
 // The result stays right, or the caller gets the real error of its own call. No device memory stays
 // allocated, and what a fault prevented succeeds later.
 //
-// With INTERPOSER_TEST_FAULTS=every (tools/check --full), each occurrence is made to fail, except
-// that most allocations are skipped where there are very many. Otherwise, the first occurrence at
+// With INTERPOSER_TEST_FAULTS=every (tools/check --full), each occurrence is made to fail. Where
+// there are very many allocations, most are skipped even then. Otherwise, the first occurrence at
 // each site fails, and on average every eighth later one, chosen with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

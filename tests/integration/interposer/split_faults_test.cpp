@@ -79,9 +79,9 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes, several at the same time. In each process, a later occurrence at `site` fails
-  // than in the one before, until a process has fewer occurrences. Expects that the first fault
-  // occurred.
+  // Starts processes, several at the same time. In each process another occurrence at `site` fails,
+  // later than in the processes before it. Ends when a process has fewer occurrences. Expects that
+  // the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only some are tried: the step is 6 * `stride`. With
     // INTERPOSER_TEST_FAULTS=every it is `stride` / 4, so 24 times as many are tried.

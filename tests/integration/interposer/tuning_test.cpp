@@ -177,7 +177,7 @@ TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
 }
 
 // --- Little memory for measuring -----------------------------------------------------------------
-// An algorithm that was not measured, for lack of memory, may be the fastest.
+// With little memory, some algorithms cannot be measured. One of them may be the fastest.
 class LittleMemory : public Tuned {};
 
 TEST_F(LittleMemory, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {

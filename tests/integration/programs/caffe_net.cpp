@@ -1,8 +1,8 @@
 // Runs two convolution layers of Caffe (caffe_layer.h) one after the other, the second one in two
 // groups. Each layer has two inputs that share its weights. The program makes STEPS steps of
-// forward and backward, whose gradients add up. All values are integers, small enough that every
-// sum is exact; the program fails unless the results equal those of plain loops. It prints a
-// checksum of each result and, with ucudnn's handle, how every kernel ran.
+// forward and backward, and adds up the gradients of all steps. All values are integers, small
+// enough that every sum is exact. The program fails unless the results equal those of plain loops.
+// It prints a checksum of each result and, with ucudnn's handle, how every kernel ran.
 //
 //   caffe_net limit BYTES [STEPS]    BYTES is a layer's workspace limit; 0 chooses the fastest
 //   caffe_net total BYTES [STEPS]    BYTES is one budget for all kernels (with ucudnn's handle)

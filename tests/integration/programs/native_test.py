@@ -37,8 +37,8 @@ class Native(unittest.TestCase):
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # In a row with engine "sum", micro_batch is that of the partials. Sums take no time here, whatever their
-            # micro_batch is.
+            # A row with engine "sum" has the partials' micro-batch. Sums take no time here, whatever that micro-batch
+            # is.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
@@ -60,7 +60,7 @@ class Native(unittest.TestCase):
                     with self.subTest(name=name):
                         planned = plans["forward" if name == "fused" else name, name == "fused"]
                         if kind == "fp16" and name == "backward_filter":
-                            # Partial 16-bit gradients need a sum, which cannot be part of a CUDA graph, so the
+                            # Partial 16-bit gradients need a sum, which cannot be part of a CUDA graph. So the
                             # undivided plan runs.
                             self.assertEqual(1, pieces[name])
                         else:

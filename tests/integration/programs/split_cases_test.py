@@ -8,7 +8,7 @@ import program
 
 CASES = os.environ["UCUDNN_TEST_GPU_SPLIT_CASES"]
 SHAPES = "1"
-FEWEST = 3 * 7  # a rank has 3 operations of 4 types in 2 layouts; the stand-in may lack one type in one layout
+FEWEST = 3 * 7  # a rank has 3 operations of 4 types in 2 layouts; the stand-in may lack a type in a layout
 
 
 def run(rows, *options, **variables):

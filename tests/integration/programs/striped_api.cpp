@@ -129,8 +129,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// Convolves with `handle`, which belongs to no rank or to another thread's rank. Returns whether
-// the call is refused.
+// Convolves with `handle`, which belongs to no rank or to the rank of another thread. Returns
+// whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   const Numbers memory(1);
   const SameConvolution same_size(1, 1, 1);
@@ -140,9 +140,9 @@ bool IsRefused(cudnnHandle_t handle) {
                                   &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Requests the stripe with five more rows above and below, more than a neighbour has, and one more
-// column on both sides. Returns whether each element equals that of the picture, which has `height`
-// rows, or 0 outside of the picture.
+// Requests the stripe with one more column on both sides and five more rows above and below, which
+// is more than a neighbour has. Returns whether each element is right: inside the picture, which
+// has `height` rows, it must equal the picture's element, and outside it must be 0.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;

@@ -1,5 +1,5 @@
-"""Tests graphs that ucudnn does not divide. For any limit, their results are those without ucudnn, and the report says
-why they are not divided."""
+"""Tests graphs that ucudnn does not divide. For any limit, they give the same results as without ucudnn, and the
+report says why they are not divided."""
 
 import os
 import tempfile

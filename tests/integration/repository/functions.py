@@ -78,8 +78,8 @@ def closing(tokens, at):
 
 
 def after_angles(tokens, at):
-    """Returns the position after the > that closes the < at `at`. If this < is a comparison, returns the position after
-    it."""
+    """Returns the position after the > that closes the < at `at`. If the < is a comparison, returns the position after
+    the <."""
     depth, position = 0, at
     while position < len(tokens):
         text = tokens[position].text

@@ -21,8 +21,8 @@ FLOORS = [
     ["src/interposer"],
     ["shim", "tools"],
 ]
-# Exceptions to FLOORS: a room may not include these rooms, although they are above it. transport knows nothing of
-# convolutions.
+# Exceptions to FLOORS: a room may not include the rooms listed for it, although their floor would allow this. transport
+# knows nothing of convolutions.
 UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
 ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]

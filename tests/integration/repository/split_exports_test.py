@@ -1,5 +1,5 @@
-"""Tests that no export of cuDNN silently computes on only a stripe in a process whose images are split: ucudnn answers
-the export or refuses it by name, unless the export is LOCAL or computes nothing."""
+"""Tests a process whose images are split: no export of cuDNN silently computes on only a stripe. An export must be
+LOCAL or compute nothing; otherwise ucudnn answers it or refuses it by name."""
 
 import os
 import re
