@@ -1,6 +1,6 @@
-"""One rank of a grid, in a process without the other ranks. Received rows stay uninitialised, and a sum or gather
-returns this rank's own values; the bytes that would come from other ranks are counted. With meta tensors, nothing is
-computed."""
+"""One rank of a grid, in a process without the other ranks. Received rows stay uninitialised. A sum or gather
+returns this rank's own values. The bytes that would come from other ranks are counted. With meta tensors, nothing
+is computed."""
 import collections
 
 import torch

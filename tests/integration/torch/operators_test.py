@@ -1,5 +1,5 @@
-"""Tests that on a single rank, a converted model calls the same operators of torch as before, equally often, forward
-and backward."""
+"""Tests a converted model on a single rank. It calls the same operators of torch as the plain model, equally often,
+forward and backward."""
 import importlib.util
 import os
 import sys

@@ -109,8 +109,8 @@ class Signs(torch.optim.SGD):
 
 
 def unnamed_mixing():
-    """An optimizer of any name is compared on small parameters before its first step. If the comparison fails, the
-    optimizer is refused unless `elementwise` names it."""
+    """An optimizer of any name is tried on small parameters before its first step. If an element's update depends on
+    other elements, or if this cannot be found out, the optimizer is refused unless `elementwise` names it."""
     divided, single, x, y = pair(12, plan=rows_of_fc1())
     divided(x, y).backward()
     refused(Trust(divided.parameters()).step, parallel.NotSupported, "the optimizer Trust, which mixes")
@@ -286,8 +286,8 @@ def gradients_of_images():
 
 
 def outputs_alone():
-    """Whole outputs require gradients in the same cases as on one device, but a backward pass through them is refused
-    by name."""
+    """Whole outputs require gradients in the same cases as on one device. But a backward pass through whole outputs is
+    refused by name."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
@@ -309,8 +309,8 @@ def one_image():
 
 
 def unusual_losses():
-    """Losses whose means leave out or weight images are refused, and so is a loss that is a Python function when every
-    rank has only one image."""
+    """A loss is refused if its mean leaves out or weights images. If every rank has only one image, a loss that is a
+    Python function is refused as well."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -374,8 +374,8 @@ def failing(outputs, labels):
 
 
 def means():
-    """A loss function that weights or leaves out classes is refused before labels of these classes come. A loss
-    function that fails on one rank is refused on all."""
+    """A loss function that weights or leaves out classes is refused even before labels of these classes come. A loss
+    function that fails on one rank is refused on all ranks."""
     plan, weights, left = pinned({None: {"n": WORLD}}), torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0]), nn.CrossEntropyLoss(ignore_index=4)
     for loss, text in ((lambda outputs, labels: F.cross_entropy(outputs, labels, weights), "as with labels 0 and 1"),
                        (functools.partial(F.cross_entropy, ignore_index=4), "as with labels 3 and 4"),
@@ -407,7 +407,7 @@ def of_present(outputs, labels):
 
 def missing_labels():
     """Tests a loss function that is a mean over images only if no label is missing. Missing labels are refused on all
-    ranks, even if a rank has one image, or equally many labels for each of its images."""
+    ranks. This holds even if a rank has one image, or if each of a rank's images has equally many labels."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
         divided, single, x, _ = pair(14, loss=of_present, plan=plan)
         parallel.batch_sampler(range(BATCH + WORLD), divided)

@@ -90,8 +90,8 @@ def normalized():
 
 
 def counted():
-    """Expects that counted elements equal the schedule's, and that one exchange moves (K - 1) K B elements, where K is
-    the number of workers and B how many numbers the images of one worker have."""
+    """Expects that counted elements equal the schedule's, and that one exchange moves (K - 1) K B elements. K is the
+    number of workers. B is how many numbers the images of one worker have."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)
@@ -168,8 +168,8 @@ def half_precision():
 
 
 def scaled():
-    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device: it skips steps
-    that overflow, and in fp16 keeps gradients that would be 0 without the scale."""
+    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device. It skips steps
+    that overflow. In fp16 it keeps gradients that would be 0 without the scale."""
     batch = 4 * WORLD
     for letter, half in (("b", False), ("c", False), ("b", True), ("c", True)):
         torch.manual_seed(5)

@@ -291,8 +291,8 @@ class Writer:
                 return found[-1]["id"]
 
         def add_groups(node):
-            """Adds the groups of devices that share means of a normalization, directly or through other devices, with
-            the number of their means."""
+            """Adds the groups of devices of a normalization. Devices that share a mean are in one group, also if they
+            share means only through other devices. A group has the number of its means."""
             width, joined = node["shape"][1] // node["groups"], []
             for one in node["boxes"]:
                 _, *axes = _of(one, node)

@@ -464,8 +464,8 @@ class Importing(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_a_refusal_says_what_to_do_instead(self):
-        """Refusals by rules get a next step from Stripe.__torch_function__ if they name none. All others must name one,
-        or a part of their text does that is made elsewhere."""
+        """A refusal by a rule may lack a next step, because Stripe.__torch_function__ adds one. Every other refusal
+        must name a next step, or include a text that is made elsewhere and names one."""
         def text(node):
             if isinstance(node, ast.Constant):
                 return str(node.value)

@@ -57,8 +57,8 @@ def group():
 
 
 def ddp(model, **options):
-    """Returns DistributedDataParallel over the ranks that have the same part of their group's images, so it averages
-    between spatial groups."""
+    """Returns DistributedDataParallel over the ranks that have the same part of their group's images. So it averages
+    over spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
              for cell in range(grid.group_size)]
@@ -73,8 +73,7 @@ def averaged(whole, seeds):
 
 def step_of(wrapped, whole, step):
     """Computes the gradients of a step. `wrapped` gets this group's batch. `whole` gets the batches of all groups, one
-    at a time, because a batch norm of `wrapped` counts only its group's images, as usual under
-    DistributedDataParallel."""
+    at a time: a batch norm of `wrapped` counts only its group's images, as usual under DistributedDataParallel."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())
@@ -90,8 +89,8 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """Makes `steps` steps under no_sync, in which gradients are those of the group's own images, and then a step that
-    averages the accumulated gradients."""
+    """Makes `steps` steps under no_sync, in which gradients come only from the group's own images. Then makes a step
+    that averages the accumulated gradients."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups
     with wrapped.no_sync():
@@ -395,7 +394,7 @@ def penalty(loss, model):
 
 def nested_checkpoints():
     """Compares nested checkpoints, with the gradient of a leaf from which shard makes stripes. torch has no second
-    derivatives of reentrant checkpoints, so second order is compared only without them."""
+    derivatives of reentrant checkpoints, so second order is compared only if no checkpoint is reentrant."""
     for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
         torch.manual_seed(7)
         whole, found = Nested(outer, inner), []
