@@ -273,8 +273,8 @@ BENCHMARK(ExecuteOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(1000);
 
-// Measures how much longer a schedule of tiles takes than executing as many plans directly. A
-// square image is cut along h.
+// Compares a schedule of m tiles with m direct executions of a plan, and measures how much longer
+// the schedule takes. The tiles cut a square image along h.
 void TilesOverDirect(benchmark::State& state) {
   const Program& program = *TheSetting().direct;
   const int parts = static_cast<int>(state.range(0));
@@ -370,7 +370,8 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// Finalizes a plan of a new kernel in each iteration. Measurements in the store divide it.
+// Finalizes a plan of a new kernel in each iteration. By the measurements in the store, the plan
+// runs in pieces.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {

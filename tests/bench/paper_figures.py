@@ -67,8 +67,7 @@ class Planner:
         return tuple(float(number) for number in re.findall(r"([0-9.e+]+) ms", line))
 
     def counted(self, net, machine, batch, *words):
-        """Returns the Count of one step. Raises an error unless the numbers of every rank equal those that the plan
-        predicts."""
+        """Returns the Count of one step. Raises an error unless the numbers of every rank equal the plan's predictions."""
         text = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--schedule", *words)
         key = "counted", text
         if key not in self.kept:

@@ -110,7 +110,7 @@ class Bench:
             self.missed.append(f"{what}: {found:.3f}, allowed are {allowed}")
 
     def check(self, results, name, operation, images, channels, extent, dilation, transport):
-        """Compares the counts of a run with those that Minimum computes. REQUIRES: the run took no samples."""
+        """Compares the counts of a run with Minimum's. REQUIRES: the run took no samples."""
         ranks = len(results)
         weights = channels * channels * FILTER ** 2 * ELEMENT
         gradient = operation == "backward_filter"

@@ -98,9 +98,9 @@ Whole NeedOf(const ConvolutionProblem& problem, const Arithmetic& arithmetic) {
   return {engine, (*piece)->workspace_bytes()};
 }
 
-// Returns the division of the kernel by one grid, in which each kind of tiles has the engine with
-// the least workspace among its first configurations. Returns none if a kind needs more than
-// `limit_bytes`. Kinds with many tiles are tried first.
+// Divides the kernel by one grid. Each kind of tiles gets the engine with the least workspace among
+// its first configurations. Returns none if a kind needs more than `limit_bytes`. Kinds with many
+// tiles are tried first.
 std::optional<Division> DivideByOwnEngines(const ConvolutionProblem& problem, const TileGrid& grid,
                                            const Arithmetic& arithmetic, size_t limit_bytes) {
   auto cut = CutIntoTiles(problem, grid);

@@ -281,8 +281,8 @@ Setting DrawSetting(uint64_t seed, long number) {
   // earlier release wrote.
   const bool verified = random.Chance(80);
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
-  // If ucudnn measures during the run, it begins without rows. It uses only legacy engines, because
-  // calls to graph engines are not recorded.
+  // If ucudnn measures during the run, it begins without rows. ucudnn then uses only legacy
+  // engines, because calls to graph engines are not recorded.
   if (options.tuning.on) {
     options.engines = EngineSet::kLegacy;
     setting.rows.clear();

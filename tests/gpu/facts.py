@@ -170,8 +170,8 @@ def finished(sitting, part, told, figures, **more):
 
 
 def make_lists(folder, seconds=120):
-    """Writes NAME.json.gz for each of PROFILES: the plans that cuDNN on this machine makes for that device, in at most
-    `seconds` each. Needs no GPU."""
+    """Writes NAME.json.gz for each of PROFILES: the plans that cuDNN on this machine makes for a device with this profile, in
+    at most `seconds` each. Needs no GPU."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, profile in PROFILES.items():

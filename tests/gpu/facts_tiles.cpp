@@ -197,7 +197,7 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // Computes the picture in `parts` parts once, on integers, and compares the result with that of
+  // Computes the picture in `parts` parts once, on integers. Compares the result with the result of
   // the first call of this function. If this run took at most kLongMs, also times the parts on
   // random numbers. If parts > 1 and the picture does not pack, the uncut image is timed in turn
   // with the parts. If the picture packs, the uncut image runs only for parts == 1, and only if its

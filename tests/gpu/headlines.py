@@ -1,8 +1,8 @@
-"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with the baseline that it is compared
-with. layer_calls.cpp executes convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both
-know nothing of ucudnn. The processes take turns in rounds, so that changes of the machine affect all of them.
-Each stage takes the sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has
-each headline in one sentence. In stages that have predictions, `findings` has those that execution does not confirm."""
+"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with its baseline. layer_calls.cpp executes
+convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both programs know nothing of ucudnn.
+The processes take turns in rounds, so that changes of the machine affect all of them. Each stage takes the sitting and the
+seconds that the stage may last, and returns figures for the JSON. Among them `sentences` has each headline in one sentence. In
+stages with predictions, `findings` has the predictions that execution does not confirm."""
 
 import csv
 import json
@@ -324,7 +324,8 @@ def layers(sitting, seconds):
 
 
 def drift(sitting, seconds):
-    """Repeats three kernels of the headlines, and returns how many times as long each takes as in the committed result."""
+    """Repeats three kernels of the headlines. Returns, for each, the ratio of its time now to its time in the committed
+    result."""
     need_processes()
     path = machine.FOLDER / "results" / f"{sitting.slug}.json"
     if not path.exists():

@@ -64,7 +64,7 @@ class Device {
   Status Fill(CUdeviceptr to, size_t bytes) {
     return DriverStatus(driver_, driver_.cuMemsetD8Async(to, 0xff, bytes, stream()), "filling");
   }
-  // Waits for the stream, and compares `bytes` bytes at `from` with those at `wanted`.
+  // Waits for the stream, and compares the `bytes` bytes at `from` with the bytes at `wanted`.
   Status Compare(CUdeviceptr from, const void* wanted, size_t bytes) {
     std::vector<char> found(bytes);
     UCUDNN_RETURN_IF_ERROR(DriverStatus(

@@ -96,7 +96,8 @@ def gather(folder, host):
 
 
 def add_facts(folder):
-    """Adds lists of the plans that cuDNN makes here without a GPU; the stage `plans` compares them with those of a GPU."""
+    """Adds lists of the plans that cuDNN makes here without a GPU. The stage `plans` compares these lists with a GPU's
+    plans."""
     if (machine.FOLDER / "facts.py").exists():
         import facts
         facts.make_lists(folder)

@@ -93,8 +93,8 @@ def alone(program):
 
 
 def job(grid, ranks, program, *options, **variables):
-    """Runs `program` with its images split over `ranks` processes, each with the first device. If `ranks` is None, they are
-    split over the program's own threads."""
+    """Runs `program` with its images split over `ranks` processes, which all use the first device. If `ranks` is None, the
+    images are split over the program's own threads."""
     mark = f"SPLIT_JOB={uuid.uuid4()}"
     shared, begin = shared_memory(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
@@ -140,7 +140,8 @@ LAST_DIGIT = 1e-8  # one unit of the ninth digit, relative to a number that begi
 
 
 def numbers(lines):
-    """Returns the numbers in striped_cnn's lines, by the text before them, which says their kind and place."""
+    """Returns the numbers in striped_cnn's lines by name. The name is the text before a number, which says the number's kind
+    and place."""
     result = {}
     for line in lines:
         name, number = line.rsplit(": ", 1)

@@ -20,7 +20,7 @@ def rows_of(store):
 
 
 def prefer_pieces(rows, store, engine=None):
-    """Makes a store of these rows in which every kernel is fastest in quarters of the mini-batch, on `engine` if it is
+    """Makes a store of these rows. Every kernel is fastest in quarters of the mini-batch, on `engine` if it is
     given."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")

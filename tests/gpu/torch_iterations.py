@@ -22,7 +22,7 @@ TUNE = "1:100"
 
 
 def start(name, options, variables, tune, folder):
-    """Starts a process that trains. `options` are those of `ucudnn run`, or None for PyTorch alone."""
+    """Starts a process that trains. `options` are options of `ucudnn run`, or None for PyTorch alone."""
     program = [sys.executable, "-B", machine.FOLDER / "torch_worker.py", *(["--device", "cpu"] if machine.HOST else [])]
     environment = machine.python_environment(**frameworks.VARIABLES["torch"], **{"UCUDNN_TUNE_SECONDS": tune}, **variables)
     return Worker(name, program, options, environment, folder)

@@ -92,8 +92,8 @@ class DenseNet40(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """A U-Net of two or three dimensions. Strided convolutions halve its sides instead of pooling, since in three dimensions
-    PyTorch adds up the gradient of pooling in a random order."""
+    """A U-Net of two or three dimensions. Its sides are halved by strided convolutions and not by pooling, since in three
+    dimensions PyTorch adds up the gradient of pooling in a random order."""
 
     def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
         super().__init__()
@@ -153,8 +153,8 @@ class Network:
         self.make, self.image, self.classes, self.dimensions, self.trains = make, image, classes, dimensions, trains
 
     def batch(self, n):
-        """Returns images and labels, or a mask in place of labels if there are no classes. They are made on the CPU, so that
-        all devices get equal ones."""
+        """Returns images and labels. If there are no classes, returns a mask in place of the labels. All tensors are made on
+        the CPU, so that all devices get equal ones."""
         generator = torch.Generator().manual_seed(n)
         images = torch.randn((n, *self.image), generator=generator)
         if self.classes:

@@ -166,8 +166,8 @@ def striped(folder):
 
 
 def launched(run, images, restore=lambda: None):
-    """Runs `run` on each of `images` by launches of one CUDA graph, and returns the last result. Before its capture `run` runs
-    twice outside, and `restore` undoes what these runs changed."""
+    """Runs `run` on each of `images` by launches of one CUDA graph, and returns the last result. Before the graph is captured,
+    `run` runs twice outside of a capture, and `restore` undoes what these runs changed."""
     if DEVICE == "cpu":
         for each in images:
             result = run(each)

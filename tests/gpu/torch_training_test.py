@@ -187,7 +187,7 @@ class UNet3dLegacy(Legacy, Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class Deterministic(unittest.TestCase):
-    """Tests that cases which PyTorch computes deterministically are equal bit by bit."""
+    """Tests cases which PyTorch computes deterministically. Their results are equal bit by bit."""
 
     CASES = FEW[1:2] or ("fp32 first deterministic", "bf16 last deterministic")
 

@@ -26,8 +26,9 @@ def within(mib, policy):
 
 
 class Worker:
-    """A process of the command line `program` under `ucudnn run` with `options`, or without ucudnn if they are None. On the
-    CPU stand-in, a program with `on_host` runs under `ucudnn run --host`; other programs run on the CPU without ucudnn."""
+    """A process of the command line `program`. It runs under `ucudnn run` with `options`, or without ucudnn if they are None.
+    On the CPU stand-in, only a program with `on_host` runs under `ucudnn run --host`; other programs run on the CPU without
+    ucudnn."""
 
     def __init__(self, name, program, options, environment, folder, on_host=False):
         self.name, self.error = name, None

@@ -166,7 +166,7 @@ class DoctorRun(FolderTest):
         told = self.write("told.sh", f"#!/bin/sh\n{' '.join(by_path)}\n", 0o755)
         unseen = self.write("unseen.sh", f"#!/bin/sh\n{self.opener} {HOST}/lib$(echo cudnn).so.9 call\n", 0o755)
         # This program defines a function of cuDNN itself, as if cuDNN were linked statically. TensorFlow and XLA have
-        # such stubs.
+        # such stubs of cuDNN.
         stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
         eight = self.build_library("int cudnnCreate(void) { return 0; }", "libcudnn.so.8")
         for words, verdict, *texts in (

@@ -35,9 +35,9 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening (the image needs no gradient), 64
-        # * 3 for the steps, and 2 for the closing. The gradients of the weights of the opening, 64 steps and the last
-        # layer take 66 kernels, and the updates take 3.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64
+        # * 3 for the steps, and 2 for the closing. 66 kernels compute the gradients of the weights: of the opening, of 64
+        # steps and of the last layer. 3 kernels make the updates.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
@@ -129,8 +129,8 @@ class MultigridAnalysis(MultigridTest):
                       self.analyse(*words, "--backend", "cudnn", "--host"))
 
     def on_the_stand_in(self, *words):
-        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, a state has
-        6 numbers, and a launch takes a second, beside which all other times are nothing."""
+        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, and a state
+        has 6 numbers. A launch takes a second, so all other times are negligible."""
         self.command = COMMAND  # COMMAND is installed with the stand-ins
         safetensors(f"{self.folder}/w.safetensors", chain_arrays(64))
         return ("chain", "--weights", "w.safetensors", "--time", "1", *SETTING, "--cycles", "1", "--devices", "1",
@@ -169,7 +169,8 @@ class MultigridAnalysis(MultigridTest):
         with self.subTest("each stream has room for the F-points of a block"):
             for words, count in (((), 8), (("--streams", "1"), 1)):
                 training = self.document(*self.on_the_stand_in("--storage", "c-points", *words))["workloads"][1]
-                # Kept are the first state, 16 C-points, the last state, and 2 states of each coarse step; adjoints likewise.
+                # The memory keeps the first state, 16 C-points, the last state, and 2 states of each coarse step. It keeps
+                # as many adjoints.
                 states = 2 * (1 + 16 + 1 + 2 * 16 + 3 * count) + 1
                 self.assertEqual(12 * 128 + 4 * (64 * 2 * 6 + 6 * states), training["rows"][0]["multigrid"]["memory_bytes"])
 

@@ -51,7 +51,7 @@ class MultigridRanks(MultigridTest):
 
     def start(self, size, *words, first=(), last=(), **variables):
         """Starts `size` processes with the variables that torchrun sets. The first process also gets the words in
-        `first`, the last process those in `last`."""
+        `first`, and the last process the words in `last`."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

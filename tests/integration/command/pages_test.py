@@ -274,8 +274,8 @@ class Pages(CommandTest):
                 # rank have one neighbour.
                 self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
 
-    # This function returns a line chart's points by name, its axis numbers with their heights, the heights of its
-    # limits and the colours of its lines. Units are those of the view box.
+    # This function returns, for a line chart, the points of each line by the line's name, the numbers at its axis with
+    # their heights, the heights of its limits and the colours of its lines. The unit is the view box's.
     LINES = """(id => { const svg = document.querySelector(`#${id} svg`);
         const place = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, box.y + box.height / 2]; };
         const points = {};

@@ -75,7 +75,7 @@ def split_reports(ranks, calls=6):
     calls."""
     documents = []
     for rank in range(ranks):
-        late = 0.25 * rank  # ms by which this rank's spans begin later, on its own clock
+        late = 0.25 * rank  # the ms by which this rank's spans begin later than rank 0's, by this rank's own clock
         step = [{"kernel": i % 2, "spans": [
             ["call", 4 * i + late, 3], ["exchange", 4 * i + 0.1 + late, 1.5], ["own", 4 * i + 0.2 + late, 1],
             ["await_exchange", 4 * i + 1.2 + late, 0.4]] + ([["sum", 4 * i + 2 + late, 0.5], ["await_sum", 4 * i + 2 + late, 0.5]]
@@ -304,8 +304,8 @@ class Report(PageTest):
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """No undivided engine of the legacy API was measured, so the gain of the graph engine over the legacy API is
-        unknown."""
+        """No undivided engine of the legacy API was measured. So nobody knows the gain of the graph engine over the
+        legacy API."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row, = self.rows(self.page(REPORT | {"kernels": [one]}), "kernel-table")
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(

@@ -66,7 +66,7 @@ class Workspace(CommandTest):
         self.import_rows(text, store)
 
     def db(self):
-        """Returns the store; fills it with ROWS, unless the test has imported other rows."""
+        """Returns the store. Fills it with ROWS unless the test has imported other rows."""
         if not self.is_measured:
             self.measure(csv(ROWS))
         return self.store
@@ -249,7 +249,7 @@ class Workspace(CommandTest):
 
     def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
         """Returns rows for all kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, cut along h into each number of parts in
-        `sizes`. As in stores, their strides are those of a tile inside tensors with one more row."""
+        `sizes`. As in stores, a tile's strides are the strides inside tensors with one more row."""
         lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
                  "deterministic,align,cudnn,driver,device"]
         for parts in sizes:

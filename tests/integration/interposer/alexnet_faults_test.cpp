@@ -195,9 +195,9 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { EXPECT_GE(FailEvery("convolution"), 
 
 class WarmStep : public AlexNet {
  protected:
-  // A kernel never divides again after one of its pieces failed. So each fault in a convolution
-  // gets its own variant of the step, whose number is that of the failing convolution. All other
-  // faults occur in variant 0.
+  // A kernel never divides again after one of its pieces failed. So each fault in a convolution has
+  // a variant of the step to itself, whose number is the number of the failing convolution. All
+  // other faults occur in variant 0.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     std::vector<int> variants = {0};

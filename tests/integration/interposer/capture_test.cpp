@@ -32,7 +32,8 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on integers.
+  // Asks FindEx for algorithms within `lent` bytes. Returns the first answer that is exact on
+  // integers.
   static GivenAlgorithm FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =

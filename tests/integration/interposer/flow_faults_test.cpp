@@ -244,7 +244,8 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
 
 TEST_F(Verifying, EveryAllocationMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // The store is read once. If reading fails, the kernel runs undivided, and nothing is compared.
+  // The store is read once. If reading the store fails, the kernel runs undivided, and nothing is
+  // compared.
   long compared = 0;
   FailEvery(
       kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},

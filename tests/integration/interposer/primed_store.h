@@ -41,7 +41,7 @@ std::vector<int> SizesFor(int piece, int n, int step);
 // Returns the workspace in bytes for summing partial gradients; 0 if `problem` has none.
 size_t PartialSumRoom(const ConvolutionProblem& problem);
 
-// Returns a multiple of `step` as the size of pieces. If `n` and `step` allow it, pieces of this
+// Returns a size of pieces that is a multiple of `step`. If `n` and `step` allow it, pieces of this
 // size leave a smaller remainder of `n`. Returns `n` if `n` images cannot be divided.
 int UnequalPiece(int n, int step);
 

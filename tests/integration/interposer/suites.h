@@ -1,5 +1,5 @@
-// Runs the suites of a test program. They need different options, and ucudnn reads its options once
-// per process, so each suite runs in its own process, with its own folder, store and report.
+// Runs the suites of a test program. Suites need different options, and ucudnn reads its options
+// once per process. So each suite runs in its own process, with its own folder, store and report.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ std::vector<std::string> LogLines();
 
 // Starts test `test` (NAME.TEST) of this program in another process, with the same folder and the
 // additional variables `environment`. Passed() waits for the process and returns whether the test
-// passed. The process writes its report to the file `report` in the folder; if `report` is empty,
-// to this process's report file.
+// passed. The process writes its report to the file `report` in the folder. If `report` is empty,
+// it writes to this process's report file.
 class TestProcess {
  public:
   TestProcess(const std::string& test, const std::string& report, Environment environment = {});

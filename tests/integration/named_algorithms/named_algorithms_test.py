@@ -81,8 +81,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits it. Single
-        # images fit with algorithm 1; whether they fit with Winograd (4, 5) depends on the processor.
+        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits the limit.
+        # Single images fit with algorithm 1. Whether they fit with Winograd (4, 5) depends on the processor.
         needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
                  in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:

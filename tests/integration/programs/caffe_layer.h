@@ -76,7 +76,7 @@ class ConvolutionLayer {
   void Reshape(const std::string& name, size_t limit_bytes);
   void ChooseAlgorithms(Input& input, size_t limit_bytes);
   // Makes later work on all streams wait for all earlier work: the default stream waits for all
-  // other streams, and they wait for it.
+  // other streams, and all other streams wait for the default stream.
   void SyncGroups() { CHECK_CUDA(cudaMemsetAsync(sync_, 0, 1, nullptr)); }
 
   const Shape shape_;

@@ -213,7 +213,8 @@ int main(int argc, char** argv) {
   int number = 0;
   for (NaiveLayer* layer : {&naive1, &naive2}) {
     ++number;
-    // Every step adds the same gradients, so multiply one step's gradients by the number of steps.
+    // Every step adds the same gradients, so one step's gradients are multiplied by the number of
+    // steps.
     for (Blob* blob : {&layer->weight, &layer->bias}) {
       for (float& value : blob->host_diff) value *= static_cast<float>(words.steps);
       equal &= Compare("conv" + std::to_string(number) +

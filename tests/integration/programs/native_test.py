@@ -1,5 +1,5 @@
-"""Tests plans that become CUDA graphs under `ucudnn run`. Within a limit, the graphs consist of several pieces, and
-give the results of the undivided run when they are launched and when they are updated."""
+"""Tests plans that become CUDA graphs under `ucudnn run`. Within a limit, the graphs consist of several pieces. When
+they are launched, and when they are launched after an update, they give the results of the undivided run."""
 
 import os
 import tempfile

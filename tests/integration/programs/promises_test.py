@@ -1,4 +1,4 @@
-"""Tests promises of the graph API across processes under `ucudnn run`: a plan gets the promise that it got in an
+"""Tests promises of the graph API across processes under `ucudnn run`. A plan gets the promise that it got in an
 earlier process, whatever was measured in between."""
 
 import json

@@ -1,5 +1,5 @@
-"""Runs every type, layout and operation on integers, in processes over NCCL and over shared memory, and in threads over
-peer copies. All ranks together must print the checksums that one process with the whole images prints."""
+"""Runs every type, layout and operation on integers. Ranks are processes over NCCL, processes over shared memory, or
+threads over peer copies. All ranks together must print the checksums that one process with the whole images prints."""
 
 import os
 import unittest

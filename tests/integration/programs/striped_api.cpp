@@ -48,8 +48,8 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
-// Descriptors of an image with one channel, and of a convolution with a `size` x `size` filter
-// whose result is as large as the image.
+// Descriptors of an image with one channel, and of a convolution with a `size` x `size` filter. The
+// convolution's result is as large as the image.
 struct SameConvolution {
   cudnnTensorDescriptor_t image;
   cudnnFilterDescriptor_t filter;
@@ -162,8 +162,8 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
-// Returns whether ucudnnSpatialGetRows is right for a filter with three taps on this rank's stripe,
-// and refuses a filter that it cannot split.
+// Tests ucudnnSpatialGetRows on this rank's stripe. Returns whether it is right for a filter with
+// three taps, and refuses a filter that cannot be split.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,

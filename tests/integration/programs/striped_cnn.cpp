@@ -59,8 +59,8 @@ struct Tensor {
         descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kBatch, channels, height, width)),
         numbers(static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width)) {}
   double* data() const { return numbers.data(); }
-  // Prints a line for each group of `columns` columns in each row: where the row and the group's
-  // first column are in the whole image, and a weighted sum of the group's values.
+  // Prints a line for each group of `columns` columns in each row. The line says where the row and
+  // the group's first column are in the whole image, and has a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = numbers.Read();
     for (int row = 0; row < height; ++row) {

@@ -58,8 +58,9 @@ def within(seconds, condition):
 
 
 class Ranks:
-    """Two ranks of a program. With `by_ranks`, `ucudnn run --ranks` starts both; otherwise this class starts each of
-    them, like a launcher that knows nothing of ucudnn. `of_rank` has additional environment variables for each rank."""
+    """Two ranks of a program. With `by_ranks`, `ucudnn run --ranks` starts both. Otherwise this class starts each rank
+    itself, like a launcher that knows nothing of ucudnn. `of_rank` has additional environment variables for each
+    rank."""
 
     def __init__(self, words, by_ranks=False, of_rank=({}, {}), **variables):
         self.folder = tempfile.TemporaryDirectory()
@@ -174,8 +175,8 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # `ucudnn run` reports the rank that ends first. This may be the other rank, which can notice the
-                    # closed sockets and end before the killed process is reaped.
+                    # `ucudnn run` reports the rank that ends first. This may be the other rank, because it can notice
+                    # the closed sockets and end before the killed process is reaped.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)

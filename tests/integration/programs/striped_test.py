@@ -19,8 +19,8 @@ HEIGHT = "32"
 
 
 def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
-    # Processes that measure take turns through locks in XDG_RUNTIME_DIR. With its own folder, this run does not wait
-    # for other processes.
+    # Processes that measure take turns through locks in XDG_RUNTIME_DIR. This run has its own XDG_RUNTIME_DIR, so it
+    # does not wait for other processes.
     with tempfile.TemporaryDirectory() as folder:
         return program.run(words, options, program.of_ranks(**program.PATIENT | variables, XDG_RUNTIME_DIR=folder), timeout=120)
 
@@ -138,7 +138,7 @@ class Striped(unittest.TestCase):
                 self.assert_page(folder, ranks)
 
     def test_reports_tell_of_pools_and_norms(self):
-        # number: bytes of an fp64 number; numbers: bytes of one number for each of 2 images and 4 channels
+        # number: the bytes of an fp64 number. numbers: the bytes of one number for each of 2 images and 4 channels.
         steps, number, numbers = 4, 8, 2 * 4 * 8
         kinds = [("convolution", "forward"), ("batch normalisation", "forward"), ("max pooling", "forward"),
                  ("batch normalisation", "forward"), ("average pooling without padding", "forward"),
@@ -267,7 +267,7 @@ class Striped(unittest.TestCase):
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
         # 3-D images have 5 rows, so their stripes have unequal heights. frontend_step declares that a fused and a plain
-        # gradient read the same dy; its steps alternate the order of these gradients.
+        # gradient read the same dy. Its steps alternate the order of these two gradients.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):

@@ -27,7 +27,7 @@ class Train(unittest.TestCase):
         train(words, "--policy", "undivided", "--db", f"{folder}/measured.db", steps=1)
         rows = [row for row in program.rows_of(f"{folder}/measured.db") if row["engine"] == "legacy:0"]
         self.assertEqual(KERNELS, len(rows))
-        # The 1 in (1 + size) is a cost for each piece, so that few large pieces are faster than many small ones.
+        # Each piece costs the 1 in (1 + size), so that few large pieces are faster than many small ones.
         time_ms = {size: 0.01 * (1 + size) for size in sizes} | {BATCH: BATCH}
         return program.add_rows(f"{folder}/primed.db", [row | {"micro_batch": size, "time_ms": time}
                                                         for row in rows for size, time in time_ms.items()])

@@ -11,7 +11,7 @@ FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
 
 
 def run(*options):
-    """Returns the printed lines. The program fails unless every result equals that of plain loops."""
+    """Returns the printed lines. The program fails unless every result equals the plain loops' result."""
     return program.printed([FRONTEND_WHOLE, "4"], options)
 
 

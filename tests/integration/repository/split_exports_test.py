@@ -7,8 +7,8 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# Functions that compute each element of the result from the same position of the inputs, or only from a filter, which
-# is never split.
+# Functions that compute each element of the result from the same position of the inputs. Also functions that compute
+# only from a filter, which is never split.
 LOCAL = {
     "cudnnActivationBackward", "cudnnActivationForward", "cudnnAddTensor", "cudnnDropoutBackward", "cudnnDropoutForward",
     "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",

@@ -79,8 +79,8 @@ def blocks(page):
 
 
 def reports(text):
-    """Returns {rank: (its lines without times and sizes in bytes, its loss)}. A rank's lines begin at "rank N: ", which
-    may directly follow another rank's line."""
+    """Returns {rank: (its lines, its loss)}. Times and sizes in bytes are left out of the lines. A rank's lines begin
+    at "rank N: ", which may directly follow another rank's line."""
     found = {}
     for report in re.split(r"(?=rank \d+: )", text)[1:]:
         rank, loss = re.match(r"rank (\d+): .* loss (\S+)\n", report).groups()

@@ -25,7 +25,7 @@ from ucudnn.spatial.errors import names_step
 
 
 def refused(name, call):
-    """Expects NotSupported from `call`, or TorchScript's own error that quotes it."""
+    """Expects NotSupported from `call`, or TorchScript's own error that quotes NotSupported."""
     try:
         found = call()
     except spatial.NotSupported as refusal:

@@ -463,7 +463,8 @@ DRAWN = {
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
 def _same_pads(x, k, stride):
-    """Returns the padding of TensorFlow's "same", in the order of F.pad. The larger half is behind."""
+    """Returns the padding of TensorFlow's "same", in the order of F.pad. If the padding is odd, the larger half is at
+    the end."""
     pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
     return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
 
@@ -703,7 +704,7 @@ def _written(x, w):
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
-    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice, as code for shifted windows writes with a shift of 0
+    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice; code for shifted windows writes such slices if the shift is 0
     y[x > 1] = -1.5
     return y * x
 

@@ -61,8 +61,8 @@ def received_rows(rank, height, filter_rows, pad):
 
 
 def fewest_bytes():
-    """Returns, for each rank, the bytes that it must receive: rows of other ranks that windows read, and keys and values of
-    other ranks' positions. Hooks of the plain model count them."""
+    """Returns, for each rank, the bytes that it must receive: rows of other ranks that windows read, and the keys and
+    values of positions of other ranks. Hooks of the plain model count these bytes."""
     import torch
     from diffusers.models.attention_processor import Attention
     model, fewest = decoder(), [0] * PARTS

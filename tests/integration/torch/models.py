@@ -57,7 +57,7 @@ def resnet():
 
 
 def resnet_at_224():
-    """With 224 rows in two equal stripes, ResNet is refused, and the message names the next size that works."""
+    """ResNet on 224 rows in two equal stripes is refused. The message names the next size that works."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     try:

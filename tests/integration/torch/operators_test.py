@@ -15,7 +15,8 @@ def setUpModule():
 
 
 class Operators(unittest.TestCase):
-    """Compares the operator counts of the plain model with those of the converted model between shard and gather."""
+    """Counts the operators of the plain model, and the operators of the converted model between shard and gather.
+    Compares the counts."""
 
     def setUp(self):
         self.grid = os.environ.pop("UCUDNN_SPATIAL", None)

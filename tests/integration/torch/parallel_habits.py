@@ -78,8 +78,8 @@ random_plan.count = 0
 
 
 def pinned(degrees, network=None):
-    """Returns a plan. `degrees`: {layer: its degrees}; the entry None is for all other layers, which have one part if
-    there is no such entry."""
+    """Returns a plan. `degrees`: {layer: its degrees}. The entry None is for all other layers. Without this entry, all other
+    layers have one part."""
     random_plan.count += 1
     network = network or network_of()
     return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
@@ -211,7 +211,7 @@ def frozen_counts():
     to each of the three its own channels of that rank's two images."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
-    after = 3 * 2 * channels + 2 * (9 - channels)  # forward, and the gradients of its two images' other channels
+    after = 3 * 2 * channels + 2 * (9 - channels)  # own channels to 3 ranks, and gradients of its two images' other channels
     conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # numbers of parameters that all ranks share
     for trained, transfer, update, statistics in (
             # Statistics are 2 numbers for each of 6 channels of two normalizations, forward and (if a layer before is
@@ -225,8 +225,8 @@ def frozen_counts():
         counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
-        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of
-        # the three: 1.5 times the sum's elements. Parts have integer sizes, so counts may differ by one.
+        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
+        # three. This is 1.5 times the sum's elements. Parts have integer sizes, so counts may differ by one.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 
@@ -324,8 +324,8 @@ def idioms():
 
 
 def reductions():
-    """Reductions over all elements equal those of the whole gradients, on all ranks, even if a number on one rank is
-    not finite."""
+    """Reductions over all elements give the same as reductions of the whole gradients, on all ranks. This holds even if a
+    number on one rank is not finite."""
     divided, single, x, y = pair(6, plan=pinned({"conv1": {"c": 2}, "conv2": {"n": 2}, "fc1": {"c": WORLD}}))
     divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
     for is_finite in (True, False):
@@ -391,8 +391,8 @@ def overflow():
 
 
 class Signs(nn.Module):
-    """A network whose tensors are exact in bf16 if its images have as many 1 as -1. Only gradients that pass the batch
-    normalization are rounded."""
+    """A network whose tensors are exact in bf16 if each of its images has 1 and -1 equally often. Only gradients that pass
+    the batch normalization are rounded."""
 
     def __init__(self):
         super().__init__()
@@ -678,8 +678,8 @@ def begin_again(seed):
 
 
 def dropout():
-    """Dropout masks do not depend on the partition, and a rate of 1/4 drops about a quarter. Other models and copies
-    have different masks, which are the same when the program starts again."""
+    """Dropout masks do not depend on the partition, and a rate of 1/4 drops about a quarter. Other models and copies have
+    different masks. All masks are the same when the program starts again."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
     other, further, again = (copy.deepcopy(model) for _ in range(3))
@@ -929,7 +929,7 @@ class Hooked(Odd):
 
 
 def rules():
-    """All ranks refuse a plan that breaks a rule, even ranks without a part of the layer in question."""
+    """If a plan breaks a rule for a layer, all ranks refuse the plan, even ranks without a part of this layer."""
     network = describe(Odd(), (3, 8, 8))
 
     def plan(**parts):

@@ -18,8 +18,8 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Returns a plan with images divided over workers before the fully connected part, and channels divided over
-    workers in this part. `letter` is Krizhevsky's scheme: in "b", each pass has the images of one worker; in "c", it
+    """Returns a plan. Before the fully connected part, images are divided over workers. In this part, channels are
+    divided over workers. `letter` is Krizhevsky's scheme: in "b", a pass has the images of one worker; in "c", a pass
     has a share of every worker's images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
@@ -70,8 +70,8 @@ def synchronous():
 
 
 def normalized():
-    """Layer and group normalizations of features that are divided over ranks work in passes, with a loss that is a
-    node."""
+    """Layer and group normalizations work in passes even if the features that they normalize are divided over ranks.
+    The loss is a node here."""
     for letter, count in (("b", WORLD), ("c", 2)):
         torch.manual_seed(3)
         model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),

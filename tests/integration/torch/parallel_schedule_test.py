@@ -113,7 +113,8 @@ class Schedules(unittest.TestCase):
             self.check_computed(found, text)
 
     def refuse(self, pattern, text, change):
-        """Expects that the schedule `text` is refused with a message of `pattern` after change(its JSON)."""
+        """Makes change(JSON of `text`). Expects that the changed schedule is refused with a message that matches
+        `pattern`."""
         root = json.loads(text)
         change(root)
         with self.assertRaisesRegex(schedule.ScheduleError, pattern):
@@ -175,7 +176,7 @@ class Schedules(unittest.TestCase):
                 text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
             else:
                 changed = mutated(rng, root)
-                for name in ("levels", "passes"):  # these are small, so that changes of the whole file seldom meet them
+                for name in ("levels", "passes"):  # both are small, so changes of the whole file seldom hit them
                     if name in root and rng.random() < 0.1:
                         changed = {**root, name: mutated(rng, root[name])}
                 text = json.dumps(changed)

@@ -1,6 +1,6 @@
 """Tests random networks by random plans on 1 to 5 ranks, with random delays of messages. Some ranks may have no
-part. On integers, results equal the results on one device to the bit. Otherwise they equal them within rounding
-after three steps. Every moved element must have been predicted."""
+part. On integers, results equal one device's to the bit. On other numbers, results differ only by rounding after
+three steps. Every moved element must have been predicted."""
 import os
 import pathlib
 import re

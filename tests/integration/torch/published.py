@@ -84,8 +84,8 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# The cases of LLNL/DiHydrogen's `test_distconv.sh --all`, for convolutions and for norms (--bn), in two and three
-# dimensions, and of test_pooling.sh.
+# The cases of LLNL/DiHydrogen's tests: of `test_distconv.sh --all` in two and three dimensions, for convolutions and
+# for norms (--bn), and of test_pooling.sh.
 
 
 def _factors(count, places):
@@ -209,8 +209,8 @@ def _cut(case):
 
 
 def _refusal(decide):
-    """Decorator: makes decide(library, case) return the message of a refusal instead of raising it, and "" without a
-    refusal."""
+    """Decorator. If decide(library, case) raises a refusal, returns the refusal's message instead. Returns "" if there
+    is no refusal."""
     def reason(library, case):
         try:
             return decide(library, case) or ""

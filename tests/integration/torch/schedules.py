@@ -1,5 +1,5 @@
-"""Writes schedules of random configurations by planner/schedule/FORMAT.md. This code is independent of `ucudnn plan
---schedule`, so that tests can compare the two."""
+"""Writes schedules of random configurations by planner/schedule/FORMAT.md. This code shares nothing with `ucudnn plan
+--schedule`, so that tests can compare the schedules of both."""
 import itertools
 import json
 import math

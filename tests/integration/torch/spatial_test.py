@@ -64,7 +64,7 @@ class Grids(unittest.TestCase):
 
 
 class Layouts(unittest.TestCase):
-    """Layouts have 8 rows, in two stripes of 4 unless a test says otherwise. Shapes are those of the whole tensor."""
+    """A layout has 8 rows, in two stripes of 4 unless a test says otherwise. Shapes are the whole tensor's."""
 
     def layout(self, rows=(4, 4), part=0):
         return Layout([(), (), ((1, rows[part]),), ()], {1: rows})

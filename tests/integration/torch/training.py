@@ -1,4 +1,4 @@
-"""Compares gradients of training steps on stripes with those of one process. training_test.py runs this file; the
+"""Compares gradients of training steps on stripes with one process's gradients. training_test.py runs this file; the
 argument names a case."""
 import copy
 import functools
@@ -215,8 +215,8 @@ def losing_stripes_is_refused():
 
 
 class Noted:
-    """A context that records the names of called communication methods of cells.Ranks, and "end" when the program waits
-    for a begun sum."""
+    """A context that records the names of the communication methods of cells.Ranks that are called. It records "end"
+    when the program waits for a begun sum."""
     methods = "begin_sum", "all_reduce", "all_gather", "swap"
 
     def __enter__(self):
@@ -249,7 +249,7 @@ def deep(count=30):
 def in_few_sums():
     whole, model = deep(), spatial.convert(deep())
     images = batch(0)[0]
-    for step in range(2):  # gradients of the second step are added to those of the first
+    for step in range(2):  # the gradients of the second step are added to the first step's
         (whole(images) ** 2).sum().backward()
         gc.collect()
         gc.disable()
@@ -261,7 +261,8 @@ def in_few_sums():
             del loss
         sums_begun = noted.calls.count("begin_sum")
         assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
-        # Sums begin while rows of other layers are still exchanged, and are waited for only after the last exchange.
+        # Sums begin while rows of other layers are still exchanged. The program waits for them only after the last
+        # exchange.
         begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
         assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
