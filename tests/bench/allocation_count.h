@@ -1,6 +1,6 @@
 // Counts heap allocations of the whole process, including libraries that are loaded later:
 // allocation_count.cpp replaces malloc and C's other allocation functions. Sanitizer builds cannot
-// use it, since sanitizers bring their own allocator.
+// use this file, since sanitizers bring their own allocator.
 #pragma once
 
 #include <cstdint>

@@ -61,8 +61,8 @@ struct Plan {
 
 // Makes a plan of a configuration. Throws if cuDNN refuses it.
 Plan Finalized(const cudnn::PlanDevice& device, const Configuration& configuration);
-// Returns the first plan that can be built. It tries the configurations of heuristics A, then those
-// of the fallback. If `engine` is given, it tries only configurations of that engine.
+// Returns the first plan that can be built. It tries the configurations of heuristics A, then the
+// fallback's. If `engine` is given, it tries only configurations of that engine.
 constexpr int64_t kAnyEngine = -1;
 Plan FirstPlan(cudnnBackendDescriptor_t graph, const cudnn::PlanDevice& device,
                int64_t engine = kAnyEngine);

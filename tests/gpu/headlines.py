@@ -420,8 +420,8 @@ def planned_words(report, pieces):
 
 
 def costs(configurations, apis, calls, rounds, deadline, folder):
-    """Returns three values. The first is the host's microseconds for a call by configuration and API (medians of rounds), the
-    second the reports by configuration, the third the failures."""
+    """Returns three values: the host's microseconds for a call (medians of rounds) by configuration and API, the reports by
+    configuration, and the failures."""
     workers, told = {}, {name: {api: [] for api in apis} for name in configurations}
     try:
         for name, (options, variables) in configurations.items():

@@ -27,7 +27,7 @@ def solve(*options):
 
 
 def only(document):
-    """Returns the solve of a document that has only one."""
+    """Returns the only solve of a document."""
     return document["solves"][0] if "solves" in document else document
 
 

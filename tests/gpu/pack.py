@@ -196,8 +196,8 @@ def refuse_what_is_too_much(folder):
 
 
 def commands(folder, host):
-    """Returns the commands to run on the machine. They name the folder relative to the repository if it is inside, otherwise
-    by its absolute path."""
+    """Returns the commands to run on the machine. If the folder is inside the repository, the commands name it by its path in
+    the repository, otherwise by its absolute path."""
     place = folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder
     program = f"python3 {place}/tools/gpu-check{' --host' if host else ''}"
     made = [f"{program} --sitting A --output $OUT", f"{program} --sitting B --resume --output $OUT"]

@@ -55,7 +55,8 @@ void PrintLine(const Case& of, int rank, const char* result) {
 }
 
 // Runs the convolution three times. With beta = 0, it must not read the output. With beta = 1, it
-// doubles the result. Then 3 times the result minus the doubled result gives the result again.
+// doubles the result. The third run gives 3 times the result minus the doubled result, which is the
+// result again.
 cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
                         std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();

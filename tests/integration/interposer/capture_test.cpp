@@ -160,7 +160,7 @@ TEST_F(Planned, CallsOnSeveralStreamsOfOneCaptureReplayTogether) {
   const cudaGraphExec_t exec = Record([&] {
     EXPECT_EQ(cudaEventRecord(fork, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(other_, fork, 0), cudaSuccess);
-    // other_ is in the capture only because of the fork.
+    // The stream other_ joins the capture only because it waits for the event `fork`.
     EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(Run(forward, told_forward, first), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaEventRecord(join, other_), cudaSuccess);

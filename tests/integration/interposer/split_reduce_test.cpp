@@ -74,7 +74,7 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  // The last call before the first gradient counts.
+  // Of several calls before the first gradient, the last one counts.
   ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);
   ExpectSummedAndThenTooLate();
 }

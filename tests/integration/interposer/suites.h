@@ -14,7 +14,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct Suite {
   std::string name;         // name of the GoogleTest suite
-  Environment environment;  // variables added to those of all suites; they win over equal names
+  Environment environment;  // override the variables of all suites, or add to them
 };
 
 // Without a --gtest_filter, runs every suite of `suites`, each in its own process. If the filter

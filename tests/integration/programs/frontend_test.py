@@ -17,7 +17,7 @@ RESULTS = 8  # lines that frontend_step prints for one step
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
     """Returns a dictionary for each step: {name of result: (checksum, workspace of its plan)}. The program fails unless
-    every result equals that of plain loops."""
+    every result equals the plain loops' result."""
     lines = [line.split() for line in program.printed([FRONTEND_STEP, kind, axes, batch, number], options, **variables)]
     assert len(lines) == RESULTS * number, lines
     return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}

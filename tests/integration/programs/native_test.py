@@ -14,7 +14,7 @@ CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 def step(kind, *options, **variables):
     """Returns (checksums by result, workspaces by result, numbers of kernels by convolution). The program fails unless
-    every result equals that of plain loops."""
+    every result equals the plain loops' result."""
     lines = program.printed([NATIVE_STEP, kind, BATCH], options, **variables)
     checksums, workspaces, kernels = {}, {}, {}
     for line in lines:

@@ -68,7 +68,8 @@ struct SameConvolution {
 };
 
 // Convolves `rows` rows, from row `first` on, of a picture with `height` rows. Returns whether the
-// result equals that of plain loops. With `is_whole`, declares the image's descriptor replicated.
+// result equals the plain loops' result. With `is_whole`, declares the image's descriptor
+// replicated.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const Numbers x(Rows(first, rows)), y(x.count()), w(kFilter);
   const SameConvolution same_size(rows, kWidth, 3);

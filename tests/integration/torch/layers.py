@@ -442,9 +442,9 @@ class OnGpu(nn.Parameter):
 
 
 def refused_where_gradients_were_summed():
-    """Once a gradient was summed, convert cannot change who sums any more. It then raises an error and changes nothing. If
-    a converted model is moved to a GPU after a gradient was summed, its first convolution inside which ucudnn would
-    exchange rows raises the error."""
+    """Once a gradient was summed, convert cannot change who sums any more. It then raises an error and changes nothing. A
+    converted model may also be moved to a GPU after a gradient was summed. Then the error comes from the model's first
+    convolution inside which ucudnn would exchange rows."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone

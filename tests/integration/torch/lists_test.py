@@ -14,9 +14,9 @@ from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):
-    """Returns two values. The first has four numbers of cases: all cases, those that the systems' own rules require,
-    those that an unchanged program can run, and those that convert can run. The second has the reasons why convert
-    cannot run required cases."""
+    """Returns two values. The first has four numbers of cases: of all cases, of cases that the systems' own rules
+    require, of cases that an unchanged program can run, and of cases that convert can run. The second has the
+    reasons why convert cannot run required cases."""
     why = {}
     for case in cases:
         if case.key not in why:

@@ -628,8 +628,8 @@ def whole_labels():
 
 
 def rests():
-    """A last batch may have fewer images than there are ranks. All ranks, even those without images, then have the gradients
-    and running statistics of one device."""
+    """A last batch may have fewer images than there are ranks. All ranks then have the gradients and running statistics of
+    one device, even ranks without images."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": WORLD}, "conv2": {"c": WORLD}, "fc1": {"r": WORLD}})):
         divided, single, x, y = pair(12, plan=plan)
         for rest in (1, 2):

@@ -1,5 +1,5 @@
-"""Compares Krizhevsky's schemes with passes ("one weird trick") with one device, on each rank of
-parallel_passes_test.py."""
+"""Compares training by Krizhevsky's schemes with passes ("one weird trick") and training on one device, on each rank
+of parallel_passes_test.py."""
 import copy
 import json
 

@@ -158,7 +158,7 @@ class Schedules(unittest.TestCase):
             self.refuse(f"node '{name}': 'boxes' of device 1 is .* 'r': 3, 'first_device': 1}}", text, change(name, n=1, r=3))
         summed = schedules.Writer(network, 8, 4, lambda node: ({**one, "r" if node.name == "fc" else "n": 3}, 1)).text()
         self.refuse("node 'fc': 'partial' of device 1 is .* expected None by 'config'", summed, change("fc", c=3, r=1))
-        # With two images, three parts along n have the same boxes as two.
+        # With two images, three parts along n have the same boxes as two parts.
         text = schedules.Writer(network, 2, 4, lambda node: ({**one, "n": 2}, 0)).text()
         self.refuse("node 'bn': 'config' {'n': 3, .*; expected {'n': 2, .* as of 'conv'", text, change("bn", n=3))
 

@@ -361,7 +361,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Store(dict):
-    """The functions of torch.distributed's stores that Waiting calls."""
+    """Has the functions that Waiting calls on torch.distributed's stores."""
     set = dict.__setitem__
 
     def check(self, keys):
