@@ -1,6 +1,6 @@
 // Counts heap allocations of the whole process, including libraries that are loaded later:
 // allocation_count.cpp replaces malloc and C's other allocation functions. Sanitizer builds cannot
-// use it, since sanitizers bring their own allocator.
+// use this file, since sanitizers bring their own allocator.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace ucudnn::bench {
 // Returns the number of allocations that all threads have made so far.
 long Allocations();
 
-// LiveBytes returns the number of bytes that are allocated now. MostBytes returns the largest such
-// number since ResetMostBytes. Sizes are rounded up as the allocator does, and do not include its
-// headers.
+// LiveBytes returns the number of bytes that are allocated now. MostBytes returns the largest value
+// of LiveBytes since ResetMostBytes. An allocation counts with its usable size
+// (malloc_usable_size), without the allocator's header.
 long LiveBytes();
 long MostBytes();
 void ResetMostBytes();

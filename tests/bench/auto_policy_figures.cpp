@@ -4,9 +4,9 @@
 //
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //
-// AGAIN.csv is a second recording of the same kernels. Divisions found in the first table are also
-// timed by the second, because the fastest of many noisy times is fast partly by chance, which does
-// not repeat in another recording.
+// AGAIN.csv is a second recording of the same kernels. Divisions that are found in the first table
+// are also timed by the second. The fastest of many noisy times is fast partly by chance, and a
+// second recording does not repeat this chance.
 #include <cstdio>
 #include <limits>
 #include <string>

@@ -46,8 +46,8 @@ struct Count {
 };
 Count counts[kSlots];
 
-// kAmount is the index of the parameter that holds a call's number of bytes, or of elements for a
-// reduction. kNothing means that only calls are counted.
+// The parameter with index kAmount holds a call's number of bytes. For a reduction, it holds the
+// number of elements. With kNothing, only calls are counted.
 constexpr int kNothing = -1;
 template <Slot kSlot, int kAmount, typename Return, typename... Parameters>
 Return Replacement(Parameters... parameters) {
@@ -127,7 +127,7 @@ CUresult CountedProcAddress(const char* name, void** function, int version, cuui
   return result;
 }
 
-// Finds the range of libucudnn's code, whose allocations are counted separately.
+// Finds the addresses of libucudnn's code, so that allocations by this code are counted separately.
 int WatchLibrary(dl_phdr_info* library, size_t, void*) {
   if (std::strstr(library->dlpi_name, "/libucudnn.so") == nullptr) return 0;
   uintptr_t end = 0;

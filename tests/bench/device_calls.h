@@ -1,8 +1,8 @@
-// Counts calls that libucudnn makes to the CUDA driver and to NCCL, and its heap allocations, in a
-// program that is linked with device_calls.cpp. DeviceCalls lists what is counted. device_calls.cpp
-// replaces dlsym, by which libucudnn finds the driver and NCCL; other libraries get the functions
-// that they ask for. allocation_count.cpp replaces malloc. Sanitizer builds cannot use this, since
-// sanitizers replace dlsym and malloc themselves.
+// Counts what libucudnn does in a program that is linked with device_calls.cpp: its calls to the
+// CUDA driver and to NCCL, and its heap allocations. DeviceCalls lists what is counted. libucudnn
+// finds the driver and NCCL by dlsym, which device_calls.cpp replaces; other libraries get the
+// functions that they ask for. allocation_count.cpp replaces malloc. Sanitizer builds cannot use
+// this file, since sanitizers replace dlsym and malloc themselves.
 #pragma once
 
 namespace ucudnn::bench {
@@ -22,16 +22,16 @@ struct DeviceCalls {
   long events = 0, waits = 0;
   long host_functions = 0;
   long allocations = 0;          // the number of allocations by libucudnn's code
-  long calling_allocations = 0;  // the number of these that the calling thread made
+  long calling_allocations = 0;  // the number of allocations that the calling thread made of them
 
   DeviceCalls operator-(const DeviceCalls& before) const;
 };
 
 DeviceCalls Counted();
 
-// From now on the functions of the driver and of NCCL that are counted above return at once and do
-// nothing, so that only libucudnn's own time remains. Heap functions still work. REQUIRES: no work
-// is enqueued on the device.
+// After this call, all functions of the driver and of NCCL that DeviceCalls counts return at once
+// and do nothing, so that only libucudnn's own time remains. Heap functions still work. REQUIRES:
+// no work is enqueued on the device.
 void LeaveOutDevice();
 
 }  // namespace ucudnn::bench

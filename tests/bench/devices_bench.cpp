@@ -1,6 +1,6 @@
 // Compares measuring on two devices with measuring on one. `ucudnn bench` runs on the CPU stand-in
 // with one thread for each device and without a store, by turns on one device and on two. Two
-// devices must be at least 1.6 times as fast, for which the bench needs two processors for itself.
+// devices must be at least 1.6 times as fast. The bench needs two processors for itself.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

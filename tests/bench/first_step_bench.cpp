@@ -1,7 +1,7 @@
-// Measures what ucudnn adds to a program's first training step if nothing was measured before, with
-// UCUDNN_TUNE=after:2. alexnet_step runs on the CPU stand-in, by turns without ucudnn and with
-// ucudnn preloaded and an empty store. The time of the step includes the queries for algorithms
-// that the program makes before the step. With ucudnn it may be at most 1.1 times as long.
+// Measures what ucudnn adds to a program's first training step with UCUDNN_TUNE=after:2, if nothing
+// was measured before. alexnet_step runs on the CPU stand-in, by turns without ucudnn and with
+// ucudnn preloaded and an empty store. The time of the step includes the program's queries for
+// algorithms, which come before the step. The step with ucudnn may take at most 1.1 times as long.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>

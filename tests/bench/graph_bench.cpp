@@ -3,7 +3,8 @@
 // - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions. It may not
 //   allocate on the heap. A variant pack is made for each execution, as frameworks do.
 // - Finalizing a plan that ucudnn does not change may take 0.2 us longer than finalizing it
-//   directly, or 5 us if ucudnn has to read the plan's JSON from cuDNN to find that out.
+//   directly. If ucudnn has to read the plan's JSON from cuDNN before it leaves the plan unchanged,
+//   5 us are allowed.
 // - The first finalize of a plan that a store divides may take 0.1 ms.
 // - The first finalize and execution of a plan of one image in tiles may take 0.3 ms.
 // - A schedule of m tiles may add 150 ns + 10 ns * m to m direct executions.
@@ -171,8 +172,8 @@ struct Program : bench::LibraryUser {
 
 struct Setting {
   Setting() {
-    // A child process finalizes the tiled plans first, so that the store has its promises of
-    // workspace, as after an earlier run of a user's program.
+    // A child process finalizes the tiled plans first, so that the store has the promises of
+    // workspace of these plans, as after an earlier run of a user's program.
     const pid_t earlier = fork();
     if (earlier == 0) {
       Open();
@@ -272,8 +273,8 @@ BENCHMARK(ExecuteOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(1000);
 
-// Measures how much longer a schedule of tiles takes than executing as many plans directly. A
-// square image is cut along h.
+// Compares a schedule of m tiles with m direct executions of a plan, and measures how much longer
+// the schedule takes. The tiles cut a square image along h.
 void TilesOverDirect(benchmark::State& state) {
   const Program& program = *TheSetting().direct;
   const int parts = static_cast<int>(state.range(0));
@@ -369,7 +370,8 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// Finalizes a plan of a new kernel in each iteration. Measurements in the store divide it.
+// Finalizes a plan of a new kernel in each iteration. By the measurements in the store, the plan
+// runs in pieces.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {

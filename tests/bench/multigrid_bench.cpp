@@ -136,13 +136,13 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   }
 }
 
-// Prints times per cycle. They are differences between solves with different numbers of cycles, so
+// Prints times per cycle. Each is a difference between solves with different numbers of cycles, so
 // that the beginning and the end of a solve do not count.
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const WeightedChain chain = KirbyChain(layers);
-  constexpr int kMore = 48;  // so few that relaxation alone does not make the solve exact
+  constexpr int kMore = 48;  // too few cycles for relaxation alone to make a solve exact
   for (const WayAndLaunch& run : kWaysAndLaunches) {
     Solver solver(target, chain, run, 0);
     double ms[2];

@@ -31,7 +31,7 @@ PAPER = ("--cost", "deepa-paper")  # selects the costs of DeePa's Tables 2 and 3
 
 
 def run(ucudnn, *words):
-    """Returns what `ucudnn WORDS` prints. It runs without the user's variables UCUDNN_…, which could change it."""
+    """Returns what `ucudnn WORDS` prints without the user's variables UCUDNN_…, which could change the output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UCUDNN_")}
     return subprocess.run([ucudnn, *words], check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
 
@@ -62,13 +62,12 @@ class Planner:
         return next(one for one in self.layout(*asked)["strategies"] if one["name"] == name)
 
     def step_ms(self, net, machine, batch, *words):
-        """Returns three times of the simulated step: with overlap, without overlap, and the sum of DeePa's equation 1."""
+        """Returns the ms of the simulated step with and without overlap, and the sum of DeePa's equation 1."""
         line = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--simulate", *words).splitlines()[-1]
         return tuple(float(number) for number in re.findall(r"([0-9.e+]+) ms", line))
 
     def counted(self, net, machine, batch, *words):
-        """Returns the Count of one step. Raises an error unless the numbers of every rank equal those that the plan
-        predicts."""
+        """Returns the Count of one step. Raises an error unless the numbers of every rank equal the plan's predictions."""
         text = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--schedule", *words)
         key = "counted", text
         if key not in self.kept:
@@ -97,8 +96,8 @@ class Count:
         return 4 * sum(self.kinds[kind] for kind in kinds or ("transfer", "update"))
 
     def update_of(self, layers):
-        """Returns the number of elements that are received to sum the gradients of these layers' parameters. A sum's count
-        is divided among its parameters by their elements, since every element moves equally often."""
+        """Returns the number of elements that are received to sum the gradients of these layers' parameters. Each parameter
+        gets a part of its sum's count that is in proportion to its elements, since every element moves equally often."""
         nodes, total = {node["name"]: node for node in self.schedule["nodes"]}, 0
         for one in self.schedule["sums"]:
             for layer, name in one["parameters"]:

@@ -27,8 +27,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
 WIDE, NARROW = 864, 27  # the channels in the plan and in the run; 9 * 864 * 864 numbers are 25.6 MiB
-# With --assert, at most the fraction EXPOSED of the links' time may be exposed, a step without overlap must take at least
-# SLOWER times as long as one with overlap, and the simulated times may be off by the fraction APART.
+# These limits hold with --assert. EXPOSED: the largest fraction of the links' time that may be exposed. SLOWER: the smallest
+# ratio of the time of a step without overlap to the time of a step with overlap. APART: the largest relative error of a
+# simulated time.
 EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05
 MODES = ("no sums", "overlap", "overlap=False")
 
@@ -63,7 +64,7 @@ def plan(options, folder, channels, layer_ms):
     (folder / "machine.json").write_text(json.dumps({
         "format": "ucudnn-machine", "version": 1, "name": "links", "device": device,
         "levels": [{"name": "link", "count": options.ranks, "gb_per_s": rate, "latency_us": 0}]}))
-    # The first layer computes no gradient of its input, so it takes two thirds of --layer-ms, half of which is its forward
+    # The first layer computes no gradient of its input, so it takes two thirds of --layer-ms. Half of that is its forward
     # pass.
     rows = [f"conv{layer},{options.ranks},{layer_ms * (2 / 3 if layer == 0 else 1)}" for layer in range(LAYERS)]
     rows += [f"{name},{options.ranks},0" for name in ("pool", "fc")]

@@ -3,10 +3,10 @@
 // on the graph and on the numbers of configurations. At most 1 ms is allowed for AlexNet and
 // VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A, and 1 s for Inception-v3
 // on 64 devices. Plan/ times everything that `ucudnn plan` computes for 16 devices: cost tables,
-// all strategies and all min-marginals. At most 300 ms are allowed for each network, and 300 ms for
-// the schedule of Inception-v3's best layout and its text (Schedule/). Proof/ times
-// the search with the default costs of `ucudnn plan`. Where it is feasible, the elimination of the
-// whole network in its cheapest order is timed, too.
+// all strategies and all min-marginals. Schedule/ times the schedule of Inception-v3's best layout
+// and its text. Each of these may take 300 ms. Proof/ times the search with the default costs of
+// `ucudnn plan`, and, where it is feasible, the elimination of the whole network in its cheapest
+// order.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -60,7 +60,8 @@ void Planning(benchmark::State& state, const std::string& network, double allowe
   });
 }
 
-// Times the schedule of the best layout on 16 devices, as text, after the layout is known.
+// Times making the schedule of the best layout on 16 devices, and writing it as text. The layout is
+// found before.
 void Scheduling(benchmark::State& state, const std::string& network, double allowed_ms) {
   const Machine machine = *MachineByName("k80x16");
   const Roofline roofline(machine.device);

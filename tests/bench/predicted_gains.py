@@ -21,7 +21,7 @@ from paper_figures import replace_between, row, run, table
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "planning", "tables", "miopen")
 DEVICES = {"gfx90a-104cu": "MI200 series", "gfx908-120cu": "MI100", "gfx906-60cu": "MI50, Radeon VII"}
 # JUDGE is the same chip as JUDGED with more compute units. Divisions found with the measurements of one device are timed with
-# those of the other.
+# the measurements of the other.
 JUDGED, JUDGE = "gfx90a-104cu", "gfx90a-110cu"
 NETWORKS = ("alexnet", "vgg16", "resnet18", "resnet50", "inception-v3")
 LIMITS = {"caller": "no limit", "64MiB": "64 MiB", "8MiB": "8 MiB"}
@@ -54,7 +54,7 @@ def kernel_of(fields):
 
 class Command:
     """Runs `ucudnn` with stores of published measurements. `ucudnn` uses all rows of a store, so each of DEVICES has two
-    stores: one has all rows of the device, the other those that known_whole() returns. JUDGE has only the first."""
+    stores: one has all rows of the device, the other only the rows that known_whole() returns. JUDGE has only the first."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder = ucudnn, folder
@@ -116,8 +116,8 @@ def kernel_table(plans):
 
 
 def judged_table(plans, rows):
-    """Yields the table of divisions that were found with the measurements of one device and are timed with those of the other.
-    It covers the kernels for which the other device has rows of the undivided engine and of each piece."""
+    """Yields the table of divisions that were found with the measurements of one device and are timed with the measurements of
+    the other. It covers the kernels for which the other device has rows of the undivided engine and of each piece."""
     yield from table("divisions found with", "limit", "kernels", "by the same measurements", "geometric mean",
                      "by the other GPU's", "geometric mean")
     for device, judge in ((JUDGED, JUDGE), (JUDGE, JUDGED)):

@@ -1,6 +1,6 @@
-// Times making plans of the real library for parts of a convolution, without a GPU. Plans for other
-// mini-batches, and for tiles, are made from the JSON of the whole convolution's plan, finalized
-// and asked for their workspace.
+// Times making plans of the real library for parts of a convolution, without a GPU. A part has
+// another mini-batch or is a tile. Its plan is made from the JSON of the whole convolution's plan,
+// is finalized, and is asked for its workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,8 +28,8 @@ bool Makes(const GraphTemplate& plan, const PlanEdit& part) {
   return built.ok() && PlanWorkspace(test::RealCudnn(), built->get()).ok();
 }
 
-// For each engine that serves `whole`, prints the times of `repetitions` runs over those of `parts`
-// that the engine serves.
+// For each engine that serves `whole`, makes the plans of all parts that the engine serves,
+// `repetitions` times. Prints the least and the median time of a part.
 void Print(const ConvolutionProblem& whole, const std::vector<PlanEdit>& parts, int repetitions) {
   const test::Graph graph(whole);
   for (const int engine : kEngines) {

@@ -43,8 +43,9 @@ def foreign_rows(extent, ranks, rank, dilation):
 
 
 class Minimum:
-    """Computes the bytes and messages that a rank must at least send and receive in a call. They are equal for all three
-    operations, since there are as many input as output channels, and padding keeps the size."""
+    """Computes the smallest numbers of bytes and messages with which a rank can send and receive what a call needs. The
+    numbers are equal for all three operations, since there are as many input as output channels, and padding keeps the
+    size."""
 
     def __init__(self, images, channels, extent, ranks, dilation, rank):
         row = images * channels * extent * ELEMENT
@@ -109,7 +110,7 @@ class Bench:
             self.missed.append(f"{what}: {found:.3f}, allowed are {allowed}")
 
     def check(self, results, name, operation, images, channels, extent, dilation, transport):
-        """Compares the counts of a run with those that Minimum computes. REQUIRES: the run took no samples."""
+        """Compares the counts of a run with Minimum's. REQUIRES: the run took no samples."""
         ranks = len(results)
         weights = channels * channels * FILTER ** 2 * ELEMENT
         gradient = operation == "backward_filter"
@@ -128,9 +129,10 @@ class Bench:
             for count in ("sent", "received"):
                 found = result[f"{count}_bytes"] / result["counted"]
                 self.expect(f"{rank}: bytes {count} in a call", getattr(least, count), found)
-            # A message is packed by one copy before it is sent. A received message takes three copies. One copies the part of the
-            # filter (or, for a gradient, of the image) that is applied to it; two fetch and store the part of the output to which
-            # the result is added. A filter's gradient is copied out of the memory in which it was summed.
+            # A message is packed by one copy before it is sent. A received message takes three copies. The first copies the
+            # part of the filter (or, for a gradient, of the image) that is applied to the message. The other two fetch and
+            # store the part of the output to which the result is added. A filter's gradient is copied out of the memory in
+            # which it was summed.
             self.expect(f"{rank}: copies of a call", least.sends + 3 * least.receives + int(gradient),
                         result["copies"] / result["counted"])
             # One reduction of NCCL sums the gradient of all weights.
@@ -184,8 +186,8 @@ class Bench:
             self.bound(f"host_time of {operation}: us of its own", ALLOWED_US, figures[0])
 
     def pairs(self, results):
-        """Returns two lists with the ms of one call in each sample: with the exchange, and without it. Each is the time of
-        the slowest rank."""
+        """Returns two lists: the ms of one call with the exchange in each sample, and its ms without the exchange. Each time
+        is the time of the slowest rank."""
         calls = results[0]["calls"]
         split = [max(times) / calls for times in zip(*(result["split_ms"] for result in results))]
         alone = [max(times) / calls for times in zip(*(result["alone_ms"] for result in results))]
@@ -255,8 +257,8 @@ class Bench:
             timed = ranks <= self.processors
             ms, memory, exchanged, least = {}, 0, 0, 0
             for operation in OPERATIONS:
-                # These runs give times and memory, which depend on the cuDNN that computes. Bytes of messages do not, so they are
-                # counted below with a cuDNN that computes nothing.
+                # These runs give times and memory, which depend on the cuDNN that computes. The bytes of messages do not
+                # depend on it, so they are counted below with a cuDNN that computes nothing.
                 if timed:
                     results = self.run(operation, images, extent, dilation, ranks, samples=trials)
                     ms[operation] = statistics.median(self.pairs(results)[0])

@@ -1,10 +1,10 @@
 // A cuDNN program for spatial_bench.py. It calls one 3x3 convolution again and again, with as many
 // filters as channels and padding that keeps the size. With WORLD_SIZE processes, process RANK
-// holds its stripe of each image on device LOCAL_RANK. The program uses three functions of ucudnn:
-// ucudnnSpatialEnable, so that calls with and without the exchange take turns in one run, and, for
-// the operation backward, ucudnnSpatialDefer and ucudnnSpatialAwait. Each process prints one JSON
-// object. It has counts of COUNTED calls after warming up, and the milliseconds of each of SAMPLES
-// samples of CALLS calls, with and without the exchange.
+// holds its stripe of each image on device LOCAL_RANK. The program uses three functions of ucudnn.
+// ucudnnSpatialEnable lets calls with and without the exchange take turns in one run.
+// ucudnnSpatialDefer and ucudnnSpatialAwait serve the operation backward. Each process prints one
+// JSON object. The object has counts of COUNTED calls after warming up, and the milliseconds of
+// SAMPLES samples with and SAMPLES samples without the exchange. A sample is CALLS calls.
 //
 //   spatial_step OPERATION IMAGES CHANNELS EXTENT DILATION COUNTED SAMPLES CALLS [no-device]
 //
@@ -77,8 +77,8 @@ class Convolution {
     y_ = MakeNumbers(elements, seed + 1);
     w_ = MakeNumbers(taps, 7);
     tensor_bytes_ = (2 * elements + taps) * sizeof(float);
-    // The operation backward needs x and w for both gradients. In the other operations the gradient
-    // overwrites x or w, to save memory.
+    // The operation backward needs x for one gradient and w for the other, so it overwrites
+    // neither. In the other operations the gradient overwrites x or w, to save memory.
     dx_ = x_;
     dw_ = w_;
     if (operation_ == "backward") {

@@ -58,8 +58,8 @@ double WallMs() {
       .count();
 }
 
-// Runs several processes that write rows of kernels of their own. The arguments are the number of
-// processes, the rows of a transaction, and the rows that all processes write together.
+// Runs several processes, each of which writes rows of its own kernels. The arguments are the
+// number of processes, the rows of a transaction, and the rows that all processes write together.
 void Writers(benchmark::State& state) {
   const auto processes = static_cast<int>(state.range(0));
   const auto rows = static_cast<int>(state.range(1));

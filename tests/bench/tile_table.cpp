@@ -8,8 +8,9 @@
 // The need of an undivided kernel is the workspace of the first configuration of cuDNN's heuristics
 // (mode A) that can be built. The need of a kind of tiles is the least workspace among its own
 // first three configurations, without engine 0; copies of packed tiles and sums of 16-bit gradients
-// are included. Undivided, a kernel counts as one of engine 0 if engine 0 comes first or no engine
-// serves it; such a kernel counts in tiles, too, if no grid fits the last limit without engine 0.
+// are included. The column `by engine 0` counts the kernels for which engine 0 comes first, or
+// which no engine serves. The column `in tiles` counts those among them that no grid fits into the
+// last limit without engine 0.
 // --kernels also lists the kernels, and --strict fails if one needs more than a limit in tiles.
 // Cells with three numbers are for forward / backward_data / backward_filter.
 #include <algorithm>
@@ -55,8 +56,8 @@ constexpr Arithmetic kArithmetics[] = {{"bf16", DataType::kBfloat16, true},
                                        {"fp32, TF32", DataType::kFloat, true},
                                        {"fp32", DataType::kFloat, false}};
 
-// Returns the first `most` plans of the heuristics that can be read and use tensor cores only if
-// `arithmetic` allows it.
+// Returns the first `most` plans of the heuristics that can be read. If `arithmetic` forbids tensor
+// cores, plans that use them are left out.
 std::vector<cudnn::GraphTemplate> FirstPlans(const ConvolutionProblem& problem, bool whole_filter,
                                              const Arithmetic& arithmetic, size_t most) {
   test::GraphOptions options;
@@ -97,9 +98,9 @@ Whole NeedOf(const ConvolutionProblem& problem, const Arithmetic& arithmetic) {
   return {engine, (*piece)->workspace_bytes()};
 }
 
-// Returns the division of the kernel by one grid, in which each kind of tiles has the engine with
-// the least workspace among its first configurations. Returns none if a kind needs more than
-// `limit_bytes`. Kinds with many tiles are tried first.
+// Divides the kernel by one grid. Each kind of tiles gets the engine with the least workspace among
+// its first configurations. Returns none if a kind needs more than `limit_bytes`. Kinds with many
+// tiles are tried first.
 std::optional<Division> DivideByOwnEngines(const ConvolutionProblem& problem, const TileGrid& grid,
                                            const Arithmetic& arithmetic, size_t limit_bytes) {
   auto cut = CutIntoTiles(problem, grid);
@@ -234,8 +235,9 @@ class Table {
   }
 
  private:
-  // Numbers of kernels of one operation, undivided and in tiles: those that run by engine 0 or by
-  // no engine, and for each limit those that need more workspace.
+  // Numbers of kernels of one operation, undivided and in tiles. The first two count kernels that
+  // run by engine 0 or by no engine. The others count, for each limit, the kernels that need more
+  // workspace.
   struct Numbers {
     int last_resort = 0, last_in_tiles = 0;
     std::vector<int> over, over_in_tiles;

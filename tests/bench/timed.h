@@ -12,8 +12,8 @@
 namespace ucudnn::bench {
 
 // Times `work`, which returns an error message, or an empty string if it succeeded. An error ends
-// the benchmark. Reports the minimum and the median of the times in `unit`, of which
-// `units_a_second` make a second. Also reports `allowed`, unless it is 0.
+// the benchmark. Reports the minimum and the median of the times in `unit`; a second has
+// `units_a_second` of them. Also reports `allowed`, unless it is 0.
 template <typename Work>
 void Timed(benchmark::State& state, const std::string& unit, double units_a_second, double allowed,
            const Work& work) {

@@ -21,13 +21,13 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ALLOWED = 1.5  # the largest ratio of the minimum on two ranks to that of one process
+ALLOWED = 1.5  # the largest ratio of the minimum time on the ranks to the minimum time of one process
 IMAGES = 2
 
 
 def counted(ranks):
-    """Counts the exchanges of `ranks` from now on. Returns a counter by kind, and a list whose only element is the number of
-    seconds that they took."""
+    """Counts the exchanges of `ranks` from now on. Returns a counter by kind, and a list whose only element is the seconds
+    that these exchanges took."""
     counts, waited = collections.Counter(), [0.0]
     for kind in ("all_reduce", "all_gather", "swap", "begin_sum"):
         if not hasattr(ranks, kind):

@@ -1,8 +1,9 @@
 // Times the exact solver of Workspace Division. At most 1 ms is allowed for 562 choices, which is
-// the size of the paper's ResNet-50 (its GLPK took 5.46 ms). At most 1 s is allowed for 10,000
-// kernels of 12 choices, alone or as a running network whose kernels share memory. Selections must
-// be proven optimal. Also compares the solver with GLPK on equal instances: it must be at least 10
-// times as fast (geometric mean). GLPK gets sizes in MiB, and its matrix is loaded only once.
+// the size of the paper's ResNet-50 (the paper's GLPK took 5.46 ms). At most 1 s is allowed for
+// 10,000 kernels of 12 choices, alone or as a running network whose kernels share memory.
+// Selections must be proven optimal. Also compares the solver with GLPK on equal instances: the
+// solver must be at least 10 times as fast (geometric mean). GLPK gets sizes in MiB, and its matrix
+// is loaded only once.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // Times the dynamic program of Workspace Reuse with 8 engines under policy all. At most 100 us are
-// allowed for 256 images, and 1 ms for 1024. There are three kinds of kernels. One has realistic
-// times (a fixed cost, a rate and noise). One has these times and a limit that excludes large
-// pieces of all engines but the first. The third is the worst case, in which every size is worth
-// trying as a piece.
+// allowed for 256 images, and 1 ms for 1024. There are three kinds of kernels. The first has
+// realistic times (a fixed cost, a rate and noise). The second has the same times, and a limit that
+// excludes large pieces of every engine but the first. The third is the worst case, in which every
+// size is worth trying as a piece.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

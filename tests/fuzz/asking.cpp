@@ -19,8 +19,8 @@ using test::Undivided;
 
 void Trial::Prepare() {
   Random random(call_.data_seed, {});
-  // Partial sums may be rounded to bfloat16, which has 8 significant bits. Data of -1, 0 and 1 that
-  // are mostly 0 keep the sums so small that bfloat16 holds them exactly.
+  // Partial sums may be rounded to bfloat16, which has 8 significant bits. If the data are -1, 0
+  // and 1 and mostly 0, the sums stay so small that bfloat16 holds them exactly.
   const bool partials = SumsPartials(call_.what.problem);
   convolution_.Fill([&]() -> double {
     if (partials) return random.Chance(75) ? 0 : static_cast<double>(random.Between(-1, 1));
@@ -112,7 +112,7 @@ void Trial::AskForSize(int algorithm) {
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
   // Only forward's algorithm 1 serves an identity activation, so ucudnn may not replace algorithm 1
-  // by one that needs less.
+  // by another algorithm that needs less workspace.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
       setting_.options.deterministic || IsDeterministic(operation_, algorithm);

@@ -44,8 +44,7 @@ struct Arguments {
   std::optional<int> images;
 };
 
-// A child writes its outcome to memory that it shares with its parent, because it may end at any
-// point.
+// A child may end at any point. So it writes its outcome to memory that it shares with its parent.
 struct Outcome {
   Coverage coverage;
   long failed = -1;  // index of the problem that runs or has failed
@@ -216,9 +215,10 @@ int Main(const Arguments& arguments) {
   return failures > 0;
 }
 
-// Runs the program again without UCUDNN_ variables of the user, which would steer ucudnn, and with
-// one thread for the engines, which suffices for problems this small. It must run again because
-// OpenMP reads the number of threads when the program is loaded.
+// Runs the program again in another environment. It has no UCUDNN_ variables of the user, which
+// would steer ucudnn, and only one thread for the engines, which suffices for problems this small.
+// Setting variables in this process would not do, because OpenMP has read the number of threads
+// when the program was loaded.
 void SettleEnvironment(char** argv) {
   if (std::getenv("UCUDNN_FUZZ_SETTLED") != nullptr) return;
   std::vector<std::string> names;

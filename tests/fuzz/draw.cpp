@@ -277,12 +277,12 @@ Setting DrawSetting(uint64_t seed, long number) {
   } else {
     options.workspace_limit_auto = random.Chance(30);
   }
-  // If false, most rows are not verified, like rows that another machine or an earlier release
-  // wrote.
+  // If `verified` is false, most rows are not verified, like rows that another machine or an
+  // earlier release wrote.
   const bool verified = random.Chance(80);
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
-  // If ucudnn measures during the run, it begins without rows. It uses only legacy engines, because
-  // calls to graph engines are not recorded.
+  // If ucudnn measures during the run, it begins without rows. ucudnn then uses only legacy
+  // engines, because calls to graph engines are not recorded.
   if (options.tuning.on) {
     options.engines = EngineSet::kLegacy;
     setting.rows.clear();

@@ -13,8 +13,8 @@
 
 namespace ucudnn::fuzz {
 
-// A kernel is used in several settings, and called several times in each, because making the
-// stand-in's engines ready takes longer than running them.
+// Making the stand-in's engines ready takes longer than running them. So a kernel is used in
+// several settings, and is called several times in each.
 constexpr long kCallsPerSetting = 16;
 constexpr long kSettingsPerKernel = 6;
 

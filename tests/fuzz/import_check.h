@@ -7,8 +7,8 @@
 
 namespace ucudnn::fuzz {
 
-// The first three are formats of networks, the others of the data that multigrid reads: IDX files
-// of images and of labels, and arrays.
+// The first three are formats of networks. The others are formats of data that multigrid reads: IDX
+// files of images, IDX files of labels, and arrays.
 enum class FileFormat { kOnnx, kCaffe, kJson, kImages, kLabels, kSafetensors };
 
 // Importers are told that the file has this name.
@@ -19,10 +19,10 @@ struct ImportCheck {
   std::string fault;  // empty when all is well
 };
 
-// Imports `bytes`. Networks are imported twice, once with passing unknown operators through and
-// once without. An error must be one line that names the file. A graph must have shapes. Finding
-// its layers and counting its parameters must succeed, or be refused in one line. The graph must be
-// equal after it is written as JSON and read again. For data see CheckData.
+// Imports `bytes`. Networks are imported twice: once unknown operators may pass through, once they
+// may not. An error must be one line that names the file. A graph must have shapes. Finding its
+// layers and counting its parameters must succeed, or be refused in one line. The graph must be
+// equal after it is written as JSON and read again. CheckData says what is checked for data.
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
 // Returns an empty text if the error is one line that names the file, otherwise a text that begins

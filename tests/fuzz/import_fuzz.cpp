@@ -105,8 +105,8 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   return {chosen.format, Mutate(chosen.bytes, other.bytes, random)};
 }
 
-// The child writes its progress to memory that it shares with its parent, because it may end at any
-// point.
+// The child may end at any point. So it writes its progress to memory that it shares with its
+// parent.
 struct Progress {
   long current;
   long read;

@@ -45,7 +45,7 @@ bool IsWordCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// Returns where the word at or after a random place begins and ends.
+// Finds the first word at or after a random place. Returns where the word begins and ends.
 std::pair<size_t, size_t> Word(const std::string& bytes, Random& random) {
   size_t begin = Place(bytes, random);
   while (begin < bytes.size() && !IsWordCharacter(bytes[begin])) ++begin;
@@ -61,8 +61,8 @@ void ChangeWord(std::string& bytes, Random& random) {
   bytes.replace(to, to_end - to, bytes.substr(from, from_end - from));
 }
 
-// Replaces a byte. In half of the cases the new byte is one with a special meaning: in the numbers
-// of protocol buffers, or as a bracket, quote or separator of a text format.
+// Replaces a byte. In half of the cases the new byte has a special meaning, either in the numbers
+// of protocol buffers or as a bracket, quote or separator of a text format.
 void ChangeByte(std::string& bytes, Random& random) {
   const size_t at = Place(bytes, random);
   if (at == bytes.size()) return;

@@ -8,11 +8,11 @@
 namespace ucudnn::fuzz {
 
 // Returns the IDX file in `bytes` with an extreme number in its header, or changed anywhere. Some
-// files are compressed afterwards, and some of these changed once more.
+// results are compressed after the change, and some compressed results are changed once more.
 std::string MutateIdx(std::string bytes, Random& random);
 
-// Returns the safetensors file in `bytes`, changed anywhere, or with numbers or other parts of its
-// header changed. In the second case the values mostly stay intact.
+// Returns the safetensors file in `bytes`, either changed anywhere, or with changes of numbers or
+// other parts of its header. Changes of the header mostly leave the values intact.
 std::string MutateSafetensors(std::string bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

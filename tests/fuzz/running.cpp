@@ -44,8 +44,8 @@ void Trial::Execute() {
   const size_t need = RealNeed(convolution_, algorithm_).value_or(0);
   const size_t bytes = call_.workspace.Bytes(told_bytes_.value_or(need), need);
   const GuardedMemory workspace(call_.null_workspace ? 0 : bytes, call_.workspace_placement);
-  // Only algorithm 0 must accept pointers that are not aligned to 16 bytes, so other algorithms are
-  // not called with them.
+  // Only algorithm 0 must accept pointers that are not aligned to 16 bytes. So the other algorithms
+  // are not called with such pointers.
   if (!Aligned(workspace)) {
     if (algorithm_ != 0) return;
     ++coverage_.misaligned;
@@ -135,8 +135,8 @@ bool Trial::CheckRefusal(cudnnStatus_t status, const GuardedMemory& workspace,
 void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
                         const std::vector<RealCall>& calls) {
   if (status == CUDNN_STATUS_SUCCESS) {
-    // ucudnn may make a failing call succeed only if there is less workspace than the algorithm
-    // needs.
+    // ucudnn may turn a failing call into a success only if the workspace is less than the
+    // algorithm needs.
     if (real_ != CUDNN_STATUS_SUCCESS && real_ != CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
       Wrong("a call succeeds that is status " + Text(real_) + " in the real library");
     }
@@ -169,7 +169,7 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
   // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
-  // If only pieces serve this call within the workspace, and no undivided engine does, nothing can
+  // If no undivided engine serves this call within the workspace, only pieces can, and nothing can
   // replace a piece that failed.
   const size_t room = std::min(limit_, bytes);
   const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);
@@ -219,9 +219,9 @@ void Trial::CheckCalls(const std::vector<RealCall>& calls, const GuardedMemory& 
   if (!on_ && calls.size() != 1) Wrong("pieces run with ucudnn off");
 }
 
-// Winograd transforms are allowed 100 times the rounding of a sum of magnitude 4 L, where L is the
-// number of products, each of two values up to 2 (the bound of the engines' own test). Then the
-// expected and the actual output are each rounded to the problem's type.
+// Winograd transforms are allowed 100 times the rounding of a sum of magnitude 4 L, which is the
+// bound of the engines' own test. L is the number of products, and each product is of two values up
+// to 2. Then the expected and the actual output are each rounded to the problem's type.
 double Trial::Tolerance(size_t element) const {
   const ConvolutionProblem& problem = call_.what.problem;
   const Spatial out = OutputExtents(problem);
@@ -236,8 +236,8 @@ double Trial::Tolerance(size_t element) const {
   const double rounding = 100 * 0x1p-24 * 4 * length * std::abs(call_.what.scales.alpha);
   const test::Operand& output = const_cast<test::Convolution&>(convolution_).output();
   const double value = std::abs(output.Get(expected_, element)) + rounding;
-  // A value is rounded before the bias or z is added, and may be larger than the result by their
-  // magnitude.
+  // A value is rounded before the bias or z is added. So the value may be larger than the result by
+  // the magnitude of the bias or z.
   const double extra = call_.what.extra == Extra::kNone ? 0 : 6;
   return rounding + 4 * type_unit * (value + extra);
 }

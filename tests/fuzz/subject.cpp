@@ -34,8 +34,8 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// These functions replace those of libucudnn, which would return the process's own interposer and
-// options.
+// libucudnn's functions of these names return the process's own interposer and options. These
+// functions replace them.
 interposer::Interposer* ProcessInterposer() { return current; }
 const Options& FixedOptions() { return ProcessOptions(); }
 

@@ -1,6 +1,6 @@
-// Gives access to ucudnn's own entry points, as the drop-in calls them. They use an interposer with
-// the setting's options and measurements. A process has one Subject at a time, which one thread
-// uses.
+// Gives access to ucudnn's own entry points, as the drop-in calls them. The entry points use an
+// interposer with the setting's options and measurements. A process has one Subject at a time, and
+// only one thread uses it.
 #pragma once
 
 #include <memory>

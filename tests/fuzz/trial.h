@@ -103,8 +103,8 @@ class Trial {
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }
-  // Returns whether a known engine fits the limit and the workspace, so that ucudnn must serve the
-  // call.
+  // Returns whether ucudnn must serve the call, because a measured engine fits the limit and the
+  // workspace.
   bool MustFit(const test::GuardedMemory& workspace) const;
   // Returns whether the measurements have an undivided engine that serves within `limit`. If `math`
   // is set, only measurements of calls with that math count.

@@ -1,6 +1,6 @@
-"""Tests on the CPU stand-in how GPU tests on one device affect each other. A test that expects divided kernels fails if
-another process measures on the device all the time, and waits if that process ends in time. If several tests compare with
-the same run without ucudnn, the run is made only once. Also tests other functions of machine.py."""
+"""Tests on the CPU stand-in how GPU tests on one device affect each other. If another process measures on the device, a
+test that expects divided kernels waits. If that process does not end in time, the test fails. If several tests compare
+with the same run without ucudnn, the run is made only once. Also tests other functions of machine.py."""
 
 import concurrent.futures
 import contextlib
@@ -22,7 +22,7 @@ import machine  # noqa: E402
 import memory_test  # noqa: E402
 
 UUID = b"hostgpu-standin\0".hex()  # the UUID of the stand-in's first device
-# With these seconds for measuring, a process soon gives up waiting for its turn.
+# With these seconds for measuring, a process does not wait long for its turn.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 

@@ -4,10 +4,10 @@
 // how many convolutions were found meanwhile, and whether all replays equal the first run. The exit
 // code is 1 if a replay differs, no convolution was found, or a call fails.
 //
-// With `global` the other thread calls cudnnFind...Ex in global capture mode, the default of every
-// thread; otherwise, in relaxed mode. In global mode a thread's unsafe calls (such as cudaMalloc)
-// break the captures of other threads, unless the calling code changes the mode. ucudnn changes the
-// mode when it measures; cuDNN does not.
+// With `global` the other thread calls cudnnFind...Ex in global capture mode, which is the default
+// of every thread. Otherwise it calls cudnnFind...Ex in relaxed mode. In global mode a thread's
+// unsafe calls (such as cudaMalloc) break the captures of other threads, unless the calling code
+// changes the mode. ucudnn changes the mode when it measures; cuDNN does not.
 //
 //   capture_beside_measuring [BATCH [global]]
 #include <atomic>
@@ -30,8 +30,9 @@ void SetCaptureMode(cudaStreamCaptureMode mode) {
   Check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
 
-// Finds convolutions that were not measured before, in capture mode `finding`. The thread's own
-// allocations and frees are made in relaxed mode, so that they break no capture.
+// Finds convolutions that were not measured before. The capture mode is `finding` while cuDNN
+// searches. The thread's own allocations and frees are made in relaxed mode, so that they break no
+// capture.
 void FindMany(int batch, cudaStreamCaptureMode finding, std::atomic<int>& found) {
   SetCaptureMode(cudaStreamCaptureModeRelaxed);
   cudnnHandle_t handle;

@@ -118,8 +118,8 @@ class Frameworks(unittest.TestCase):
     def test_a_cudnn_that_was_called_past_ucudnn_is_noticed(self):
         for framework in (convolutions_test.TensorFlow, convolutions_test.OnnxRuntime):
             self.assertEqual("failed", self.outcome_without_a_report(framework))
-        # JAX may use its own kernels in place of cuDNN. The compiled program and the libraries loaded in the process show which
-        # of them it used.
+        # JAX may use its own kernels in place of cuDNN. The compiled program and the libraries loaded in the process show
+        # whether it did.
         for calls, files, expected in ((0, [], "skipped"), (0, ["libcudnn.so.9", "libcudnn_graph.so.9"], "skipped"),
                                        (3, [], "failed"), (0, ["libcudnn_engines_precompiled.so.9"], "failed")):
             got = self.outcome_without_a_report(convolutions_test.Jax, cudnn_calls=calls, cudnn_files=files)

@@ -54,8 +54,8 @@ size_t ElementBytes(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
-// Returns a hash of both arguments. Values of different seeds do not correlate, so sums of their
-// products stay small.
+// Returns a hash of both arguments. The values of two seeds do not correlate, so a sum of products
+// of such values stays small.
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
   bits = (bits ^ bits >> 16) * 0x7feb352du;
@@ -209,7 +209,7 @@ bool Convolution::TakeFirst(FindFunction find) {
   Performance first = {};
   int count = 0;
   const cudnnStatus_t status = find(&count, &first);
-  // NOT_SUPPORTED has sub-codes. All codes of a category have the same status / 1000.
+  // CUDNN_STATUS_NOT_SUPPORTED has sub-codes. Codes of one category are equal when divided by 1000.
   if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) return false;
   Check(status, "cudnnFindConvolution...AlgorithmEx");
   if (count == 0 || first.status != CUDNN_STATUS_SUCCESS) return false;

@@ -57,8 +57,8 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void* get() const { return device_; }
-  // Fills the buffer with -1, 0 and 1; one value in `sparsity` is not 0. Element i depends only on
-  // `seed` and places[i], or on i if there are no places.
+  // Fills the buffer with -1, 0 and 1; on average one in `sparsity` values is not 0. Element i
+  // depends only on `seed` and places[i], or on i if there are no places.
   void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;
@@ -71,8 +71,8 @@ class Buffer {
 
 class Convolution {
  public:
-  // Makes the convolution of `cell` of every image. REQUIRES: the stride divides the cell's height
-  // and width, if outputs are to equal parts of the whole output.
+  // Makes the convolution of `cell` of every image. Its output equals a part of the whole output
+  // only if the stride divides the cell's height and width.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
               cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();

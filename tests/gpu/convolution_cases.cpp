@@ -1,8 +1,8 @@
 // Prints one line for each of a set of convolutions: its name, a checksum of its result rounded to
 // whole numbers, how far the result is from whole numbers, the algorithm and the workspace. Runs
-// with and without ucudnn must print equal checksums: the data are whole numbers whose sums are
-// exact in every type, and errors of algorithms with intermediate rounding (Winograd, FFT) stay far
-// below one half. A displaced, missing or doubled micro-batch changes the checksum.
+// with and without ucudnn must print equal checksums. The data are whole numbers whose sums are
+// exact in every type, and algorithms that round intermediate values (Winograd, FFT) have errors
+// far below one half. A displaced, missing or doubled micro-batch changes the checksum.
 //
 //   convolution_cases [WORKSPACE_MIB [SHAPES]]
 #include <algorithm>

@@ -1,10 +1,9 @@
 """Compares divided convolutions with undivided ones by each engine of the legacy API: all three operations in fp32, fp16 and
 bf16, NCHW and NHWC.
 
-A first run measures. Then, for each engine in turn, a store is made from these measurements in which that engine's pieces
-are the fastest (stores.py), and a run that may not measure divides accordingly. With UCUDNN_TEST_KEEP=FOLDER the
-measurements are kept in FOLDER. Test cases in other processes take them from there, so that the tests of single engines
-never measure."""
+A first run measures. Then each engine in turn gets a store in which its pieces are the fastest; the store is made from these
+measurements (stores.py). A run that may not measure divides by this store. With UCUDNN_TEST_KEEP=FOLDER the measurements are
+kept in FOLDER. Test cases in other processes take them from there, so that the tests of single engines never measure."""
 
 import json
 import os
@@ -43,8 +42,8 @@ class Cases:
 
     @classmethod
     def start(cls, *options, **variables):
-        # Only engines of the legacy API are used, because an engine of the graph API replaces them only if it is the fastest
-        # undivided.
+        # Only engines of the legacy API are used. Otherwise, a fastest engine of the graph API could replace an engine of the
+        # legacy API.
         environment = machine.environment(UCUDNN_ENGINES="legacy", **cls.tune, **variables)
         return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, cls.shapes], environment, machine.seconds_left())
 
@@ -126,8 +125,8 @@ class Engines(Cases, unittest.TestCase):
 
 
 class Brief:
-    """Runs only the first three shapes, which have remainders, unaligned images and a stride. On the stand-in, runs only
-    the first."""
+    """Runs only the first three shapes, which cover remainders, unaligned images and a stride. On the stand-in, runs only the
+    first shape."""
 
     shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
 

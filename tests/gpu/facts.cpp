@@ -27,9 +27,9 @@
 // With --profile, the commands plans and tiles make plans for the device that FILE.json describes,
 // and need no device. --tiny makes sizes small enough for a CPU.
 //
-// The exit code is 2 for bad usage, 3 if an error remains in the device's context after a case, so
-// that another process must run the next cases (--first), 77 if there is no device, and 1 for other
-// errors outside of cases.
+// The exit code is 2 for bad usage, and 77 if there is no device. It is 3 if an error remains in
+// the device's context after a case, so that another process must run the next cases (--first). It
+// is 1 for other errors outside of cases.
 #include "facts.h"
 
 #include <algorithm>

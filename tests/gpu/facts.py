@@ -1,7 +1,7 @@
 """Collects facts about a device and its cuDNN for development without a GPU: the output of facts.cpp, and times of matrix
 products in PyTorch.
-Each stage writes its part of one file, SLUG-facts.json.gz, and returns a summary. Lists of plans for described devices are made
-on the developer's machine (make_lists) and packed; the stage `plans` compares them with the device's plans.
+Each stage writes its part of one file, SLUG-facts.json.gz, and returns a summary. The developer's machine makes lists of plans
+for described devices (make_lists), which are packed. The stage `plans` compares these lists with the device's plans.
 
 `facts.py gemm SIZE DEVICE` prints JSON: times and TFLOP/s of products of random square matrices."""
 
@@ -83,8 +83,8 @@ class PrintedFacts:
 
 
 def start(words, path, seconds):
-    """Runs a program with `path` as its stdout. Returns the exit code, or None if it was killed after `seconds`, and the end of
-    stderr."""
+    """Runs a program with `path` as its stdout. Returns two values: the exit code, or None if the program was killed after
+    `seconds`; and the end of stderr."""
     with path.open("wb") as output, tempfile.TemporaryFile("w+", errors="replace") as errors:
         with subprocess.Popen([str(word) for word in words], env=machine.environment(), stdin=subprocess.DEVNULL,
                               stdout=output, stderr=errors, start_new_session=True,
@@ -170,8 +170,8 @@ def finished(sitting, part, told, figures, **more):
 
 
 def make_lists(folder, seconds=120):
-    """Writes NAME.json.gz for each of PROFILES: the plans that cuDNN on this machine makes for that device, in at most
-    `seconds` each. Needs no GPU."""
+    """Writes NAME.json.gz for each of PROFILES: the plans that cuDNN on this machine makes for a device with this profile, in
+    at most `seconds` each. Needs no GPU."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, profile in PROFILES.items():
@@ -179,7 +179,7 @@ def make_lists(folder, seconds=120):
             json.dump(profile, file)
             file.flush()
             told = ask("plans", seconds, "--profile", file.name, on_device=False)
-        # Crashes are accepted, since cuDNN itself crashes on some graphs (9.10 divides by zero for 2^31 elements); the list has
+        # Crashes are accepted, since cuDNN itself crashes on some graphs (9.10 divides by zero for 2^31 elements). The list has
         # such a graph as failed.
         if told.late or told.not_run or not told.cases:
             raise machine.Failed(f"plans for {name}: {'; '.join(told.crashes) or f'not run: {told.not_run}'}")
@@ -254,8 +254,8 @@ def common(device, here):
 
 
 def compared(device, here):
-    """Compares a list that was made without the device (`here`) with the device's. A difference only in plans' JSON does not
-    make a graph invalid."""
+    """Compares a list that was made without the device (`here`) with the device's list. A graph stays valid if only the JSON of
+    its plans differs."""
     result = {"sentence": "", "valid": 0, "graphs": len(here), "differing": {}, "first": {}, "configurations": 0,
               "in both": 0, "in both with the same workspace": 0}
     for name, ours in here.items():

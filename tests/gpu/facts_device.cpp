@@ -84,7 +84,7 @@ void Cases::Run(const std::string& name, const std::function<Json()>& work) {
     line["failed"] = failure.what();
   }
   Print(line);
-  // After an error that remains in the context, all later cases would fail, so the process ends.
+  // An error that remains in the context would fail all later cases, so the process ends.
   int devices = 0;
   if (!line.contains("failed") || cudaGetDeviceCount(&devices) != cudaSuccess) return;
   const cudaError_t error = cudaDeviceSynchronize();

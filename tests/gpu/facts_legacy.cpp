@@ -56,9 +56,9 @@ constexpr int kAlgorithms[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
                                CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
                                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // indexed by Operation
 
-// Returns the algorithms that Get…_v7 lists, each with math type, bytes and determinism, or with
-// its status. Also returns for each algorithm the bytes that …WorkspaceSize reports, or its negated
-// status.
+// Returns what Get…_v7 lists: the number, math type, bytes and determinism of each algorithm that
+// succeeds. If the function fails, returns its status instead. Also returns what …WorkspaceSize
+// reports for each algorithm: the bytes, or the negated status.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
   Check(owned.Create(problem));

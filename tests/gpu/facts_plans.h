@@ -61,14 +61,14 @@ struct Plan {
 
 // Makes a plan of a configuration. Throws if cuDNN refuses it.
 Plan Finalized(const cudnn::PlanDevice& device, const Configuration& configuration);
-// Returns the first plan that can be built. It tries the configurations of heuristics A, then those
-// of the fallback. If `engine` is given, it tries only configurations of that engine.
+// Returns the first plan that can be built. It tries the configurations of heuristics A, then the
+// fallback's. If `engine` is given, it tries only configurations of that engine.
 constexpr int64_t kAnyEngine = -1;
 Plan FirstPlan(cudnnBackendDescriptor_t graph, const cudnn::PlanDevice& device,
                int64_t engine = kAnyEngine);
 
-// The unique ids of a plan's tensors, and the addresses of their memory, which outlives the variant
-// packs.
+// The unique ids of a plan's tensors, and the addresses of the tensors' memory. The memory outlives
+// the variant packs.
 struct Operands {
   std::vector<int64_t> uids;
   std::vector<void*> pointers;

@@ -22,8 +22,8 @@ constexpr double kMostWholeMs = 12000;   // a whole image that would take longer
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written
 constexpr size_t kWidth = 2;             // the bytes of an element
 
-// A part of an image: the rows [first, first + rows) of y, and the x_rows rows of x from x_first on
-// that they read. `pre` and `post` rows of padding replace rows outside the image.
+// A part of an image: the rows [first, first + rows) of y. These rows read x_rows rows of x, from
+// row x_first on. `pre` and `post` rows of padding replace rows outside the image.
 struct Part {
   int64_t first = 0, rows = 0, x_first = 0, x_rows = 0, pre = 0, post = 0;
   bool operator==(const Part&) const = default;
@@ -52,7 +52,7 @@ struct Picture {
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
   // Returns the strides of a part of `rows` rows in an image of `height` rows. The stride of n is
-  // only the span of the part, because with 2^31 elements or more cuDNN offers only engine 0.
+  // only the span of the part, because for 2^31 elements or more cuDNN offers only engine 0.
   Strides StridesOf(int64_t rows, int64_t height) const {
     const bool last = layout == Layout::kNhwc;
     const int64_t c = last ? 1 : height * size, h = last ? size * channels : size;
@@ -197,7 +197,7 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // Computes the picture in `parts` parts once, on integers, and compares the result with that of
+  // Computes the picture in `parts` parts once, on integers. Compares the result with the result of
   // the first call of this function. If this run took at most kLongMs, also times the parts on
   // random numbers. If parts > 1 and the picture does not pack, the uncut image is timed in turn
   // with the parts. If the picture packs, the uncut image runs only for parts == 1, and only if its

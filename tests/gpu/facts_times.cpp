@@ -59,7 +59,7 @@ class Sweeper {
     const test::Graph piece = graph.Build(of());
     Json told;
     told["first"] = Timed(FirstPlan(piece.get(), of()), graph.problem);
-    // This plan has the engine and knobs of the whole batch's plan.
+    // This plan has the engine and the knobs of the plan of the whole batch.
     Plan same;
     if (auto built = piece.Plan(static_cast<int>(plan_->engine), plan_->knobs)) {
       same.workspace_bytes = Take(cudnn::PlanWorkspace(Linked(), built->get()));
@@ -159,8 +159,8 @@ void Launches(const Options& options) {
   Cases cases(options);
   const std::vector<NamedGraph> graphs = NamedGraphs(options.tiny);
   for (int i = 0; i < kPlans; ++i) {
-    // Each shape except the last, which is too large, gives one graph. The first shape also gives a
-    // second one.
+    // Each shape gives one graph, except the last shape, which is too large. The first shape also
+    // gives a second graph.
     const NamedGraph& named = graphs[i < kPlans - 1 ? 3 * i + i % 3 : 1];
     cases.Run(named.name, [&]() -> Json {
       const size_t tensors = named.TensorBytes();

@@ -1,6 +1,6 @@
-"""Stages of tools/gpu-check that measure and record figures. The function of a stage takes the sitting, the seconds that it may
-last, and in some stages further arguments. It returns figures for the JSON. It raises machine.Failed if it fails, and Skipped
-if the machine lacks what it needs. Files are written to the sitting's `scratch` or `output`."""
+"""Stages of tools/gpu-check that measure and record figures. The function of a stage takes the sitting, the seconds that the
+stage may last, and in some stages further arguments. It returns figures for the JSON. It raises machine.Failed if the stage
+fails, and Skipped if the machine lacks what the stage needs. Files are written to the sitting's `scratch` or `output`."""
 
 import gzip
 import json
@@ -81,8 +81,8 @@ def divisions(options, store, policy, mib, kernels):
 
 
 def network(sitting, seconds, name, batch):
-    """Measures every engine of every convolution of a network into the store: at powers of two, and at the sizes of policy
-    auto. Returns summaries for some limits, whose `undivided_ms` is the time without division."""
+    """Measures every engine of every convolution of a network into the store, at powers of two and at the sizes of policy auto.
+    Returns summaries for some limits. In a summary, `undivided_ms` is the time without division."""
     deadline, store = time.monotonic() + seconds, sitting.store
     left = lambda: max(deadline - time.monotonic(), 1)
     options = network_options(name, batch)
@@ -98,7 +98,7 @@ def network(sitting, seconds, name, batch):
 
 def l2(sitting, seconds):
     """Measures, without any limit, whether micro-batches whose workspace fits the L2 cache are faster than the undivided
-    kernel. Policies all and auto measure into separate stores, so that they show how much of the gain auto finds."""
+    kernel. Policies all and auto measure into separate stores, which shows how much of the gain auto finds."""
     deadline, figures, path = time.monotonic() + seconds, {}, machine.FOLDER / "l2-layers.csv"
     options = ["--layers", path] + (["--batch", "2", "--ops", "forward"] if machine.HOST else [])
     if machine.HOST:
@@ -183,8 +183,8 @@ def measurements_of(sitting):
 
 
 def export(sitting, seconds):
-    """Writes the rows of the sitting's store to the sitting's `output`, as compressed CSV. No other stage ran while the rows
-    were measured."""
+    """Writes the rows of the sitting's store to the sitting's `output`, as compressed CSV. The rows were measured while no
+    other stage ran."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")

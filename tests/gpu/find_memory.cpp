@@ -1,6 +1,6 @@
-// Prints the device memory that cudnnFind...Ex takes and leaves allocated: for each operation and
-// mini-batch, a line with the free bytes before and after the call, and the fewest that were
-// observed during it. Under ucudnn the call measures, and must free all that it allocates; only
+// Prints the device memory that cudnnFind...Ex takes and leaves allocated. There is a line for each
+// operation and mini-batch, with the free bytes before and after the call, and the fewest free
+// bytes during the call. Under ucudnn the call measures, and must free all that it allocates. Only
 // code that cuDNN loads remains, which is far smaller than an output or a workspace.
 //
 //   find_memory [LARGEST_BATCH [BATCHES]]

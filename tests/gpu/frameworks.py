@@ -1,6 +1,7 @@
 """Runs programs of machine-learning frameworks with and without ucudnn. A program knows nothing of ucudnn, accepts `--device
-cpu`, and prints JSON on its last line. With machine.HOST, programs run on the CPU at small sizes, always without ucudnn,
-because the stand-in cannot run the frameworks' own kernels; that only tests the programs and the comparisons."""
+cpu`, and prints JSON on its last line. With machine.HOST, programs run on the CPU at small sizes. They always run without
+ucudnn there, because the stand-in cannot run the frameworks' own kernels; so only the programs and the comparisons are
+tested."""
 
 import json
 import pathlib
@@ -11,8 +12,8 @@ import tempfile
 import machine
 from versions import VARIABLES, missing  # noqa: F401: tests use frameworks.missing
 
-# ucudnn may measure for half a second for each kernel and 60 s in a process. Kernels after that run undivided, which the
-# report's `fallbacks` say. The time-outs of tools/gpu-check allow for these 60 s.
+# ucudnn may measure for half a second for each kernel and for 60 s in a process. Later kernels run undivided, and the report's
+# `fallbacks` say so. The time-outs of tools/gpu-check allow for these 60 s.
 TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}
 # These causes in `fallbacks` are no faults. Any other cause is a fault, such as a wrong plan or a piece that fails.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
@@ -20,8 +21,8 @@ EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be 
 
 
 def start(framework, program, words=(), options=None, **variables):
-    """Runs `program` of this folder, under ucudnn unless `options` is None. Returns the JSON that it printed, and ucudnn's
-    report; the report is None without ucudnn, with machine.HOST, and if ucudnn saw no cuDNN convolution."""
+    """Runs `program` of this folder, under ucudnn unless `options` is None. Returns the JSON that the program printed, and
+    ucudnn's report. The report is None without ucudnn, with machine.HOST, and if ucudnn saw no cuDNN convolution."""
     # ONNX Runtime needs LD_LIBRARY_PATH, since releases without preload_dlls() do not find the libraries in NVIDIA's wheels.
     # The other frameworks find them.
     environment = (machine.environment if framework == "onnxruntime" else machine.python_environment)(
@@ -58,8 +59,8 @@ FAILED = "failed: "  # program.outcome() returns failures with this beginning
 
 def assert_equal_case(test, plain, divided):
     """Expects that a case's results are equal, and that they are checksums of whole numbers (16 hexadecimal digits). Skips a
-    case that fails without ucudnn; if it fails under ucudnn, too, the messages must agree except for numbers. REQUIRES: the
-    caller is in a subtest."""
+    case that fails without ucudnn. If such a case fails under ucudnn, too, the messages must agree except for numbers.
+    REQUIRES: the caller is in a subtest."""
     if plain.startswith(FAILED):
         alike = lambda text: re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)
         if divided.startswith(FAILED):
@@ -87,7 +88,7 @@ def divided(report):
 
 
 def summary(report):
-    """Returns those values of a report that are written to the results."""
+    """Returns the values of a report that are written to the results."""
     if report is None:
         return None
     return {"kernels": len(report["kernels"]), "divided": len(divided(report)), "measured": report["measured"],
@@ -102,8 +103,8 @@ def total_bytes(kernel):
 
 
 def assert_divided_within(test, report, limit, api):
-    """Expects that a kernel of `api` ran in pieces, that kernels in pieces keep to the limit, that others keep to it unless the
-    report says why not, and that `fallbacks` has no fault."""
+    """Expects that a kernel of `api` ran in pieces, and that `fallbacks` has no fault. Kernels in pieces must keep to the
+    limit. Other kernels must keep to it unless the report says why they do not."""
     if machine.HOST:
         test.skipTest("the dry run has no cuDNN")
     test.assertIsNotNone(report, "no cuDNN convolution was seen")

@@ -44,7 +44,7 @@ def gate(sitting, seconds):
 
 def cases(seconds, *options):
     """Runs convolution_cases. Returns the first two words of its lines (the case and its checksum), and the number of kernels
-    in ucudnn's report, or None."""
+    in ucudnn's report. Without a report, the number is None."""
     environment = machine.environment(UCUDNN_TUNE="off")
     output, report = machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment, seconds)
     return {"lines": [line.split()[:2] for line in output.strip().splitlines()],

@@ -1,4 +1,4 @@
-"""Asks the driver for the kernels in a CUDA graph. Those in child graphs are left out."""
+"""Asks the driver for the kernels in a CUDA graph. Kernels in child graphs are left out."""
 
 import ctypes
 

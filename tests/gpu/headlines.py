@@ -1,8 +1,8 @@
-"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with the baseline that it is compared
-with. layer_calls.cpp executes convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both
-know nothing of ucudnn. The processes take turns in rounds, so that changes of the machine affect all of them.
-Each stage takes the sitting and the seconds that it may last, and returns figures for the JSON. Among them `sentences` has
-each headline in one sentence. In stages that have predictions, `findings` has those that execution does not confirm."""
+"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with its baseline. layer_calls.cpp executes
+convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both programs know nothing of ucudnn.
+The processes take turns in rounds, so that changes of the machine affect all of them. Each stage takes the sitting and the
+seconds that the stage may last, and returns figures for the JSON. Among them `sentences` has each headline in one sentence. In
+stages with predictions, `findings` has the predictions that execution does not confirm."""
 
 import csv
 import json
@@ -24,10 +24,10 @@ COLUMNS = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "str
 CACHE = {"cache_bytes": 1 << 18} if machine.HOST else {}
 THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # on the stand-in, other programs use the CPU, too
 ROUNDS, WARM_UP_S, WARM_UP_PASSES, ROUND_MS, MOST_PASSES = (5, 0.1, 4, 20, 3) if machine.HOST else (5, 0.5, 4, 250, 50)
-# A stage stops measuring this long before its time is over, because its programs need time to end.
+# A stage stops measuring ENDING_SECONDS before its time is over, because its programs need time to end.
 ENDING_SECONDS = 6
-# Predicted and executed times that differ by more than the fraction APART are a finding; at most MOST_FINDINGS are given in
-# words.
+# A predicted time that differs from the executed time by more than the fraction APART is a finding. At most MOST_FINDINGS are
+# given in words.
 APART, MOST_FINDINGS = 0.05, 20
 
 # Each case is (network, mini-batch, type). The most important cases come first, since time may not suffice for all.
@@ -36,9 +36,9 @@ CASES = ((("alexnet", 8, "fp32"),) if machine.HOST else
 TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
-# UCUDNN_TUNE_SECONDS, "for each kernel:in a process". Kernels with the most arithmetic come first, and processes use what
-# earlier ones measured. A kernel's time must also suffice for verifying its plan, since only verified plans run. Verifying
-# copies inputs and both results to the host, here up to a gigabyte.
+# UCUDNN_TUNE_SECONDS, as "seconds for each kernel:seconds in a process". Kernels with the most arithmetic come first, and a
+# process uses what earlier ones measured. Only verified plans run, so a kernel's time must also suffice for verifying its plan.
+# Verifying copies inputs and both results to the host, here up to a gigabyte.
 TUNE = "10:60" if machine.HOST else "1:14"
 TUNES = {} if machine.HOST else {DIVIDED: "0.8:18", UNDIVIDED: "0.8:7", BUDGET: "0.8:8"}
 LEAST_CASE_SECONDS = 3 if machine.HOST else 20
@@ -94,8 +94,8 @@ def arithmetic(kernel):
 
 class Calls:
     """Runs kernels under several configurations. `configurations` has options of `ucudnn run` by name, or None for a run
-    without ucudnn. They are prepared in the order given. The first should be the configuration that measures most, since the
-    others find its rows in the store. `tunes` has UCUDNN_TUNE_SECONDS by name."""
+    without ucudnn. The configurations are prepared in the order given. The first should be the one that measures most, since
+    the others find its rows in the store. `tunes` has UCUDNN_TUNE_SECONDS by name."""
 
     def __init__(self, configurations, kernels, seconds, tunes=None, variables=None):
         self.configurations, self.kernels = configurations, kernels
@@ -161,7 +161,7 @@ class Calls:
 
 
 def planned(report, kernel):
-    """Returns the report's entry of a kernel, the most called one if there are several, or None."""
+    """Returns the report's entry of a kernel, or None. If there are several entries, returns the one with the most calls."""
     wanted = {column: kernel[column] for column in (*COLUMNS, "dtype", "layout")}
     defaults = {"pad_h": 0, "pad_w": 0, "stride_h": 1, "stride_w": 1, "dtype": "fp32", "layout": "nchw"}
     found = [entry for entry in (report or {"kernels": []})["kernels"] if entry["op"] == kernel["op"]
@@ -187,8 +187,8 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """Returns the median, least and greatest of reference / own over the rounds, that is, how many times as fast as
-    `reference` the configuration `own` is."""
+    """Returns the median, the least and the greatest of reference / own over the rounds. This ratio says how many times as fast
+    as `reference` the configuration `own` is."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 
@@ -228,8 +228,8 @@ def fallbacks(report):
 
 
 def findings(title, case, undivided, divided):
-    """Returns sentences about predictions that execution does not confirm: about which of two configurations is faster, and
-    about times."""
+    """Returns sentences about predictions that execution does not confirm. A prediction says which of two configurations is
+    faster, or how long one takes."""
     told, apart = [], []
     for name, kernel in {"all kernels": case["configurations"], **case["kernels"]}.items():
         first, second = kernel.get(undivided), kernel.get(divided)
@@ -254,8 +254,8 @@ def findings(title, case, undivided, divided):
 
 
 def case_configurations(store, kernels):
-    """Returns the configurations, the one that measures most first. The total of the budget is one kernel's limit times the
-    number of distinct kernels, in disjoint segments: as much as the program may allocate under the limits."""
+    """Returns the configurations, beginning with the one that measures most. The total of the budget is one kernel's limit
+    times the number of distinct kernels, in disjoint segments: as much as the program may allocate under the limits."""
     of_store, budget_bytes = ["--db", store], int(LIMIT_MIB * MIB) * len(kernels)
     budget = ["--policy", "powerOfTwo", "--total-workspace", str(budget_bytes), "--division", "disjoint"]
     return {DIVIDED: [*of_store, *within(LIMIT_MIB, "auto")], UNDIVIDED: [*of_store, *within(LIMIT_MIB, "undivided")],
@@ -324,7 +324,8 @@ def layers(sitting, seconds):
 
 
 def drift(sitting, seconds):
-    """Repeats three kernels of the headlines, and returns how many times as long each takes as in the committed result."""
+    """Repeats three kernels of the headlines. Returns, for each, the ratio of its time now to its time in the committed
+    result."""
     need_processes()
     path = machine.FOLDER / "results" / f"{sitting.slug}.json"
     if not path.exists():
@@ -407,8 +408,8 @@ COST_CALLS = 20 if machine.HOST else 400  # the calls of a round
 
 
 def planned_words(report, pieces):
-    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of algorithm 1, the one that the
-    program asks for."""
+    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of algorithm 1. This is the
+    algorithm that the program asks for."""
     kernel = next(kernel for kernel in report["kernels"] if kernel["api"] == "legacy")
     size = TINY["n"] // pieces
     run = {"engine": "legacy:1", "micro_batch": size, "count": pieces, "workspace_bytes": MIB, "piece_ms": 1}
@@ -419,8 +420,8 @@ def planned_words(report, pieces):
 
 
 def costs(configurations, apis, calls, rounds, deadline, folder):
-    """Returns the host's microseconds for a call by configuration and API (medians of rounds), reports by configuration, and
-    failures."""
+    """Returns three values: the host's microseconds for a call (medians of rounds) by configuration and API, the reports by
+    configuration, and the failures."""
     workers, told = {}, {name: {api: [] for api in apis} for name in configurations}
     try:
         for name, (options, variables) in configurations.items():
@@ -442,8 +443,8 @@ def costs(configurations, apis, calls, rounds, deadline, folder):
 
 
 def call_cost(sitting, seconds):
-    """Measures the host's time for a call of a tiny convolution: without ucudnn, with ucudnn that only forwards it, and in
-    pieces."""
+    """Measures the host's time for a call of a tiny convolution: without ucudnn, with a ucudnn that only forwards the call, and
+    in pieces."""
     need_processes()
     figures.facts.warm_up()
     deadline, told = time.monotonic() + seconds - ENDING_SECONDS, {"not run": []}

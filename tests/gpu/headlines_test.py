@@ -1,5 +1,5 @@
-"""Tests headlines.py on the CPU stand-in with tiny sizes, and how it handles wrong predictions, workers that die, and too
-little time. Times here are those of a CPU and say nothing about GPUs."""
+"""Tests headlines.py on the CPU stand-in with tiny sizes. Also tests how it handles wrong predictions, workers that die,
+and too little time. The times here are times of a CPU and say nothing about GPUs."""
 
 import json
 import os

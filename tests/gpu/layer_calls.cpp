@@ -130,8 +130,8 @@ struct Layer {
   }
 };
 
-// Memory with random numbers of one type, which all kernels read, and memory that all kernels
-// write.
+// Memory for all kernels: memory with random numbers of one type, which they read, and memory that
+// they write.
 class Operands {
  public:
   void Reserve(const std::string& dtype, size_t read_bytes, size_t written_bytes) {
@@ -366,8 +366,8 @@ class LegacyKernel {
   std::unique_ptr<DeviceMemory> workspace_;
 };
 
-// Returns the host's microseconds for a call: the median and the least over groups of kGroup calls,
-// which are few enough to fit the device's queue.
+// Returns the host's microseconds for a call: the median and the least over groups of kGroup calls.
+// A group is so small that its calls fit the device's queue.
 template <class AnyKernel>
 Json Cost(AnyKernel& kernel, int calls) {
   constexpr int kGroup = 20;

@@ -34,8 +34,8 @@ NO_GPU = "no NVIDIA GPU"
 SKIPPED = 77
 # On a CPU that other programs also use, measuring needs more time than ucudnn's default.
 HOST_TUNE = {"UCUDNN_TUNE_SECONDS": "60:600"}
-# tools/gpu-check or CTest sets UCUDNN_TEST_SECONDS, the time limit of a test file. Programs must end 10 s before it, so that
-# the test can still report their results.
+# tools/gpu-check or CTest sets UCUDNN_TEST_SECONDS, the time limit of a test file. Programs must end 10 s before that limit, so
+# that the test can still report their results.
 DEADLINE = time.monotonic() + float(os.environ.get("UCUDNN_TEST_SECONDS", 3600)) - 10
 
 figures = {}  # the values that tests of this process passed to record()
@@ -81,9 +81,9 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH. These are the folders of NVIDIA's wheels
-    if this Python has them, since its frameworks use the same. Without wheels, returns no folder if the loader finds the
-    libraries, and the folders of the build or of a toolkit if it does not."""
+    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH. If this Python has NVIDIA's wheels, these are
+    the wheels' folders, since the Python's frameworks use the same. Without wheels, returns no folder if the loader finds the
+    libraries, and otherwise the folders of the build or of a toolkit."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
     if not HOST and any(glob.glob(f"{folder}/libcudnn.so.9") for folder in wheels):
@@ -98,7 +98,7 @@ def library_folders():
 
 
 def environment(**variables):
-    """Returns the environment for programs linked with CUDA. Python frameworks, which find their libraries themselves, get
+    """Returns the environment for programs linked with CUDA. Python frameworks find their libraries themselves, so they get
     python_environment()."""
     result = python_environment(**variables)
     folders = [*library_folders(), result.get("LD_LIBRARY_PATH", "")]
@@ -125,8 +125,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """Makes the calling process end with its parent. A test's programs have sessions of their own, and must not stay on the GPU
-    after the test has ended."""
+    """Makes the calling process end with its parent. A test's programs have sessions of their own, but must leave the GPU when
+    the test ends."""
     C.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -184,9 +184,9 @@ INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
 
 
 def reference(words, environment, timeout=300):
-    """Runs a program, which must succeed, without ucudnn, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
-    is kept in FOLDER for other tests that want the same words and variables; they wait while a process runs the program. A
-    sitting begins with an empty FOLDER, because outputs of another machine, GPU or commit may differ."""
+    """Runs a program without ucudnn, which must succeed, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
+    is kept in FOLDER for other tests that want the same words and variables. These tests wait while a process runs the program.
+    A sitting begins with an empty FOLDER, because outputs of another machine, GPU or commit may differ."""
     folder = os.environ.get("UCUDNN_TEST_REFERENCES")
     if not folder:
         return run(words, environment, timeout)
@@ -217,8 +217,8 @@ MEASURED_BY_OTHERS = "others measure"  # words of a cause in ucudnn's report
 
 
 def under_ucudnn(options, program, environment, timeout=300):
-    """Runs `program` under `ucudnn run`. Returns its stdout and the report, or None if ucudnn wrote none. Fails if other
-    processes measured on the device meanwhile, because `program` may then divide less than it would alone."""
+    """Runs `program` under `ucudnn run`. Returns its stdout and the report; the report is None if ucudnn wrote none. Fails if
+    other processes measured on the device meanwhile, because `program` may then divide less than it would alone."""
     host = ["--host"] if HOST else []
     if "--off" in options:
         return reference([UCUDNN, "run", *host, *options, "--", *program], environment, timeout), None
@@ -245,8 +245,8 @@ def record(name, value):
 
 
 class Outcome(unittest.TextTestResult):
-    """Counts tests and subtests that passed, because whether `testsRun` includes skipped tests depends on the version of
-    Python."""
+    """Counts tests and subtests that passed. `testsRun` cannot be used, because it includes skipped tests only in some versions
+    of Python."""
 
     passed = 0
 

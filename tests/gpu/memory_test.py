@@ -1,4 +1,4 @@
-"""Tests that measuring frees all device memory that it takes, and takes no more than it may."""
+"""Tests that measuring frees all device memory that it takes, and takes no more than UCUDNN_TUNE_MEMORY allows."""
 
 import tempfile
 import unittest
@@ -7,10 +7,10 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
 LARGEST = 4 if machine.HOST else 128
-# The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller, so it cannot be
-# mistaken for an output that was not freed.
+# The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller than this. So
+# loaded code cannot look like an output that was not freed.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
-# UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, take half of this.
+# UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, take half of it.
 BOUND_BYTES = 4 * OUTPUT_BYTES
 
 

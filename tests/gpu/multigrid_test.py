@@ -12,7 +12,7 @@ import machine
 WAYS = ("streams", "grouped")
 LAUNCHES = ("each", "graph")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
-# This relative difference of residuals is allowed, since states in single precision are rounded by 2^-24 = 6e-8 at every step.
+# States in single precision are rounded by 2^-24 = 6e-8 at every step, so residuals may differ by this fraction.
 ROUNDING = 1e-5
 
 
@@ -27,7 +27,7 @@ def solve(*options):
 
 
 def only(document):
-    """Returns the solve of a document that has only one."""
+    """Returns the only solve of a document."""
     return document["solves"][0] if "solves" in document else document
 
 
@@ -65,8 +65,8 @@ class Multigrid(unittest.TestCase):
         self.assertLessEqual(max(cycles.values()) - min(cycles.values()), 2, cycles)
 
     def test_the_fastest_way_is_measured(self):
-        """Records the time of a cycle at each depth, call by call and as one graph, and that of serial propagation, with which
-        the paper compares."""
+        """Records the times of a cycle at each depth, call by call and as one graph. Also records the time of serial
+        propagation, with which the paper compares."""
         for depth in DEPTHS:
             cycles = {}
             for launch in LAUNCHES:
@@ -78,8 +78,8 @@ class Multigrid(unittest.TestCase):
             machine.record(f"seconds of serial propagation, {depth} layers", serial_seconds(str(depth)))
 
     def test_two_cycles_beside_serial_propagation(self):
-        """Records the times of two cycles and of serial propagation. The goals are the time of serial propagation in one graph,
-        and half its time without a graph. The fastest of all ways and coarse operators is compared with these."""
+        """Records the times of two cycles and of serial propagation. There are two goals: the time of serial propagation in one
+        graph, and half its time without a graph. The fastest of all ways and coarse operators is compared with both goals."""
         layers = str(DEPTHS[-1])
         serial = serial_seconds(layers)
         cycles = {f"{coarse}, {way}": 2 * seconds for coarse in ("inject", "sum")
@@ -91,8 +91,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Records the average number of streams that run a block at the same time, from events of the device, as in figure 5
-        of the paper. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
+        """Records the average number of streams that run a block at the same time, by events of the device, as in figure 5 of
+        the paper. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]
@@ -115,8 +115,8 @@ class Multigrid(unittest.TestCase):
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
     def test_the_coarse_operator_fits_the_device(self):
-        """Without --coarse, the operator is "sum" if single layers do not fill the device. Records its number of cycles and
-        that of "inject" for the same tolerance."""
+        """Without --coarse, the operator is "sum" if single layers do not fill the device. Records the number of cycles to one
+        tolerance, with this operator and with "inject"."""
         words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
         chosen = {}
         for name, own in (("inject", words), ("chosen", words[:-2])):

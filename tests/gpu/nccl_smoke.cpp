@@ -1,6 +1,6 @@
-// Finds, loads and calls NCCL as ucudnn does, with one rank, since one GPU allows no more. Prints
-// which NCCL it is, a line for each step, and how long opening took. The exit code is 1, with the
-// reason, if a step fails, and 77 if there is no NCCL.
+// Finds, loads and calls NCCL as ucudnn does. There is one rank, since one GPU allows no more.
+// Prints which NCCL it is, a line for each step, and how long opening took. If a step fails, the
+// exit code is 1 and the reason is printed. Without an NCCL the exit code is 77.
 //
 //   nccl_smoke [CUDNN_FILE]      searches next to CUDNN_FILE, as for a program with that cuDNN
 //   nccl_smoke --own NCCL_FILE   loads NCCL_FILE first, as a program that uses NCCL itself does
@@ -64,7 +64,7 @@ class Device {
   Status Fill(CUdeviceptr to, size_t bytes) {
     return DriverStatus(driver_, driver_.cuMemsetD8Async(to, 0xff, bytes, stream()), "filling");
   }
-  // Waits for the stream, and compares `bytes` bytes at `from` with those at `wanted`.
+  // Waits for the stream, and compares the `bytes` bytes at `from` with the bytes at `wanted`.
   Status Compare(CUdeviceptr from, const void* wanted, size_t bytes) {
     std::vector<char> found(bytes);
     UCUDNN_RETURN_IF_ERROR(DriverStatus(
@@ -88,8 +88,8 @@ std::vector<Number> Numbers() {
   return numbers;
 }
 
-// Sums over one rank, in several pieces. The channel copies each piece and overwrites it with NaN
-// before it reduces the copy, so right numbers in the buffer show that the reduction ran.
+// Sums over one rank, in several pieces. The channel copies each piece, overwrites the original
+// with NaN, and reduces the copy. So right numbers in the buffer show that the reduction ran.
 template <class Number>
 Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   const std::vector<Number> numbers = Numbers<Number>();
@@ -173,8 +173,8 @@ bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device
   return good && PrintStep("channel closed", Status::Ok());
 }
 
-// Tests the communicators, which a channel uses for messages to other ranks. They are destroyed in
-// one round, as by a channel that closes, and aborted in the other.
+// Tests the communicators, which a channel uses for messages to other ranks. In the first round
+// they are destroyed, as by a channel that closes. In the second round they are aborted.
 bool TryCommunicators(const ChannelSetup& setup, const Functions& functions, Device& device) {
   for (const bool aborted : {false, true}) {
     ucudnn::transport::nccl::UniqueIds ids = {};

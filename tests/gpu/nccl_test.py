@@ -1,5 +1,5 @@
-"""Tests that NCCL can be found and called as ucudnn does it, with one rank, since one GPU allows no more. NCCL's version is
-accepted, both communicators are made, sums are right, so are messages of the rank to itself, and communicators can be
+"""Tests that NCCL can be found and called as ucudnn does it. There is one rank, since one GPU allows no more. NCCL's version
+is accepted, and both communicators are made. Sums are right, and so are messages of the rank to itself. Communicators can be
 destroyed and aborted."""
 
 import functools
@@ -16,7 +16,8 @@ STEPS = ["device", "channel", "sum of fp32", "sum of fp64", "channel closed",
 
 
 def wheels():
-    """Returns the folders of NVIDIA's wheels that have cuDNN and NCCL, or none on the stand-in, since these need a GPU."""
+    """Returns the folders of NVIDIA's wheels that have cuDNN and NCCL. On the stand-in there are none, since these libraries
+    need a GPU."""
     if machine.HOST:
         return []
     spec = importlib.util.find_spec("nvidia")
@@ -26,7 +27,7 @@ def wheels():
 
 
 def without_nccl(environment):
-    """Returns the environment without folders in LD_LIBRARY_PATH that have NCCL, so that the loader does not find it."""
+    """Returns the environment without the folders in LD_LIBRARY_PATH that have NCCL, so that the loader does not find it."""
     folders = [f for f in environment["LD_LIBRARY_PATH"].split(":") if not os.path.exists(f"{f}/libnccl.so.2")]
     return environment | {"LD_LIBRARY_PATH": ":".join(folders)}
 

@@ -1,8 +1,8 @@
 """An ONNX Runtime program that knows nothing of ucudnn. Each of its models has one convolution with bias on whole numbers, of
-one to three dimensions. Some convolutions are grouped, strided, dilated or transposed. An activation follows, in most models
-after a residual is added; ONNX Runtime fuses these. The models run with each algorithm search of the CUDA provider. The program
-also runs the convolutions among the test cases in ONNX's wheel. It prints JSON with checksums and outcomes, by which two runs
-can be compared. With `--device cpu` it runs small sizes on the CPU."""
+one to three dimensions. Some convolutions are grouped, strided, dilated or transposed. Most models then add a residual, and
+all end with an activation; ONNX Runtime fuses these with the convolution. The models run with each algorithm search of the
+CUDA provider. The program also runs the convolutions among the test cases in ONNX's wheel. It prints JSON with checksums and
+outcomes, by which two runs can be compared. With `--device cpu` it runs small sizes on the CPU."""
 
 import json
 import warnings
@@ -66,7 +66,7 @@ def session_of(described, search):
 
 
 def samples():
-    """Returns "ok" or an error, by name, for the convolutions among the test cases of operators in ONNX's wheel."""
+    """Runs the convolutions among the test cases of operators in ONNX's wheel. Returns "ok" or an error for each, by name."""
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # other operators' test cases give warnings
         from onnx.backend.test.case.node import collect_testcases

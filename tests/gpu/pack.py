@@ -1,6 +1,6 @@
-"""Implements tools/gpu-check --pack FOLDER, which packs what a sitting needs on a machine with a GPU where nothing can be built
-or downloaded. Paths in the pack are those in the repository. CUDA, cuDNN and NCCL are not packed, since that machine has them;
-with --host, the CPU stand-in's libraries are packed. elf.py checks which libraries packed files need."""
+"""Implements tools/gpu-check --pack FOLDER. A pack has what a sitting needs on a machine with a GPU where nothing can be built
+or downloaded. A file has the same path in the pack as in the repository. CUDA, cuDNN and NCCL are not packed, since that
+machine has them; with --host, the CPU stand-in's libraries are packed. elf.py checks which libraries packed files need."""
 
 import hashlib
 import pathlib
@@ -96,7 +96,8 @@ def gather(folder, host):
 
 
 def add_facts(folder):
-    """Adds lists of the plans that cuDNN makes here without a GPU; the stage `plans` compares them with those of a GPU."""
+    """Adds lists of the plans that cuDNN makes here without a GPU. The stage `plans` compares these lists with a GPU's
+    plans."""
     if (machine.FOLDER / "facts.py").exists():
         import facts
         facts.make_lists(folder)
@@ -195,8 +196,8 @@ def refuse_what_is_too_much(folder):
 
 
 def commands(folder, host):
-    """Returns the commands to run on the machine. They name the folder relative to the repository if it is inside, otherwise
-    by its absolute path."""
+    """Returns the commands to run on the machine. If the folder is inside the repository, the commands name it by its path in
+    the repository, otherwise by its absolute path."""
     place = folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder
     program = f"python3 {place}/tools/gpu-check{' --host' if host else ''}"
     made = [f"{program} --sitting A --output $OUT", f"{program} --sitting B --resume --output $OUT"]

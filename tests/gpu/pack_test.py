@@ -17,7 +17,7 @@ import elf
 import machine
 import pack
 
-# These files have names of NVIDIA's libraries, but belong to ucudnn.
+# These files have names of NVIDIA's libraries, but are ucudnn's own.
 OWN = {f"build/release/{name}" for name in (
     "lib/ucudnn/libcudnn.so.9", "tests/gpu/trace/libcudnn.so.9", "tests/bench/null_cudnn/libcudnn.so.9",
     "tests/bench/null_forward/libcudnn.so.9")}

@@ -1,4 +1,4 @@
-"""Tests that cuDNN accepts, in place of a device, the profile that tools/gpu-check records."""
+"""Tests that cuDNN accepts the profile that tools/gpu-check records, in place of a device."""
 
 import json
 import subprocess

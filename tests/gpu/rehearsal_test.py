@@ -21,7 +21,7 @@ SKIPS = {"A": {"test torch legacy briefly": "a CPU has one path"}, "B": {}}
 COMMANDS = ("bash", "sh", "env", "true", "cat", "ls", "df", "free", "nproc", "uname", "ldd", "sleep", "kill", "ldconfig", "awk",
             "mktemp", "rm", "dirname")
 SECONDS = 2400
-# This program runs tools/gpu-check of the pack with stages that hang and crash, and then one that passes.
+# This program runs tools/gpu-check of the pack with stages that hang and crash, and then with a stage that passes.
 FAULTY = """
 import importlib.machinery, importlib.util, os, sys
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"

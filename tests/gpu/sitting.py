@@ -1,6 +1,6 @@
 """Runs stages within a number of seconds, each in a process of its own (stage.py). Stages run at the same time where their
-lanes allow it. The result file on disk is complete at any moment, and a stage that hangs or crashes costs the other stages at
-most its own limit."""
+lanes allow it. The result file on disk is complete at any moment. A stage that hangs or crashes takes no more time from other
+stages than its own limit."""
 
 import datetime
 import json
@@ -16,7 +16,7 @@ import machine
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
 POLL_SECONDS = 0.05
-# A stage must end within its limit and report what it has. If it exceeds its limit by this many seconds, it is killed with all
+# A stage must end within its limit and report what it has. If it exceeds its limit by SLACK_SECONDS, it is killed with all
 # processes that it started.
 SLACK_SECONDS = 5
 REASON_CHARACTERS = 4000
@@ -40,8 +40,8 @@ def without_times(figures):
 
 
 class Results:
-    """Keeps the result of each stage, and writes the file after each change. `earlier` is the document of an earlier sitting,
-    whose stages stay in the file until they run again."""
+    """Keeps the result of each stage, and writes the file after each change. `earlier` is the document of an earlier sitting.
+    Its stages stay in the file until they run again."""
 
     def __init__(self, path, environment, earlier=None):
         self.path, self.environment, self.stages = path, environment, {}
@@ -115,8 +115,8 @@ class Run:
 
 
 class Sitting:
-    """Runs stages until `seconds` have passed. `at_once` is how many stages of the lane FREE may run at the same time, or None
-    if the device takes one process at a time. `clocks` is a clocks.Log, or None."""
+    """Runs stages until `seconds` have passed. `at_once` is the number of stages of the lane FREE that may run at the same
+    time, or None if the device takes one process at a time. `clocks` is a clocks.Log, or None."""
 
     def __init__(self, results, context, seconds, at_once, clocks=None):
         self.results, self.context, self.clocks = results, context, clocks
@@ -127,8 +127,8 @@ class Sitting:
         self.folder = tempfile.TemporaryDirectory()
 
     def run(self, stages, last=()):
-        """Runs the stages in order, as far as lanes and time allow. The stages `last` run even if no time is left, since what
-        they save would be lost otherwise."""
+        """Runs the stages in order, as far as lanes and time allow. The stages `last` run even if no time is left, since they
+        save results that would be lost otherwise."""
         self.results.write()
         try:
             self.run_all(list(stages))
@@ -221,9 +221,9 @@ class Sitting:
         self.tell(entry)
 
     def judge(self, entry, run):
-        """Sets the outcome of a stage that was cut off or left out work. The outcome is "not run" if the sitting's end
-        shortened the stage's time. If the stage had its full time, the outcome is "failed" for a test that was cut off,
-        and for a stage that passed but left out a part of its work."""
+        """Sets the outcome of a stage that was cut off or left out work. If the sitting's end shortened the stage's time, the
+        outcome is "not run". Otherwise the outcome is "failed" for a test that was cut off, and for a stage that passed but
+        left out a part of its work."""
         shortened = run.seconds < own_limit(run.stage)
         left_out = entry.get("figures", {}).get("not run")
         if shortened and (entry["outcome"] == "cut" or left_out):

@@ -24,7 +24,8 @@ import summary
 import versions
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
-# This is the module `work` whose functions the stages call. It is written to a folder that their processes import from.
+# This is the module `work` whose functions the stages call. The test writes it to a folder from which the stages'
+# processes import it.
 WORK = """
 import json, os, pathlib, signal, subprocess, sys, time
 import figures, machine

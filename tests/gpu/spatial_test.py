@@ -27,7 +27,7 @@ LAYERS = ((("fp32", "2", 3), ("fp16", "3", 2)) if machine.HOST else
           (("fp32", "2", 4), ("fp16", "2", 3)))
 # Measuring is kept short, since other tests cover it. Kernels that were not measured in this time run undivided.
 SHORT = {"OMP_NUM_THREADS": "1"} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "1:15"}
-# A rank is killed this many seconds after its start. A GPU needs more of them, because cuDNN has to load.
+# A rank is killed this many seconds after its start. A GPU needs more seconds than the stand-in, because cuDNN has to load.
 BEGUN_SECONDS = 2 if machine.HOST else 12
 # All ranks fail within 15 seconds after one of them died. Another 10 seconds are left for their messages and their end.
 END_SECONDS = 15 + 10
@@ -62,8 +62,9 @@ def processes_with(mark):
 
 
 def left_behind(mark, folder, shared):
-    """Returns the processes, files and shared memory that a job left behind. Its processes have `mark` in their environment and
-    write temporary files to `folder`. `shared` are the names of the shared memory from before the job."""
+    """Returns the processes, files and shared memory that a job left behind. The job's processes have `mark` in their
+    environment and write temporary files to `folder`. `shared` has the names of the shared memory that existed before the
+    job."""
     deadline = time.monotonic() + 2
     while (processes := processes_with(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -92,8 +93,8 @@ def alone(program):
 
 
 def job(grid, ranks, program, *options, **variables):
-    """Runs `program` with its images split over `ranks` processes, each with the first device. If `ranks` is None, they are
-    split over the program's own threads."""
+    """Runs `program` with its images split over `ranks` processes, which all use the first device. If `ranks` is None, the
+    images are split over the program's own threads."""
     mark = f"SPLIT_JOB={uuid.uuid4()}"
     shared, begin = shared_memory(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
@@ -128,18 +129,19 @@ class Split(unittest.TestCase):
             self.assertIn(text, result.errors)
 
 
-# striped_cnn prints sums in fp64, rounded to nine digits. Engines may differ from call to call and from rank to rank, and with
-# them the order of additions. A sum of t terms is then off by at most t * 2^-53 times the sum of their absolute values. In one
-# step, 27 + 294 + 72 + 6 terms are added up on the way to an output value, as many again on the way to a gradient of the
-# images, and 3 * 32 * 12 more in a gradient of a filter. A printed number is a sum of at most 3 * 3 * 3 * 6 such values, each
-# of which is taken to be as large as the largest printed number of its kind.
+# striped_cnn prints sums in fp64, rounded to nine digits. Engines may differ from call to call and from rank to rank, and
+# different engines add in different orders. A sum of t terms is then off by at most t * 2^-53 times the sum of their absolute
+# values. In one step, 27 + 294 + 72 + 6 terms are added up on the way to an output value, and as many again on the way to a
+# gradient of the images. A gradient of a filter adds 3 * 32 * 12 more. A printed number is a sum of at most 3 * 3 * 3 * 6 such
+# values. Each of these values is taken to be as large as the largest printed number of its kind.
 TERMS = STEPS * (2 * (27 + 294 + 72 + 6) + 3 * HEIGHT * 12)
 ROUNDOFF = 2.0 ** -53 * TERMS * 3 * 3 * 3 * 6
 LAST_DIGIT = 1e-8  # one unit of the ninth digit, relative to a number that begins with 1
 
 
 def numbers(lines):
-    """Returns the numbers in striped_cnn's lines, by the text before them, which says their kind and place."""
+    """Returns the numbers in striped_cnn's lines by name. The name is the text before a number, which says the number's kind
+    and place."""
     result = {}
     for line in lines:
         name, number = line.rsplit(": ", 1)
@@ -187,7 +189,8 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # The numbers are sums in fp64 of at most some hundred thousand terms. Ranks add these in another order, hence 1e-10.
+        # Each number is a sum in fp64 of at most some hundred thousand terms. Ranks add the terms in another order, hence
+        # 1e-10.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):

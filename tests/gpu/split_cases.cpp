@@ -26,10 +26,10 @@ namespace {
 
 using namespace ucudnn::gpu_tests;  // NOLINT: this is a program of one page
 
-// All cells of an image are equal, so sizes are multiples of four times the stride. Images that are
-// cut into three rows of cells are three quarters as large. A filter of 7 reaches over most of a
-// stripe of 4 pixel rows. Cut into four rows of cells, an image of `odd_image` takes 72 bytes in 16
-// bits, so every second image is 8 bytes off 16-byte alignment.
+// All cells of an image are equal, so sizes are multiples of four times the stride. If images are
+// cut into three rows of cells, they are three quarters as large. A filter of 7 reaches over most
+// of a stripe of 4 pixel rows. If an image of `odd_image` is cut into four rows of cells, its cell
+// takes 72 bytes in 16 bits, so every second image is 8 bytes off 16-byte alignment.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
                              {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},
@@ -54,8 +54,9 @@ void PrintLine(const Case& of, int rank, const char* result) {
               Name(of.operation), rank, result);
 }
 
-// Runs the convolution three times. With beta = 0 it must not read the output, with beta = 1 it
-// doubles the result, and 3 times the result minus the doubled one gives the result again.
+// Runs the convolution three times. With beta = 0, it must not read the output. With beta = 1, it
+// doubles the result. The third run gives 3 times the result minus the doubled result, which is the
+// result again.
 cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
                         std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();

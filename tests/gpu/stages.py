@@ -16,10 +16,10 @@ GATE = "gate"
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Describes a stage. `seconds` is how long it is expected to take on an H100, and `limit` the seconds after which it is
-    ended. `guards` names the faults that only a GPU can show. `work` is a function of a module of this folder and its arguments
-    after the sitting and the seconds. `needs` are the names of stages that must have ended before it begins. With `every_time`
-    the stage runs even if it passed in an earlier sitting."""
+    """Describes a stage. `seconds` is how long the stage is expected to take on an H100. It is ended after `limit` seconds.
+    `guards` names the faults that only a GPU can show. `work` has the name of a function in a module of this folder, and the
+    arguments that follow the sitting and the seconds. `needs` are the names of stages that must have ended before this one
+    begins. With `every_time` the stage runs even if it passed in an earlier sitting."""
 
     name: str
     lane: str
@@ -163,8 +163,8 @@ POLICIES = ("auto", "WD") if machine.HOST else ("undivided", "powerOfTwo", "auto
 
 
 def iterations(policies, suffix=""):
-    """Returns the stages for all networks and limits. All networks run within the middle limit before any runs within another
-    one."""
+    """Returns the stages for all networks and limits. All networks run within the middle limit first, and only then within
+    another limit."""
     return [measured(f"iterations {network} {batch} {mib} MiB{suffix}", 120, "gains that whole iterations do not show",
                      "torch_whole_iterations", network, batch, mib, policies, needs=TORCH)
             for mib in ((64,) if machine.HOST else (64, 8, 512)) for network, batch in ITERATIONS]
@@ -198,8 +198,8 @@ def of(*words):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Describes a sitting by its seconds and stages. With `repeats_failures`, stages that failed in earlier sittings, and those
-    of SHORT that were not run there, run right after the gate. The stages `last` run even if no time is left."""
+    """Describes a sitting by its seconds and stages. With `repeats_failures`, some stages run right after the gate: stages that
+    failed in earlier sittings, and stages of SHORT that did not run there. The stages `last` run even if no time is left."""
 
     seconds: float
     stages: tuple

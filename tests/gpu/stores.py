@@ -1,5 +1,5 @@
-"""Makes measurement stores in which running in pieces is fastest for every kernel. Which kernels ucudnn divides depends on
-times, which differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times,
+"""Makes measurement stores in which every kernel is fastest in pieces. Which kernels ucudnn divides depends on times,
+which differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times,
 imports them into a new store, and gives that store to another run."""
 
 import csv
@@ -20,7 +20,7 @@ def rows_of(store):
 
 
 def prefer_pieces(rows, store, engine=None):
-    """Makes a store of these rows in which every kernel is fastest in quarters of the mini-batch, on `engine` if it is
+    """Makes a store of these rows. Every kernel is fastest in quarters of the mini-batch, on `engine` if it is
     given."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")

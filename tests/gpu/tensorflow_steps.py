@@ -1,6 +1,7 @@
-"""A TensorFlow program that knows nothing of ucudnn. It runs convolutions of two and three dimensions on whole numbers, some
-of them grouped, strided or dilated. Each runs once eagerly, and once in a tf.function with its gradients; the checksums are
-of the tf.function's results. It prints JSON by which two runs can be compared. With `--device cpu` it runs without a GPU."""
+"""A TensorFlow program that knows nothing of ucudnn. It runs convolutions of two and three dimensions on whole numbers. Some
+are grouped, strided or dilated. Each runs once eagerly, and once in a tf.function with its gradients. The program prints
+JSON with checksums of the tf.function's results, by which two runs can be compared. With `--device cpu` it runs without a
+GPU."""
 
 import json
 

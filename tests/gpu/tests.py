@@ -12,8 +12,8 @@ import machine
 
 
 def test(sitting, seconds, name, cases=()):
-    """Runs the test file NAME_test.py, or only its test classes `cases`. The file learns `seconds` from UCUDNN_TEST_SECONDS,
-    and is killed after them. Returns the figures that it recorded."""
+    """Runs the test file NAME_test.py, or only its test classes `cases`. The file gets `seconds` in UCUDNN_TEST_SECONDS, and
+    is killed after this time. Returns the figures that the file recorded."""
     with tempfile.TemporaryDirectory() as folder:
         results = pathlib.Path(folder, "results.json")
         words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", *cases]
@@ -30,8 +30,8 @@ def test(sitting, seconds, name, cases=()):
 
 
 def references(sitting, seconds, name, cases=()):
-    """Makes the runs without ucudnn with which the test file NAME_test.py compares, and keeps their results for the stage of
-    the test."""
+    """Makes the runs without ucudnn with which the test file NAME_test.py compares. Keeps their results for the stage that
+    runs the test."""
     words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", "--references", *cases]
     machine.run(words, dict(os.environ, UCUDNN_TEST_SECONDS=str(seconds)), seconds)
     return {}

@@ -22,15 +22,15 @@ TUNE = "1:100"
 
 
 def start(name, options, variables, tune, folder):
-    """Starts a process that trains. `options` are those of `ucudnn run`, or None for PyTorch alone."""
+    """Starts a process that trains. `options` are options of `ucudnn run`, or None for PyTorch alone."""
     program = [sys.executable, "-B", machine.FOLDER / "torch_worker.py", *(["--device", "cpu"] if machine.HOST else [])]
     environment = machine.python_environment(**frameworks.VARIABLES["torch"], **{"UCUDNN_TUNE_SECONDS": tune}, **variables)
     return Worker(name, program, options, environment, folder)
 
 
 def compare(case, workers, deadline):
-    """Returns times and memory of one case by configuration. `ratio` compares the times of a round with those of the first
-    configuration in that round."""
+    """Returns times and memory of one case by configuration. For each round, `ratio` compares a configuration's time with the
+    first configuration's time."""
     prepared, rounds = {}, {name: [] for name in workers}
     for name, worker in workers.items():
         worker.error = None
@@ -62,7 +62,7 @@ def figures(prepared, rounds, reference):
 def planned_after_s(steps_ms, steady_ms):
     """Returns the seconds before the first step that runs as planned, after ucudnn has measured. This is the first step that
     takes at most 1.1 times `steady_ms`, the time of later steps. If no step is that fast, because the host waits for each of
-    them, it is the first step that takes at most 1.1 times the fastest step's time."""
+    these steps, it is the first step that takes at most 1.1 times as long as the fastest step."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000
@@ -102,9 +102,9 @@ def run(configurations, cases, seconds, tune=TUNE):
 
 
 def layouts(network, batch, last, store, seconds):
-    """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit it
-    runs divided and undivided; undivided shows what cuDNN does within the same workspace. Another configuration is PyTorch
-    alone under CUDNN_CONV_WSCAP_DBG, by which users of cuDNN limit workspace."""
+    """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit,
+    PyTorch runs divided and undivided; the undivided run shows what cuDNN does within the same workspace. In another
+    configuration, PyTorch runs without ucudnn under CUDNN_CONV_WSCAP_DBG, by which users of cuDNN limit workspace."""
     of_store = ["--db", store]
     configurations = {"plain": (None, {}), "no limit": (of_store, {})}
     for mib in () if machine.HOST else LIMITS_MIB:
@@ -118,8 +118,8 @@ def layouts(network, batch, last, store, seconds):
 
 
 def iterations(network, batch, mib, policies, store, seconds):
-    """Times iterations in fp32 as in the paper's Figs. 10 to 13: by policy within `mib` for each kernel, and as WD within one
-    budget for all kernels."""
+    """Times iterations in fp32 as in the paper's Figs. 10 to 13. A policy has `mib` for each kernel, and WD has one budget
+    for all kernels."""
     budget = f"{mib * (3 * CONVOLUTIONS[network] - 1)}MiB"
     options = {policy: within(mib, policy) for policy in policies if policy != "WD"}
     if "WD" in policies:

@@ -1,5 +1,6 @@
-"""Defines in plain torch.nn the networks that the programs of this folder train, and one that they only run forward. ResNets
-are taken from torchvision if it is installed. Otherwise those defined here are used, which have equal layers and parameters."""
+"""Defines in plain torch.nn the networks that the programs of this folder train, and one network that they only run forward.
+ResNets are taken from torchvision if it is installed. Otherwise this file's ResNets are used, which have equal layers and
+parameters."""
 
 import torch
 from torch import nn
@@ -8,8 +9,8 @@ BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
 
 def normalised(inputs, outputs, window, stride=1, dimensions=2):
-    """Returns a convolution and its batch normalisation. The convolution has no bias, since the gradient of a bias before a
-    normalisation is 0 but for rounding."""
+    """Returns a convolution and its batch normalisation. The convolution has no bias: before a normalisation, a bias has a
+    gradient of 0 but for rounding."""
     convolution, normalisation = ((nn.Conv2d, nn.BatchNorm2d), (nn.Conv3d, nn.BatchNorm3d))[dimensions - 2]
     return [convolution(inputs, outputs, window, stride, window // 2, bias=False), normalisation(outputs)]
 
@@ -91,8 +92,8 @@ class DenseNet40(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """A U-Net of two or three dimensions. Strided convolutions halve its sides instead of pooling, since in three dimensions
-    PyTorch adds up the gradient of pooling in a random order."""
+    """A U-Net of two or three dimensions. Its sides are halved by strided convolutions and not by pooling, since in three
+    dimensions PyTorch adds up the gradient of pooling in a random order."""
 
     def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
         super().__init__()
@@ -133,8 +134,8 @@ class PlainBlock(nn.Module):
 
 
 def decoder(widths, groups):
-    """Returns the decoder of AutoencoderKL without its attention. It turns latents of 4 channels into an image whose sides are
-    longer by a factor of 2 for each width after the first."""
+    """Returns the decoder of AutoencoderKL without its attention. It turns latents of 4 channels into an image. For each width
+    after the first, the image's sides grow by a factor of 2."""
     layers, inputs = [nn.Conv2d(4, widths[0], 3, padding=1), PlainBlock(widths[0], widths[0], groups),
                       PlainBlock(widths[0], widths[0], groups)], widths[0]
     for level, outputs in enumerate(widths):
@@ -152,8 +153,8 @@ class Network:
         self.make, self.image, self.classes, self.dimensions, self.trains = make, image, classes, dimensions, trains
 
     def batch(self, n):
-        """Returns images and labels, or a mask in place of labels if there are no classes. They are made on the CPU, so that
-        all devices get equal ones."""
+        """Returns images and labels. If there are no classes, returns a mask in place of the labels. All tensors are made on
+        the CPU, so that all devices get equal ones."""
         generator = torch.Generator().manual_seed(n)
         images = torch.randn((n, *self.image), generator=generator)
         if self.classes:

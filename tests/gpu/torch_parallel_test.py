@@ -1,5 +1,5 @@
-"""Tests the module ucudnn.parallel with CUDA tensors. A network that trains by a plan, on four ranks that share the GPU over gloo
-and on one rank over NCCL, has the losses, values and outputs of the plain network."""
+"""Tests the module ucudnn.parallel with CUDA tensors. A network trains by a plan, once on four ranks that share the
+GPU over gloo, and once on one rank over NCCL. It has the losses, values and outputs of the plain network."""
 
 import json
 import pathlib

@@ -1,7 +1,7 @@
 """A PyTorch program that knows nothing of ucudnn. It runs the convolution samples that PyTorch's wheel carries for its own
-tests (torch.testing's OpInfos), with larger mini-batches. It compares them, forward and backward in every type, with the CPU's
-results in float64, and runs gradcheck on the small ones. It prints the outcome of each sample as JSON. With `--device cpu` it
-runs some of them without a GPU."""
+tests (torch.testing's OpInfos), with larger mini-batches. It compares the samples' results, forward and backward in every type,
+with the CPU's results in float64, and runs gradcheck on small samples. It prints the outcome of each sample as JSON. With
+`--device cpu` it runs some samples without a GPU."""
 
 import itertools
 import json
@@ -37,8 +37,8 @@ def moved(value, function):
 
 
 def with_images(sample):
-    """Returns random images, COPIES times as many as the sample's, if the sample's images have a batch dimension, that is,
-    as many dimensions as its filter. Otherwise returns the sample's images."""
+    """Returns random images, COPIES times as many as the sample's, if the sample's images have a batch dimension. They have one
+    if they have as many dimensions as the filter. Otherwise returns the sample's images."""
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)

@@ -1,5 +1,5 @@
-"""Tests that convolution samples of PyTorch's own tests, if they pass without ucudnn, also pass under ucudnn with little or no
-workspace."""
+"""Runs the convolution samples of PyTorch's own tests. Tests that samples which pass without ucudnn also pass under ucudnn
+with little or no workspace."""
 
 import unittest
 

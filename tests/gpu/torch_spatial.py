@@ -1,6 +1,6 @@
-"""Runs ucudnn.spatial on one GPU, which the ranks share. Exchanges under cuDNN's calls go by loopback, and those of
-torch.distributed by gloo through the host. Only in the mode `replayed` does each rank have a GPU of its own. Prints JSON. With
-`--device cpu` it runs without a GPU and without CUDA graphs.
+"""Runs ucudnn.spatial on one GPU, which the ranks share. Exchanges under cuDNN's calls go by loopback. Exchanges of
+torch.distributed go by gloo through the host. Only in the mode `replayed` does each rank have a GPU of its own. Prints JSON.
+With `--device cpu` it runs without a GPU and without CUDA graphs.
 
     torch_spatial.py backends         prints the backend that torch takes for each convolution, and the module's route for it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights in fp64 and fp32, and saves the fp64 one
@@ -166,8 +166,8 @@ def striped(folder):
 
 
 def launched(run, images, restore=lambda: None):
-    """Runs `run` on each of `images` by launches of one CUDA graph, and returns the last result. Before its capture `run` runs
-    twice outside, and `restore` undoes what these runs changed."""
+    """Runs `run` on each of `images` by launches of one CUDA graph, and returns the last result. Before the graph is captured,
+    `run` runs twice outside of a capture, and `restore` undoes what these runs changed."""
     if DEVICE == "cpu":
         for each in images:
             result = run(each)

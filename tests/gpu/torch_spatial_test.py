@@ -49,9 +49,9 @@ class Backends(unittest.TestCase):
 
 
 class OnRanks:
-    """Runs PROGRAM in its mode `one`, which saves results in `folder`, and then on several ranks in its mode `each`, which
-    compares its results with the saved ones. A test without a GPU starts the ranks itself instead of by `ucudnn run`, since
-    a PyTorch for CPUs has no cuDNN."""
+    """Runs PROGRAM in its mode `one`, which saves results in `folder`. Then runs it on several ranks in its mode `each`,
+    which compares its results with the saved ones. Without a GPU the test starts the ranks itself instead of by `ucudnn
+    run`, since a PyTorch for CPUs has no cuDNN."""
 
     @classmethod
     def setUpClass(cls):

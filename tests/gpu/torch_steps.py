@@ -1,7 +1,7 @@
-"""A PyTorch program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, also
-grouped, strided, dilated, transposed and fused, and captures CUDA graphs. Some shapes also run in the benchmark mode and the
-deterministic mode of torch.backends.cudnn. It prints JSON by which two runs can be compared. With `--brief` it runs one
-convolution, in two types and two layouts, and no graphs. With `--device cpu` it runs without a GPU."""
+"""A PyTorch program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, and
+captures CUDA graphs. Some convolutions are grouped, strided, dilated, transposed or fused. Some shapes also run in the
+benchmark mode and the deterministic mode of torch.backends.cudnn. It prints JSON by which two runs can be compared. With
+`--brief` it runs one convolution, in two types and two layouts, and no graphs. With `--device cpu` it runs without a GPU."""
 
 import json
 import sys
@@ -15,8 +15,8 @@ from whole_numbers import checksum
 DEVICE = "cpu" if ON_CPU else "cuda"
 # Each mode has a mini-batch of its own, because for equal shapes PyTorch keeps the choice of an earlier mode.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
-CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that no other case has; the second one never runs outside a capture
-FEW = ("5x5 strided", "grouped", "3d")  # the shapes of modes in which PyTorch builds and times many plans for each
+CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that no other case has; CAPTURED_FIRST never runs outside a capture
+FEW = ("5x5 strided", "grouped", "3d")  # shapes for modes in which PyTorch builds and times many plans for each shape
 LAST = (None, None, torch.channels_last, torch.channels_last_3d)
 # Each name has: dimensions, input channels, output channels, side, window, options of the convolution.
 SHAPES = {
@@ -76,7 +76,7 @@ def convolutions(n, names):
 
 def brief(n):
     """Returns outcomes of a convolution that a limit of 4 MiB divides. Tensor cores take NHWC, so cuDNN rearranges NCHW images
-    in its workspace, which is 12.5 MiB at 32 images and 3.3 MiB at 8 images in 16 bits (cuDNN 9.19, H200)."""
+    in its workspace. In 16 bits this workspace is 12.5 MiB for 32 images and 3.3 MiB for 8 images (cuDNN 9.19, H200)."""
     channels, side = 128 // SHARE, 28 // SHARE
     return {f"{str(dtype)[6:]} {'last' if last else 'first'}": outcome(
         gradients, lambda x, w: functional.conv2d(x, w, padding=1), (n, channels, side, side), (channels, channels, 3, 3),
@@ -109,8 +109,9 @@ def new_graph():
 
 
 def captured(n, warm):
-    """Returns the results of a convolution, forward and backward, replayed from a graph and eager, and the graph's kernels if
-    PyTorch shows them. Without `warm` the shape is new to the process when it is captured, and there are no eager results."""
+    """Returns the results of a convolution, forward and backward, once replayed from a graph and once eager. Also returns the
+    graph's kernels if PyTorch shows them. Without `warm` the shape is new to the process when it is captured, and there are no
+    eager results."""
     channels, side = 64 // SHARE, 56 // SHARE
     x = whole((n, channels, side, side), 8, torch.float32, 1).requires_grad_()
     w = whole((2 * channels, channels, 3, 3), 16, torch.float32, 2).requires_grad_()

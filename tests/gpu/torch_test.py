@@ -32,7 +32,8 @@ class Convolutions:
     def test_convolutions_on_whole_numbers_are_equal(self):
         for mode, plain in self.plain["modes"].items():
             for kind, results in plain.items():
-                # Fused convolutions may all fail, because the legacy path refuses them. Of other kinds, most cases must run.
+                # Fused convolutions may all fail, because the legacy path refuses them. Of every other kind of convolutions,
+                # most must run.
                 ran = [result for result in results.values() if not result.startswith(frameworks.FAILED)]
                 self.assertTrue(kind == "fused" or 2 * len(ran) > len(results), results)
                 for name, result in results.items():
@@ -60,13 +61,12 @@ class Path(Convolutions):
         plain, divided = (graph["kernels"] for graph in self.graphs("captured"))
         if plain is None:
             self.skipTest("this PyTorch does not show its graphs")
-        # Each piece launches at least one kernel. The kernels of pieces, or their grids, differ from those of the undivided
-        # call.
+        # Each piece launches at least one kernel. The pieces' kernels or their grids differ from the undivided call's.
         self.assertGreaterEqual(len(divided), sum(machine.pieces(kernel) for kernel in kernels))
         self.assertNotEqual(plain, divided)
 
     def test_capture_of_what_never_ran_is_undivided(self):
-        # The kernels are not compared: ucudnn may replace the engine by one that needs less workspace.
+        # The kernels are not compared, because ucudnn may replace the engine by an engine that needs less workspace.
         plain, divided = ({key: value for key, value in graph.items() if key != "kernels"}
                           for graph in self.graphs("captured first"))
         self.assertEqual(plain, divided)

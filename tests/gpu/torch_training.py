@@ -1,7 +1,7 @@
-"""A PyTorch program that knows nothing of ucudnn. It takes training steps of one network in every precision and layout, and in
-some of these also in other modes. It compares each case with the steps in float64, which run without cuDNN. It prints JSON by
-which two runs can be compared: for each case how far outputs and gradients are from float64, and a digest of all of them, or
-why the case could not be run.
+"""A PyTorch program that knows nothing of ucudnn. It takes training steps of one network in every precision and layout; some
+of these also run in other modes. It compares each case with the steps in float64, which run without cuDNN. It prints JSON by
+which two runs can be compared. For each case the JSON says how far outputs and gradients are from float64 and has a digest of
+all of them, or it says why the case could not be run.
 
     torch_training.py resnet50|unet3d [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
                       [--float64 FOLDER]

@@ -1,13 +1,13 @@
 """Compares training steps of unchanged PyTorch under ucudnn, within a small workspace limit, with the steps without ucudnn.
 
-Both runs are compared with float64. The distance of the run without ucudnn is what rounding does to this network in this type.
-Micro-batches round as often as the undivided kernel, and partial filter gradients add one rounding in fp32 for each piece. So
-the run under ucudnn may be twice as far from float64 over all gradients. It may be FACTOR times as far in a single gradient,
-whose few elements vary more by chance. In benchmark mode all bounds are FACTOR times as large, since PyTorch takes the engine
-that it finds fastest, which differs between runs and may be one of Winograd. The bound for the outputs grows by FACTOR in each
-step, since later steps start from weights that differ. A test shows that a missing image exceeds these bounds. With policy
-undivided and no limit, what PyTorch computes deterministically is equal bit by bit, and so are two divided runs with one
-store."""
+Both runs are compared with float64. The distance of the run without ucudnn shows what rounding does to this network in this
+type. Micro-batches round as often as the undivided kernel, and partial filter gradients add one rounding in fp32 for each
+piece. So over all gradients, the run under ucudnn may be twice as far from float64. In a single gradient it may be FACTOR
+times as far, since few elements vary more by chance. In benchmark mode all bounds are FACTOR times as large: PyTorch takes the
+engine that it finds fastest, which differs between runs and may be one of Winograd. The bound for the outputs grows by FACTOR
+in each step, since later steps start from weights that differ. A test shows that a missing image exceeds these bounds. Policy
+undivided without a limit changes no bit of what PyTorch computes deterministically. Two divided runs with one store are equal
+bit by bit, too."""
 
 import math
 import os
@@ -116,9 +116,9 @@ class ResNet50(Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
-    """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, since its
-    tensor cores take NHWC, so cuDNN rearranges NCHW images in a workspace. In a sitting, the run without ucudnn saves its
-    float64 results for the run under ucudnn."""
+    """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, because cuDNN
+    then needs a workspace: tensor cores take NHWC, so it rearranges NCHW images. In a sitting, the run without ucudnn saves
+    its float64 results for the run under ucudnn."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
     path = {"UCUDNN_TUNE_SECONDS": "0.3:6"}
@@ -142,8 +142,7 @@ class UNet3d(Training, unittest.TestCase):
 
 
 class Compiled(Training):
-    """Holds the tests of a compiled network. They are separate from the other tests because compiling takes longer than all
-    of those."""
+    """Holds the tests of a compiled network. They are separate because compiling takes longer than all other tests."""
 
     @classmethod
     def words(cls):
@@ -165,8 +164,8 @@ class UNet3dCompiled(Compiled, unittest.TestCase):
 
 
 class Legacy:
-    """Makes PyTorch use the legacy API, which TORCH_CUDNN_V8_API_DISABLED=1 selects. Only some of the cases run, since the
-    others would call no other parts of that API."""
+    """Makes PyTorch use the legacy API, which TORCH_CUDNN_V8_API_DISABLED=1 selects. Only some cases run, since the others
+    would call no further parts of that API."""
 
     path, api = {"TORCH_CUDNN_V8_API_DISABLED": "1"}, "legacy"
     cases = FEW or ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
@@ -188,7 +187,7 @@ class UNet3dLegacy(Legacy, Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class Deterministic(unittest.TestCase):
-    """Tests that cases which PyTorch computes deterministically are equal bit by bit."""
+    """Tests cases which PyTorch computes deterministically. Their results are equal bit by bit."""
 
     CASES = FEW[1:2] or ("fp32 first deterministic", "bf16 last deterministic")
 

@@ -20,8 +20,8 @@ DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
 
 
 class DeviceMemory:
-    """Records the largest number of bytes that were allocated on the device since `before` bytes were free, also outside
-    PyTorch's allocator. REQUIRES: no other program allocates memory on the device meanwhile."""
+    """Records the largest number of bytes that were allocated on the device since `before` bytes were free. Includes bytes
+    outside of PyTorch's allocator. REQUIRES: no other program allocates memory on the device meanwhile."""
 
     def __init__(self, before, every_s):
         self.before, self.least, self.done, self.every_s = before, before, threading.Event(), every_s
@@ -75,7 +75,7 @@ class Worker:
         (square @ square).sum().item()
 
     def prepare(self, network, batch, precision, last, steps):
-        """Makes the network and warms up for `steps` steps. Returns the time of each of them, and the memory that a later step
+        """Makes the network and warms up for `steps` steps. Returns the times of these steps, and the memory that a later step
         takes."""
         self.release()
         before = free_bytes()

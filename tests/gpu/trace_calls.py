@@ -4,9 +4,9 @@ LONGEST_LOOP = 200  # the largest number of calls in a block
 
 
 def compress(calls):
-    """Returns the names `calls` as a list of (count, [name, ...]). At each place the repeated block that covers the most calls
-    becomes one entry. If several blocks cover equally many calls, the shortest becomes the entry. A call with which no repeat
-    begins is an entry of its own."""
+    """Returns the names `calls` as a list of (count, [name, ...]). At each place, the repeated block that covers the most
+    calls becomes one entry. If several blocks cover equally many calls, the shortest block is taken. If no repeat begins with
+    a call, the call is an entry of its own."""
     entries, at = [], 0
     while at < len(calls):
         block, count = 1, 1

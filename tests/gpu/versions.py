@@ -12,9 +12,9 @@ import sys
 
 import machine
 
-# Each framework has a title, a program that prints its version, and statements that fail if it was not built for CUDA. Stages
-# of a framework that was not built for CUDA are skipped. Stages of a framework that was built for CUDA fail if it does not use
-# the GPU, since its programs print the device that they used.
+# Each framework has a title, a program that prints its version, and statements that fail if the framework was not built for
+# CUDA. If they fail, the framework's stages are skipped. If they succeed and the framework does not use the GPU, its stages
+# fail, since its programs print the device that they used.
 PROBES = {
     "torch": ("PyTorch", "import torch; print(torch.__version__)",
               "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
@@ -45,7 +45,8 @@ SECONDS = 120
 
 
 def ask(name, seconds=SECONDS):
-    """Returns a dictionary with "version" and "missing", one of which is None. "missing" says why the framework is not used."""
+    """Returns a dictionary with "version" and "missing", one of which is None. "missing" says why the framework cannot be
+    used."""
     title, program, on_gpu = PROBES[name]
     if not machine.HOST and on_gpu:
         program += f"\n{on_gpu}"

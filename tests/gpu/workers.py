@@ -19,15 +19,16 @@ POLICIES = ("auto", "undivided", "powerOfTwo", "all")
 
 
 def within(mib, policy):
-    """Returns options for a limit of `mib` MiB. A promise of workspace holds for every process with the same limit and
-    store, whatever its policy. So limits differ by a few bytes between policies, and the promises of one policy do not bind
-    another."""
+    """Returns options for a limit of `mib` MiB. A promise of workspace holds for all processes with the same limit and store,
+    whatever their policies are. So each policy gets a limit that differs by a few bytes, and the promises of one policy do not
+    bind another."""
     return ["--policy", policy, "--workspace-limit", str(int(mib * MIB) - POLICIES.index(policy))]
 
 
 class Worker:
-    """A process of the command line `program` under `ucudnn run` with `options`, or without ucudnn if they are None. On the
-    CPU stand-in, a program with `on_host` runs under `ucudnn run --host`; other programs run on the CPU without ucudnn."""
+    """A process of the command line `program`. It runs under `ucudnn run` with `options`, or without ucudnn if they are None.
+    On the CPU stand-in, only a program with `on_host` runs under `ucudnn run --host`; other programs run on the CPU without
+    ucudnn."""
 
     def __init__(self, name, program, options, environment, folder, on_host=False):
         self.name, self.error = name, None
@@ -120,7 +121,7 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """Returns a text for each report according to which its process could not measure because another process did."""
+    """Returns a text for each report that says the following: the process could not measure because another process did."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 

@@ -26,8 +26,8 @@ inline size_t FreeBytes() {
   return free;
 }
 
-// A test on the first device. The destructor releases its primary context, and with it everything
-// that the test left on the device.
+// A test on the first device. The destructor releases the device's primary context, and with it
+// everything that the test left on the device.
 class DeviceTest : public ::testing::Test {
  protected:
   ~DeviceTest() override {

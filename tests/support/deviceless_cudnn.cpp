@@ -29,8 +29,8 @@ constexpr char kH200[] =
 }
 
 // Searches this program's folder and the folders above it for the library that is built from
-// absent_driver.c, and returns its path. If the program was moved out of its build folder, returns
-// the bare file name, which the caller cannot open.
+// absent_driver.c. Returns the library's path. If the program was moved out of its build folder,
+// returns the bare file name, which the caller cannot open.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

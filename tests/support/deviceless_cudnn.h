@@ -1,6 +1,6 @@
 // Uses the real cuDNN without a GPU: makes operation graphs, engines and execution plans for a
-// device of which only a description is given. Workspace sizes are the real library's, but no plan
-// can run. `Graph` also makes the same graphs with any other library and its handle.
+// device that exists only as a description. Workspace sizes are the real library's, but no plan can
+// run. `Graph` also makes the same graphs with any other library and its handle.
 #pragma once
 
 #include <optional>
@@ -87,8 +87,8 @@ class Graph {
   cudnnBackendDescriptor_t get() const { return graph_.get(); }
 
   int EngineCount() const;
-  // Returns the finalized plan of an engine with its default knobs, or with the given ones; none if
-  // the engine does not serve the graph.
+  // Returns the finalized plan of an engine with its default knobs, or with `knobs` if they are
+  // given. Returns none if the engine does not serve the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
   std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
   // Returns plans of the heuristics' configurations, best first; plans that cannot be built are

@@ -13,7 +13,7 @@
 
 namespace ucudnn::test {
 
-// Returns every engine that serves `part`; fails the test if the library does not list them.
+// Returns every engine that serves `part`. The test fails if the library does not list them.
 inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
                                                 const ConvolutionProblem& part) {
   auto listed = engines.List(part);

@@ -1,6 +1,6 @@
 // A driver table that only makes, records and times events. Each recorded event is 1 ms later than
-// the previous one. Events are complete unless the last call of set_lags was set_lags(true).
-// Allocates nothing. Its state is static, so only one EventDriver may exist at a time.
+// the previous one. Events are complete unless the last call of set_lags was set_lags(true). The
+// table allocates nothing. Its state is static, so only one EventDriver may exist at a time.
 #pragma once
 
 #include <array>

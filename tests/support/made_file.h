@@ -40,7 +40,8 @@ MadeArray DoublesOf(const std::string& name, const std::vector<int64_t>& shape,
 // Compresses `bytes` as one gzip file.
 std::string GzipOf(std::string_view bytes);
 
-// Writes the low `width` bytes of `number` to `bytes` at `at`, the lowest first.
+// Writes the low `width` bytes of `number` to `bytes`, from the position `at` on, the lowest byte
+// first.
 void PutNumber(std::string& bytes, size_t at, size_t width, uint64_t number);
 
 }  // namespace ucudnn::test

@@ -9,8 +9,8 @@ namespace {
 
 std::atomic<long> calls = 0, launches = 0;
 
-// Replaces `function` by one that counts its call and returns 0, which is success for every status
-// type.
+// Replaces `function` by a function that counts its calls and returns 0, which is success for every
+// status type.
 template <typename Status, typename... Arguments>
 void LeaveOut(Status (*&function)(Arguments...)) {
   function = [](Arguments...) {

@@ -1,5 +1,5 @@
 // A device that does no work and only counts calls, so that a call costs only the caller's own time
-// and memory. Functions that make objects and plans are the stand-in's.
+// and memory. Functions that make objects and plans come from the stand-in.
 #pragma once
 
 #include "cuda/driver.h"

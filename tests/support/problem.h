@@ -9,8 +9,8 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
                                      Operation::kBackwardFilter};
 
 // A small convolution by default: 8 images with 4 channels of 8x8 elements, 3x3 filters to 8
-// channels, and images padded so that they keep their size. Names and order of the fields are those
-// of ConvolutionProblem.
+// channels, and images padded so that they keep their size. The fields have the names and the order
+// of ConvolutionProblem's.
 struct SmallProblem {
   Operation operation = Operation::kForward;
   int spatial_rank = 2;
@@ -28,8 +28,8 @@ struct SmallProblem {
   int alignment = 1;
 };
 
-// Returns the problem with packed tensors, and sums in fp32 (in fp64 for fp64 tensors). Example:
-// ProblemWith({.n = 16, .type = DataType::kHalf}).
+// Returns the problem with packed tensors. Its sums are in fp32, or in fp64 for fp64 tensors.
+// Example: ProblemWith({.n = 16, .type = DataType::kHalf}).
 ConvolutionProblem ProblemWith(const SmallProblem& said = {});
 
 // Returns `problem` with `n` images.

@@ -21,8 +21,8 @@ ConvolutionProblem RandomGrids::Problem() {
   problem.type = static_cast<DataType>(Draw(0, 3));
   if (problem.type == DataType::kDouble) problem.compute = DataType::kDouble;
   problem.layout = static_cast<Layout>(Draw(0, 1));
-  // NHWC keeps an alignment of 1 byte: a larger one would forbid most cuts, since these problems
-  // have few channels.
+  // NHWC problems keep an alignment of 1 byte. A larger alignment would forbid most cuts, since
+  // these problems have few channels.
   if (problem.layout == Layout::kNchw) problem.alignment = 1 << Draw(0, 4);
   const bool volume = problem.spatial_rank == 3;
   for (size_t axis = volume ? 0 : 1; axis < kMaxSpatial; ++axis) {

@@ -7,9 +7,9 @@
 
 namespace ucudnn {
 
-// Returns a problem of any operation, rank, type, layout, group count, dilation and alignment;
-// about a third of them have padded (non-packed) strides. The depth stride of a 2-D tensor is its
-// height stride times its height.
+// Returns a problem of any operation, rank, type, layout, group count, dilation and alignment.
+// About a third of the problems have padded (non-packed) strides. The depth stride of a 2-D tensor
+// is its height stride times its height.
 ConvolutionProblem RandomProblem(std::mt19937& random);
 
 }  // namespace ucudnn

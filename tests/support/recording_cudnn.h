@@ -24,7 +24,8 @@ struct RecordedCall {
   double beta = 0;
 };
 
-// A call of cudnnOpTensor(ADD) whose inputs are equal: output = alpha input + beta output.
+// A call of cudnnOpTensor(ADD) with the same tensor as both inputs: output = alpha input + beta
+// output.
 struct RecordedSum {
   int after = 0;  // number of convolution calls before it
   const void* input = nullptr;

@@ -17,7 +17,7 @@ struct RecordedExecution {
   const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
   const void* workspace = nullptr;
   bool adds = false;            // beta = 1
-  cudaGraph_t graph = nullptr;  // the graph that the execution was added to or updated in
+  cudaGraph_t graph = nullptr;  // the graph in which the execution was added or updated
 
   bool operator==(const RecordedExecution&) const = default;
 };

@@ -3,8 +3,9 @@
 
 namespace ucudnn::test {
 
-// Runs RUN_ALL_TESTS(), which succeeds even if it runs nothing. Returns the program's exit status,
-// a failure if nothing ran. REQUIRES: testing::InitGoogleTest was called.
+// Runs RUN_ALL_TESTS(). Returns the program's exit status: a failure if a test failed or if nothing
+// ran. RUN_ALL_TESTS() alone succeeds if it runs nothing. REQUIRES: testing::InitGoogleTest was
+// called.
 int RunSelectedTests();
 
 }  // namespace ucudnn::test

@@ -8,7 +8,8 @@
 
 namespace ucudnn::test {
 
-// Test failures while this object exists print its seed, so that they can be repeated.
+// While this object exists, a failing test prints the object's seed, so that the failure can be
+// repeated.
 class SeededRandom : public std::mt19937 {
  public:
   explicit SeededRandom(unsigned seed = std::random_device()())

@@ -11,8 +11,8 @@
 namespace ucudnn::test {
 
 struct Wrong {
-  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; if negative, no
-  // pieces are.
+  // The pieces of this algorithm are wrong. A piece is a call of fewer than `whole` images. If this
+  // is negative, no pieces are wrong.
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;

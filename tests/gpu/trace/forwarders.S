@@ -1,6 +1,7 @@
-// Defines every export of cuDNN. Each calls UcudnnTraceCall (trace.cpp), which writes the call's name and
-// returns the address of the real function, and jumps there. This is assembly because a forwarder must
-// keep all arguments, whatever the signature is.
+// Defines a forwarder for every export of cuDNN. A forwarder calls UcudnnTraceCall (trace.cpp),
+// which writes the export's name and returns the address of the real function. Then the forwarder
+// jumps there. This is assembly because a forwarder must keep all arguments, whatever the signature
+// is.
 #include "arguments.inc"
 
 .macro Export index, name

@@ -37,8 +37,8 @@ void* FindTarget(const char* name) {
 }  // namespace
 
 // Writes the name of the export, and returns the address of the real function. forwarders.S calls
-// this. Each name is written by one call of write, so that lines of several threads do not mix and
-// nothing is lost when a signal ends the program.
+// this function. Each name is written by one call of write, so lines of several threads do not mix,
+// and no line is lost when a signal ends the program.
 extern "C" __attribute__((visibility("hidden"))) void* UcudnnTraceCall(unsigned index) {
   static const int file = OpenTrace();
   const char* const line = kLines[index];

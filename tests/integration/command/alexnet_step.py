@@ -9,7 +9,7 @@ ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 
 
 class AlexnetTest(FolderTest):
-    # Measure and compare kernels at their first call, with enough time even on slow machines.
+    # Kernels are measured and compared at their first call, with enough time even on slow machines.
     MEASURED = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
     def run_measured(self, *words, **variables):

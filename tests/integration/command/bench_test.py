@@ -140,14 +140,14 @@ class Bench(FolderTest):
         return sorted(json.dumps({key: row[key] for key in row if key not in timed}) for row in self.rows_in_store())
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
-        # Policy auto measures different sizes for different limits, and only those graph engines that may win within
-        # the limit. With these options, the measurements are the same for all limits.
+        # For different limits, policy auto measures different sizes and different graph engines, since it leaves out
+        # engines that cannot win within the limit. With these options, the measurements are the same for all limits.
         choice = ("--policy", "powerOfTwo", "--engines", "legacy")
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
     def report(self, *kernels):
-        """Writes a report with kernels of 4 images. Each of `kernels` is (operation, values that replace those in
+        """Writes a report with kernels of 4 images. Each of `kernels` is (operation, values that replace values of
         `columns`)."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
         plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
@@ -205,8 +205,9 @@ class Bench(FolderTest):
         """Builds a cuDNN that has the functions in `source` and passes all other calls to the stand-in. Returns the
         variables that make a process use it."""
         host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
-        # The new cuDNN calls the stand-in under the name librealdnn.so. Link with an empty library of this name, so
-        # that no symbol versions are required; then replace it with a copy of the stand-in whose soname is changed.
+        # The new cuDNN calls the stand-in under the name librealdnn.so. It is linked with an empty library of this
+        # name, so that no symbol versions are required. The empty library is then replaced by a copy of the stand-in
+        # whose soname is changed.
         real = self.build_library("", "librealdnn.so")
         built = self.build(source, "other_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
@@ -215,7 +216,7 @@ class Bench(FolderTest):
         return {"UCUDNN_REAL_CUDNN": built, "LD_LIBRARY_PATH": host}
 
     def image_by_hand(self):
-        """Makes a store in which the fastest engine exceeds the limit, and legacy:0, which fits, takes 1000 times as
+        """Makes a store in which the fastest engine exceeds the limit. legacy:0 fits the limit, but takes 1000 times as
         long. SLOW_CUDNN makes undivided legacy:0 slow as well, so tiles also win when they are timed in place."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)], "backward_filter")
@@ -302,8 +303,8 @@ class Bench(FolderTest):
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["real"]:
                 self.assertEqual(1, kernel["real"]["plan"][0]["count"])
-                # ucudnn could also choose the real library's plan, because that plan is undivided and comes from the
-                # same measurements.
+                # The real library's plan is undivided and comes from the same measurements, so ucudnn could choose this
+                # plan, too.
                 self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["real"]["planned_ms"] * (1 + 1e-9))
             sums["best"] += best["run_ms"]
         total = report["total"]

@@ -1,5 +1,5 @@
-"""Base classes for tests of the command. CommandTest makes an installation with the real command and dummy libraries,
-so that tests of the variables that the command sets, and of its refusals, do not depend on real libraries."""
+"""Base classes for tests of the command. CommandTest makes an installation with the real command and dummy libraries. So
+tests of the variables that the command sets, and of what it refuses, do not depend on real libraries."""
 
 import csv
 import io
@@ -51,8 +51,8 @@ layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_
 
 
 def ordinary_user():
-    """Returns arguments of subprocess.run that start a process to which file permissions apply: as user 65534 if the
-    tests run as root, otherwise as the current user."""
+    """Returns arguments of subprocess.run that start a process to which file permissions apply. If the tests run as root,
+    the process runs as user 65534, otherwise as the current user."""
     return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
@@ -64,7 +64,8 @@ def measurements(shape, rows, op="forward", platform="91900,13000,Toy GPU"):
 
 
 class FolderTest(unittest.TestCase):
-    """Runs the command of the build, which is installed with the stand-ins, in a temporary folder of its own."""
+    """Runs the command in a temporary folder of its own. The command is the build's, which is installed with the
+    stand-ins."""
     command = COMMAND
 
     @classmethod

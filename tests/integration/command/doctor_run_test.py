@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
 """
 
 # This program opens the library named by its first argument, and calls it if there is a second argument. `name` puts
-# the string "libcudnn.so.9" into its file, because the doctor searches files for such names.
+# the string "libcudnn.so.9" into the program's file, because the doctor searches files for such names.
 OPENER = r"""
 #include <dlfcn.h>
 const char* name = "libcudnn.so.9";
@@ -154,9 +154,9 @@ class DoctorRun(FolderTest):
         self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_each_way_to_cudnn_is_told(self):
-        """Each case is (words, verdict, (where, text)...). If `where` is a severity, the findings of that severity must
-        contain `text`; if `where` is "no " and a severity, they must not. Otherwise `where` names a fact whose value
-        must contain `text`."""
+        """Each case is (words, verdict, (where, text)...). If `where` is a severity, the findings of this severity must
+        contain `text`. If `where` is "no " and a severity, these findings must not contain `text`. Otherwise `where`
+        names a fact whose value must contain `text`."""
         by_path, at_path = (self.opener, f"{HOST}/libcudnn.so.9", "call"), f"{HOST}/libcudnn.so.9"
         called, unused = "the program called cuDNN, but no convolution", "loaded cuDNN, but called nothing of it"
         second, hooked = f"a second cuDNN beside the drop-in: {at_path}, opened by ", "the dlsym hook redirects"
@@ -166,7 +166,7 @@ class DoctorRun(FolderTest):
         told = self.write("told.sh", f"#!/bin/sh\n{' '.join(by_path)}\n", 0o755)
         unseen = self.write("unseen.sh", f"#!/bin/sh\n{self.opener} {HOST}/lib$(echo cudnn).so.9 call\n", 0o755)
         # This program defines a function of cuDNN itself, as if cuDNN were linked statically. TensorFlow and XLA have
-        # such stubs.
+        # such stubs of cuDNN.
         stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
         eight = self.build_library("int cudnnCreate(void) { return 0; }", "libcudnn.so.8")
         for words, verdict, *texts in (

@@ -72,7 +72,7 @@ class Evidence(FolderTest):
         exported = list(csv.DictReader(self.read("out.csv").splitlines()))
         self.assertEqual((45225, 45225), (len(given), len(exported)))
         for before, after in zip(given, exported):
-            # The text of a time may differ, but it must be the same double.
+            # The text of a time may differ, but its value must be the same double.
             self.assertEqual(float(before["time_ms"]), float(after["time_ms"]), before)
             self.assertEqual({k: v for k, v in before.items() if k != "time_ms"},
                              {k: after[k] for k in before if k != "time_ms"})

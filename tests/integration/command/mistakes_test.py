@@ -509,7 +509,8 @@ class Mistakes(CommandTest):
                 self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
 
     def test_a_reader_that_goes_away_is_no_error(self):
-        """The command ends quietly, as `ls` does, even if its parent ignores SIGPIPE, as Python does."""
+        """If the reader of stdout goes away, the command ends quietly, as `ls` does. It does so even if its parent
+        ignores SIGPIPE, as Python does."""
         for typed, parent_ignores in itertools.product(
                 ("--version", "plan --help", PLAN, f"{PLAN} --json", WORKSPACE, SPATIAL, MULTIGRID, "doctor", "cache show --db s.db",
                  f"doctor --host -- {self.program}"), (True, False)):
@@ -569,8 +570,8 @@ SETTINGS = [
 
 
 class Settings(CommandTest):
-    """Tests settings with which all calls of a program would be refused, or which would have no effect. With them,
-    `ucudnn run` refuses to start the program."""
+    """Tests settings that would make every call of a program fail, or that would have no effect. `ucudnn run` refuses
+    to start a program with them."""
 
     def test_each_is_one_line_before_anything_starts(self):
         for variables, typed, line in SETTINGS:

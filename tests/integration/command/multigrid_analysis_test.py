@@ -35,15 +35,15 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening (the image needs no gradient), 64
-        # * 3 for the steps, and 2 for the closing. The gradients of the weights of the opening, 64 steps and the last
-        # layer take 66 kernels, and the updates take 3.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64
+        # * 3 for the steps, and 2 for the closing. 66 kernels compute the gradients of the weights: of the opening, of 64
+        # steps and of the last layer. 3 kernels make the updates.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # Opening and closing take 2 ms each, and filling the states takes 1. The cycle takes 3 ms for each of these
-        # steps: 3 F-points and 1 Advance of all 16 blocks together, 1 coarse step of all blocks together, 16 coarse
-        # steps in sequence, and 3 F-points.
+        # Opening and closing take 2 ms each, and filling the states takes 1. Each step of the cycle takes 3 ms. The 16
+        # blocks together make 3 steps at F-points, 1 Advance and 1 coarse step. Then come 16 coarse steps in sequence, and 3
+        # more steps at F-points.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
         # Without relaxation on the way down, the cycle lacks 3 F-points, of 3 ms each.
         skipping = self.document(*words, "--skip-first-down")["workloads"][0]["rows"][0]
@@ -129,16 +129,16 @@ class MultigridAnalysis(MultigridTest):
                       self.analyse(*words, "--backend", "cudnn", "--host"))
 
     def on_the_stand_in(self, *words):
-        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, a state has
-        6 numbers, and a launch takes a second, beside which all other times are nothing."""
+        """Returns words to analyse a chain of 64 steps, measured on the CPU stand-in. A step has 2 parameters, and a state
+        has 6 numbers. A launch takes a second, so all other times are negligible."""
         self.command = COMMAND  # COMMAND is installed with the stand-ins
         safetensors(f"{self.folder}/w.safetensors", chain_arrays(64))
         return ("chain", "--weights", "w.safetensors", "--time", "1", *SETTING, "--cycles", "1", "--devices", "1",
                 "--machine", self.machine(launch_us=1e6), "--backend", "cudnn", "--host", *words)
 
     def test_numbers_take_the_bytes_of_the_precision(self):
-        # In training a step keeps a state of 6 numbers and the results of its convolution and its ReLU. The input is one
-        # state more.
+        # In training a step keeps a state of 6 numbers and the results of its convolution and its ReLU. The input counts as
+        # one more state.
         kept = 64 * (6 + 2 * 6) + 6
         for precision, size, trained in (("fp32", 4, 4 + 4 + 4), ("fp16", 2, 2 + 2 + 4 + 4 + 4), ("bf16", 2, 2 + 2 + 4 + 4 + 4)):
             with self.subTest(precision):
@@ -152,23 +152,25 @@ class MultigridAnalysis(MultigridTest):
 
     def test_blocks_run_in_the_way_and_the_streams_of_the_options(self):
         def seconds(*words):
-            """Returns the seconds, which are launches, of the chosen way and of blocks in streams."""
+            """Returns the modelled seconds of the chosen way and of blocks in streams. A launch takes one second, so these
+            are numbers of launches."""
             row = self.document(*self.on_the_stand_in(*words))["workloads"][0]["rows"][0]
             return [round(row[key]["modelled_ms"] / 1000) for key in ("multigrid", "launched_streams")]
 
-        # The input, the start and the cycle are a graph each. In streams each of the steps is 3 launches: 48 at F-points
-        # and 16 at C-points, 16 for right sides, 16 coarse ones, and 48 at F-points. The start is one launch.
+        # The input, the start and the cycle are a graph each. In streams, a step is 3 launches. There are 48 steps at
+        # F-points, 16 at C-points, 16 for right sides, 16 coarse ones, and 48 at F-points. The start is one more launch.
         streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
         self.assertEqual([3, streams], seconds())
-        # In a group, the k-th steps of all blocks are 3 launches. The first layer, whose input needs no adjoint, is a kind
-        # of its own, and so is a call of its own, at F-points as for right sides.
+        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this layer is
+        # a kind of its own. At F-points and for right sides, it therefore has a call of its own.
         self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
         self.assertEqual([3, streams], seconds("--way", "streams"))
         self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))
         with self.subTest("each stream has room for the F-points of a block"):
             for words, count in (((), 8), (("--streams", "1"), 1)):
                 training = self.document(*self.on_the_stand_in("--storage", "c-points", *words))["workloads"][1]
-                # Kept are the first state, 16 C-points, the last state, and 2 states of each coarse step; adjoints likewise.
+                # The memory keeps the first state, 16 C-points, the last state, and 2 states of each coarse step. It keeps
+                # as many adjoints.
                 states = 2 * (1 + 16 + 1 + 2 * 16 + 3 * count) + 1
                 self.assertEqual(12 * 128 + 4 * (64 * 2 * 6 + 6 * states), training["rows"][0]["multigrid"]["memory_bytes"])
 
@@ -190,8 +192,8 @@ class MultigridAnalysis(MultigridTest):
         self.assertIsNone(document["verified"])
         self.assertEqual([1, 4097, 15, 1], [kind["number"] for kind in document["layer_kinds"]])
         self.assertTrue(all(workload["pays"] for workload in document["workloads"]))
-        # RUSAGE_CHILDREN has the largest memory of all commands so far, in KiB. The weights would take 16 GB in double
-        # precision.
+        # RUSAGE_CHILDREN has the largest memory that any command has used so far, in KiB. The weights would take 16 GB in
+        # double precision.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)
 
     def test_resnets_have_no_layers_to_spare(self):

@@ -25,7 +25,8 @@ def few_digits(folder, training, testing):
 
 
 def chain_arrays(steps, first=1):
-    """Returns the weights of a chain of `steps` steps with 1x1 kernels, whose first state begins with the number `first`."""
+    """Returns the weights of a chain of `steps` steps with 1x1 kernels. The chain's first state begins with the number
+    `first`."""
     return {"K": ((steps, 1, 1, 1, 1), [0.5] * steps), "b": ((steps, 1), [0.25] * steps), "u0": ((1, 2, 3), [first, 2, 3, 4, 5, 6])}
 
 

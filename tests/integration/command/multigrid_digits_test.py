@@ -1,5 +1,6 @@
-"""Tests `ucudnn multigrid --train` on digits of 8 x 8 pixels. After five epochs of solves that stop after two cycles, a network
-classifies as well as after five epochs of serial propagation, at three depths, each from three seeds."""
+"""Tests `ucudnn multigrid --train` on digits of 8 x 8 pixels. A network trains for five epochs with solves that stop after two
+cycles. It classifies as well as after five epochs of serial propagation. This is tested at three depths, each from three
+seeds."""
 
 import concurrent.futures
 import os

@@ -51,7 +51,7 @@ class MultigridRanks(MultigridTest):
 
     def start(self, size, *words, first=(), last=(), **variables):
         """Starts `size` processes with the variables that torchrun sets. The first process also gets the words in
-        `first`, the last process those in `last`."""
+        `first`, and the last process the words in `last`."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -69,7 +69,8 @@ class MultigridRanks(MultigridTest):
         return processes
 
     def same_on_devices(self, numbers, *words):
-        """Expects that the number of devices changes no bit. Returns the documents of one device and of the last number."""
+        """Expects that the number of devices changes no bit. Returns the document for one device and the document for the
+        last of `numbers`."""
         alone = self.document(*words)
         self.assertEqual(1, alone["devices"])
         for devices in numbers:

@@ -106,8 +106,8 @@ class MultigridReport(PageTest):
         page = self.page(depths())
         self.assertEqual(["64 layers", "256 layers", "1024 layers"], [row["solve"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["1.000e-10", "5.000e-11", ""], [row["residual"] for row in self.rows(page, "solve-table")])
-        # The stage of 1024 steps fell back to serial propagation, so its states no longer belong to its last residual,
-        # and the table has no ratio of the two.
+        # The stage of 1024 steps fell back to serial propagation, so its states no longer belong to its last residual.
+        # Therefore the table does not relate this residual to the largest state.
         self.assertEqual(["2.00e-12", "1.00e-12", ""], [row["of the largest state"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["", "", "the states are not finite"], [row["fell back since"] for row in self.rows(page, "solve-table")])
         text = page.text()

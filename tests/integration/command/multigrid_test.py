@@ -294,10 +294,10 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
 
     def test_the_json_says_what_states_take(self):
-        # The expected numbers are counts of states, for 16 steps in blocks of 4. The finest level keeps all 17 states,
-        # or with c-points 6 (u0, 4 C-points and the last state). Each of the 4 coarse steps keeps 2, each of 2 threads
-        # keeps 3, and there is 1 copy of the first state. Training keeps twice as many; with c-points, each thread also
-        # keeps the 3 F-points of a block, forward and backward.
+        # The expected numbers are counts of states, for 16 steps in blocks of 4. The finest level keeps all 17 states, or with
+        # c-points only 6 (u0, 4 C-points and the last state). Each of the 4 coarse steps keeps 2, each of 2 threads keeps 3,
+        # and there is 1 copy of the first state. Training keeps twice as many. With c-points, each thread also keeps the 3
+        # F-points of a block in training, forward and backward.
         for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
             words = ("--threads", "2", "--storage", storage, "--batch", "6")
             self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
@@ -451,8 +451,8 @@ class Multigrid(MultigridTest):
     # ---- Networks of the test's own.
 
     def net(self, *stages, norms=False, affine=True):
-        """Writes a network file in which stage i has stages[i] residual steps with 1x1 kernels and 2 + i channels, and
-        with `norms` a batch normalisation, which has scale and shift if `affine`. Returns its path."""
+        """Writes a network file and returns its path. Stage i has stages[i] residual steps with 1x1 kernels and 2 + i
+        channels. With `norms`, each step also has a batch normalisation, with scale and shift if `affine`."""
         nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
 
         def add(name, op, inputs, **members):

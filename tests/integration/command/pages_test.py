@@ -62,7 +62,8 @@ document.title = JSON.stringify({size: [this.width, this.height], colours: colou
 
 
 def look(page, folder, **options):
-    """Takes a screenshot of a page and returns LOOK's data about it. Writes both files to `folder`."""
+    """Takes a screenshot of a page and returns LOOK's data about it. Writes the screenshot and the page LOOK to
+    `folder`."""
     browse(page, f"--screenshot={folder}/page.png", **options)
     with open(f"{folder}/page.png", "rb") as file, open(f"{folder}/look.html", "w", encoding="utf-8") as made:
         made.write(LOOK % base64.b64encode(file.read()).decode())
@@ -80,7 +81,8 @@ class Pages(CommandTest):
         self.output(*words, "-o", self.page)
 
     def report_page(self, *words, **documents):
-        """Makes a page of `documents`, each written to a file named after its keyword; without documents, of REPORT."""
+        """Makes a page of `documents`. Each is written to a file named after its keyword. Without documents, makes a
+        page of REPORT."""
         documents = documents or {"report": REPORT}
         for name, document in documents.items():
             self.write(f"{name}.json", document)
@@ -148,8 +150,8 @@ class Pages(CommandTest):
         budget = changed(BUDGET, ["solver"], ...)
         self.report_page("--db", self.store, budget=REPORT | {"kernels": kernels, "total_workspace": budget})
 
-    # This function returns a bar chart's lines, and its bars with their labels and with the length (in pixels) and
-    # title of each part.
+    # This function returns two things of a bar chart: its lines, and its bars with their labels. Each part of a bar has
+    # its length in pixels and its title.
     BARS = """(id => { const svg = document.querySelector(`#${id} svg`), bars = [];
         for (const text of svg.querySelectorAll("g > text.end:not(.mark)")) {
             const parts = [];
@@ -272,8 +274,8 @@ class Pages(CommandTest):
                 # rank have one neighbour.
                 self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
 
-    # This function returns a line chart's points by name, its axis numbers with their heights, the heights of its
-    # limits and the colours of its lines. Units are those of the view box.
+    # This function returns, for a line chart, the points of each line by the line's name, the numbers at its axis with
+    # their heights, the heights of its limits and the colours of its lines. The unit is the view box's.
     LINES = """(id => { const svg = document.querySelector(`#${id} svg`);
         const place = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, box.y + box.height / 2]; };
         const points = {};

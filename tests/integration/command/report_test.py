@@ -75,7 +75,7 @@ def split_reports(ranks, calls=6):
     calls."""
     documents = []
     for rank in range(ranks):
-        late = 0.25 * rank  # ms by which this rank's spans begin later, on its own clock
+        late = 0.25 * rank  # the ms by which this rank's spans begin later than rank 0's, by this rank's own clock
         step = [{"kernel": i % 2, "spans": [
             ["call", 4 * i + late, 3], ["exchange", 4 * i + 0.1 + late, 1.5], ["own", 4 * i + 0.2 + late, 1],
             ["await_exchange", 4 * i + 1.2 + late, 0.4]] + ([["sum", 4 * i + 2 + late, 0.5], ["await_sum", 4 * i + 2 + late, 0.5]]
@@ -297,14 +297,15 @@ class Report(PageTest):
                       page.text())
         self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
         self.assertEqual(["1.00x"] * 3, [row["division"] for row in self.rows(page, "kernel-table")])
-        # Undivided kernels that do not run their best engine must not lower the gain of another kernel's division.
+        # An undivided kernel that does not run its best engine must not lower the gain that another kernel's division
+        # brings.
         page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
         self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """No undivided engine of the legacy API was measured, so the gain of the graph engine over the legacy API is
-        unknown."""
+        """No undivided engine of the legacy API was measured. So nobody knows the gain of the graph engine over the
+        legacy API."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row, = self.rows(self.page(REPORT | {"kernels": [one]}), "kernel-table")
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(
@@ -358,8 +359,8 @@ class Report(PageTest):
         self.assert_refused(["report", self.written(document), "--db", "m.db"], "--db: an offline plan holds")
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
-        """Each kernel is compared with the fastest undivided engine within an equal share of the budget, 12 MiB / 2
-        segments, even if the kernel itself runs undivided in an engine that needs more."""
+        """Each kernel is compared with the fastest undivided engine within an equal share of the budget, which is 12
+        MiB / 2 segments. This holds even for an undivided kernel whose own engine needs more."""
         page = self.page(OFFLINE)
         text = page.text()
         self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x by division", text)

@@ -1,6 +1,6 @@
-"""Tests `ucudnn run`: the environment of the program that it starts, programs that cannot start or that the stand-ins
-of --host do not support, and what it preloads. It always preloads the drop-in; it adds the dlsym hook only if a part of
-the program opens cuDNN by its path."""
+"""Tests `ucudnn run`: the environment of the program that it starts, the libraries that it preloads, and programs that
+cannot start or that the stand-ins of --host do not support. `run` always preloads the drop-in. It adds the dlsym hook
+only if a part of the program opens cuDNN by its path."""
 
 import json
 import os
@@ -184,8 +184,8 @@ class Host(CommandTest):
         self.assert_starts(program, f"{kernels} has GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
 
     def test_library_with_a_runtime_of_its_own(self):
-        """NVIDIA's libraries contain a static CUDA runtime, which users cannot change. The program may never call such
-        a library, so it starts, and the doctor has a note."""
+        """NVIDIA's libraries contain a static CUDA runtime, which users cannot change. A program that is linked with
+        such a library may never call it. So `run` starts the program, and the doctor has a note."""
         library = self.library("libcublasLt.so.13", FATBIN + STATIC_CUDART)
         program = self.linked("multiplying", library, f"-Wl,-rpath,{self.folder}/libraries")
         self.assert_starts(program, f"{library} has a CUDA runtime of its own")

@@ -112,7 +112,8 @@ class Spatial(CommandTest):
         self.assertEqual("exact", document["verdict"])
         conv = document["operators"][1]
         self.assertEqual({"d": [4, 4], "h": [4, 4], "w": [4, 4]}, conv["stripes"])
-        # Each rank has a cube of 4x4x4 in 2 channels and needs 5x5x5, with faces, edges and a corner of its neighbours.
+        # Each rank has a cube of 4x4x4 in 2 channels, and needs a cube of 5x5x5. The difference is faces, edges and a
+        # corner of its neighbours.
         self.assertEqual((5 ** 3 - 4 ** 3) * 2 * 4, conv["exchanges"][0]["most_received_bytes"])
         self.assertIn("images of 8x8x8", self.spatial("d2h2w2", "--net", net, "--batch", "1"))
         self.assert_refused(["spatial", "h2", "--net", net, "--batch", "1", "--size", "8x8"],

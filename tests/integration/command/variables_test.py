@@ -1,6 +1,6 @@
-"""Tests environment variables that begin like ucudnn's but do not exist, in a process with the drop-in and in the
-command: each causes one line, which names the most similar variable that exists. Also tests where reports may be
-written."""
+"""Tests environment variables that begin like ucudnn's but do not exist. Each causes one line, which names the
+most similar variable that exists, in a process with the drop-in and in the command. Also tests where reports may
+be written."""
 
 import os
 import unittest

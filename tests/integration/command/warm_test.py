@@ -1,6 +1,6 @@
-"""Tests an ordinary cuDNN program under `ucudnn run`. It does not measure again what `ucudnn bench` or an earlier run
-measured. A tight workspace limit changes how its kernels run, but not their results. ucudnn does not trust stored rows
-that state too little workspace."""
+"""Tests an ordinary cuDNN program under `ucudnn run`. What `ucudnn bench` or an earlier run measured is not measured again.
+A tight workspace limit changes how the program's kernels run, but not their results. ucudnn does not trust stored rows that
+state too little workspace."""
 
 import unittest
 

@@ -32,8 +32,8 @@ class Pinned(AlexnetTest):
         return f"{self.folder}/plan.json", self.load("plan.json")
 
     def run_with_plan(self, path, workspace_mib, *options, batch="4", **variables):
-        # A test that sets UCUDNN_WORKSPACE_PLAN tests how the program reads the file. With the option, the command
-        # would read it first.
+        # A test that sets UCUDNN_WORKSPACE_PLAN tests how the program reads the file. If the option were given, the command
+        # would read the file first.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
         lines, errors = self.step(batch, "2", workspace_mib, "find", options=[
             *named, "--db", "none", "--report", "report.json", *options], **variables)
@@ -79,7 +79,7 @@ class Pinned(AlexnetTest):
         total = report.get("total_workspace")
         if total is not None:
             self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
-            # All kernels use one segment in turn, so it is at least as large as the largest need.
+            # All kernels use one segment in turn, so the segment is at least as large as the largest need.
             held = max(kernel["owned_workspace_bytes"] for kernel in report["kernels"])
             self.assertLessEqual(held, total["total_workspace_bytes"])
             self.assertLessEqual(total["total_workspace_bytes"], total["total_bytes"])

@@ -30,8 +30,8 @@ def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
 
 
 def front(measured, n=4):
-    """Returns the Pareto-optimal (workspace, time) pairs of all compositions of n images, without duplicates.
-    Enumerates all compositions."""
+    """Returns the Pareto-optimal (workspace, time) pairs of all compositions of n images, without duplicates. It
+    enumerates all compositions."""
     points = set()
     for pieces in range(1, n + 1):
         for chosen in itertools.combinations_with_replacement(measured, pieces):
@@ -41,9 +41,9 @@ def front(measured, n=4):
 
 
 def least_time(lanes, budget, disjoint):
-    """Returns the least total time of kernels a and b, by enumeration. `lanes`: {kernel: set of its lanes}. Either each
-    kernel has a segment for each of its lanes; or, unless `disjoint`, kernels with a common lane share one segment for
-    each lane of either kernel, and all of these have the same size."""
+    """Returns the least total time of kernels a and b, by enumeration. `lanes`: {kernel: set of its lanes}. A kernel
+    can have a segment of its own for each of its lanes. Unless `disjoint`, kernels with a common lane can also share
+    one segment for each lane that either of them has; all these segments have the same size."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
@@ -66,7 +66,7 @@ class Workspace(CommandTest):
         self.import_rows(text, store)
 
     def db(self):
-        """Returns the store; fills it with ROWS, unless the test has imported other rows."""
+        """Returns the store. Fills it with ROWS unless the test has imported other rows."""
         if not self.is_measured:
             self.measure(csv(ROWS))
         return self.store
@@ -249,7 +249,7 @@ class Workspace(CommandTest):
 
     def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
         """Returns rows for all kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, cut along h into each number of parts in
-        `sizes`. As in stores, their strides are those of a tile inside tensors with one more row."""
+        `sizes`. As in stores, a tile's strides are the strides inside tensors with one more row."""
         lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
                  "deterministic,align,cudnn,driver,device"]
         for parts in sizes:
@@ -309,7 +309,7 @@ class Workspace(CommandTest):
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 
     def test_what_was_written_before_tiles_is_read_and_written_as_it_was(self):
-        """From a store and a report of a version without tiles, the plan must be the plan of that version
+        """A store and a report of a version without tiles must give the plan that this version made
         (tests/support/before_tiles), byte for byte."""
         older = f"{ROOT}/tests/support/before_tiles"
         rows = f"{self.folder}/rows.db"

@@ -1,6 +1,7 @@
-"""Tests that the drop-in exports, under cuDNN's version node, every cuDNN function that the recorded frameworks import
-or look up. If an imported function were missing, a framework would not start; if a looked-up function were missing, the
-framework would report an error of cuDNN. `record` makes the lists; loader_forward_test tests that exports are forwarded."""
+"""Tests that the drop-in exports every cuDNN function that the recorded frameworks import or look up, under cuDNN's
+version node. If an imported function were missing, a framework would not start. If a looked-up function were missing,
+the framework would report an error of cuDNN. `record` makes the lists; loader_forward_test tests that exports are
+forwarded."""
 
 import os
 import pathlib
@@ -38,8 +39,8 @@ class Frameworks(unittest.TestCase):
                 self.assertEqual(set(), names[use] - self.exports, f"{name}: {use}")
 
     def test_what_no_cudnn_9_has_is_not_claimed(self):
-        """If the drop-in exports a name that a list has as absent, the list is older than exports.txt; run `record`
-        again."""
+        """A list says which names were absent from cuDNN 9. If the drop-in exports such a name, the list is older than
+        exports.txt; run `record` again."""
         for name, (_, names) in self.lists.items():
             self.assertEqual(set(), names["absent"] & self.exports, name)
 

@@ -47,8 +47,8 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns the factor by which fewer faults are tried: 8 under one budget for all kernels, because
-// the budget changes little here.
+// Returns the factor by which fewer faults are tried. Under one budget for all kernels the factor
+// is 8, because the budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with
@@ -195,9 +195,9 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { EXPECT_GE(FailEvery("convolution"), 
 
 class WarmStep : public AlexNet {
  protected:
-  // A kernel never divides again after one of its pieces failed. So each fault in a convolution
-  // gets its own variant of the step, whose number is that of the failing convolution. All other
-  // faults occur in variant 0.
+  // A kernel never divides again after one of its pieces failed. So each fault in a convolution has
+  // a variant of the step to itself, whose number is the number of the failing convolution. All
+  // other faults occur in variant 0.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     std::vector<int> variants = {0};
@@ -296,8 +296,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// Runs in separate processes: a report lists all kernels of its process, so a single process for
-// all k would write ever longer reports.
+// Runs in separate processes. A report lists all kernels of its process, so if one process tried
+// all k, its reports would grow longer and longer.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

@@ -102,8 +102,8 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       if (HasFailure()) return;
     }
   }
-  // With an odd number of elements in an image, the step is the number of elements in 16 bytes.
-  // There are two such geometries; each type has them in at least 3 layouts, in 2-D and in 3-D.
+  // If an image has an odd number of elements, the step is the number of elements in 16 bytes.
+  // There are two such geometries. Each type has them in at least 3 layouts, in 2-D and in 3-D.
   for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
                                    {DataType::kHalf, 8},
                                    {DataType::kBfloat16, 8},

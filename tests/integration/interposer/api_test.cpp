@@ -26,7 +26,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Returns a table with ucudnn's functions, and with the stand-in's functions where ucudnn has none.
+// Returns a table with ucudnn's functions. Where ucudnn has no function, the table has the
+// stand-in's.
 const cudnn::Functions& Wrapped() {
   static const cudnn::Functions functions = [] {
     cudnn::Functions wrapped = Undivided();
@@ -56,8 +57,8 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// The answer to Choose(), which asks in the way of programs that were written for cuDNN 7: the
-// status, an algorithm, and the workspace that is reported for the algorithm.
+// The answer to Choose(): the status, an algorithm, and the workspace that is reported for the
+// algorithm. Choose() asks as programs do that were written for cuDNN 7.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;

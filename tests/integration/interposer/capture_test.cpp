@@ -32,7 +32,8 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Returns the first algorithm in FindEx's answer for `lent` bytes that is exact on integers.
+  // Asks FindEx for algorithms within `lent` bytes. Returns the first answer that is exact on
+  // integers.
   static GivenAlgorithm FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -74,8 +75,8 @@ class Captured : public testing::Test {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
 
-  // Replays `exec`, a graph of one call of `convolution`, each time on new contents, and compares
-  // with the undivided call.
+  // Replays `exec`, the graph of one call of `convolution`, several times on new contents. Compares
+  // each result with the undivided call's.
   void ReplaysAreUndivided(cudaGraphExec_t exec, Convolution& convolution,
                            const Scales& scales = {}) {
     std::mt19937 random(31);
@@ -93,8 +94,8 @@ class Captured : public testing::Test {
   }
 
   // Asks for an algorithm, runs it `before` times outside of a capture, captures one call, and
-  // replays the graph. Sets `outside` to the number of convolutions in a call outside of the
-  // capture, and `inside` to that of the captured call.
+  // replays the graph. Counts convolutions: `outside` gets the number in a call outside of the
+  // capture, and `inside` gets the number in the captured call.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
@@ -159,7 +160,7 @@ TEST_F(Planned, CallsOnSeveralStreamsOfOneCaptureReplayTogether) {
   const cudaGraphExec_t exec = Record([&] {
     EXPECT_EQ(cudaEventRecord(fork, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(other_, fork, 0), cudaSuccess);
-    // other_ is in the capture only because of the fork.
+    // The stream other_ joins the capture only because it waits for the event `fork`.
     EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(Run(forward, told_forward, first), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaEventRecord(join, other_), cudaSuccess);

@@ -80,8 +80,8 @@ class OwnHandle {
 
 class Convolution {
  public:
-  // Makes operands for `problem`. Ignores its alignment; `placements` decide the operands'
-  // alignment.
+  // Makes operands for `problem`. `placements` decide the operands' alignment, and the problem's
+  // alignment is ignored.
   Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false,
               const Placements& placements = {});
   ~Convolution();

@@ -16,8 +16,8 @@
 namespace ucudnn::test {
 namespace {
 
-// A way to call a convolution: algorithm number `algorithm`, in the workspace that algorithm number
-// `lends` needs, plus room for a sum of partial gradients.
+// A way to call a convolution. It calls algorithm number `algorithm`. Its workspace is what
+// algorithm number `lends` needs, plus room for a sum of partial gradients.
 struct Way {
   int algorithm;
   int lends;
@@ -101,7 +101,8 @@ class Differential : public testing::Test {
       if (each.extra != Extra::kNone) continue;
       SCOPED_TRACE(Describe(each));
       Convolution convolution(each.problem, each.extra, each.z_is_y);
-      // A first run, on magnitudes only, gives `bound`: the sums of magnitudes for LargestExcess.
+      // A first run, on magnitudes only, gives `bound`, which has the sums of magnitudes that
+      // LargestExcess needs.
       convolution.Fill([&] { return std::abs(values(random)); });
       const Bytes bound =
           convolution.Expected({std::abs(each.scales.alpha), std::abs(each.scales.beta)});

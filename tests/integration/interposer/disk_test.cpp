@@ -89,7 +89,7 @@ std::set<std::string> FilesLike(const std::string& part) {
   return names;
 }
 
-// While it lives, limits the size of files that the process writes to `bytes`.
+// While an object of this class lives, files that the process writes cannot exceed `bytes` bytes.
 class NoRoomBeyond {
  public:
   explicit NoRoomBeyond(size_t bytes) {

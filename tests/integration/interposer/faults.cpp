@@ -42,8 +42,8 @@ void FindLibraryText() {
 
 }  // namespace
 
-// In builds with a sanitizer, malloc belongs to the sanitizer, or libstdc++ calls malloc from
-// outside of libucudnn's text, so allocations cannot be made to fail.
+// In builds with a sanitizer, allocations cannot be made to fail. There malloc belongs to the
+// sanitizer, or libstdc++ calls malloc from outside of libucudnn's text.
 #if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1
 extern "C" {

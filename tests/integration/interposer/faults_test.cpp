@@ -137,8 +137,8 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
   EXPECT_EQ(LogLines().size(), 1u);
 }
 
-// The output does not change until the partial gradients are summed into it, so whatever fails, the
-// call can run again.
+// The output does not change until the partial gradients are summed into it. So the call can run
+// again, whatever fails.
 TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   struct Trial {
     ConvolutionProblem problem;
@@ -151,7 +151,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16})
     for (const double beta : {0.0, 1.0})
       for (const char* site : {"convolution", "sum"})
-        // One sum for each partial, and one into the output.
+        // There is one sum for each partial, and one more sum into the output.
         for (long kth = 1; kth <= kImages + (*site == 's' ? 1 : 0); ++kth) {
           trials.push_back({FreshProblem(Operation::kBackwardFilter, type), site, kth, {1, beta}});
           store.Add(trials.back().problem, {1, kImages}, DividedInto(1, kImages));

@@ -7,8 +7,8 @@
 // The result stays right, or the caller gets the real error of its own call. No device memory stays
 // allocated, and what a fault prevented succeeds later.
 //
-// With INTERPOSER_TEST_FAULTS=every (tools/check --full), each occurrence is made to fail, except
-// that most allocations are skipped where there are very many. Otherwise, the first occurrence at
+// With INTERPOSER_TEST_FAULTS=every (tools/check --full), each occurrence is made to fail. Where
+// there are very many allocations, most are skipped even then. Otherwise, the first occurrence at
 // each site fails, and on average every eighth later one, chosen with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -244,7 +244,8 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
 
 TEST_F(Verifying, EveryAllocationMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // The store is read once. If reading fails, the kernel runs undivided, and nothing is compared.
+  // The store is read once. If reading the store fails, the kernel runs undivided, and nothing is
+  // compared.
   long compared = 0;
   FailEvery(
       kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},

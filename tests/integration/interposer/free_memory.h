@@ -12,9 +12,9 @@ size_t FreeMemory();
 // may stay allocated while a handle exists.
 void ExpectNothingStays(size_t before);
 
-// Expects in its destructor that as much memory is free as in its constructor; not even ucudnn's
-// workspace may stay allocated. REQUIRES: handles made in between are destroyed before the
-// destructor runs.
+// The constructor notes how much memory is free, and the destructor expects that as much is free
+// again. Not even ucudnn's workspace may stay allocated. REQUIRES: handles made in between are
+// destroyed before the destructor runs.
 class NothingStays {
  public:
   NothingStays();

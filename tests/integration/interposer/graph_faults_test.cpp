@@ -132,7 +132,7 @@ class GraphPlans : public testing::Test {
   }
 };
 
-// Makes and executes a plan of a fresh() problem for each k, while the k-th allocation fails.
+// For each k, makes and executes a plan of a fresh() problem while the k-th allocation fails.
 // Expects right results, and that several plans keep the `limit`. Returns the number of
 // convolutions in a call of the last plan, which met no fault.
 long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {

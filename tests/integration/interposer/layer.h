@@ -1,5 +1,5 @@
-// The layer that protocol tests ask about and run. PrimeLayer stores times with which algorithm 1,
-// which needs workspace, is by far the fastest, and algorithm 0, which needs none, is faster in
+// The layer that protocol tests ask about and run. PrimeLayer stores times for it. Algorithm 1,
+// which needs workspace, is by far the fastest. Algorithm 0 needs no workspace, and is faster in
 // pieces than undivided.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Tests cuDNN calls that compute each position separately. While images are split, each rank calls
-// them on its own stripe, and ucudnn does not split them. Results are integers and halves, which
-// are exact.
+// Tests cuDNN calls that compute each position separately. While images are split, each rank makes
+// these calls on its own stripe, and ucudnn does not split them. Results are integers and halves,
+// which are exact.
 #pragma once
 
 #include <cuda_runtime_api.h>

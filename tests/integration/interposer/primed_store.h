@@ -30,18 +30,18 @@ class PrimedStore {
   std::vector<db::StoredMeasurement> rows_;
 };
 
-// Returns a cost with which every direct algorithm runs `n` images by far the fastest in pieces of
-// `piece` images.
+// Returns a cost for `n` images. Every direct algorithm is by far the fastest in pieces of `piece`
+// images.
 Cost DividedInto(int piece, int n);
 
-// Returns the sizes `piece` and `n`. If pieces of `piece` leave a remainder of `n`, also returns
-// the sizes of its legal pieces: a multiple of `step`, and what is then left.
+// Returns the sizes `piece` and `n`. If pieces of `piece` images leave a remainder of `n`, also
+// returns the sizes of the remainder's legal pieces: the largest multiple of `step`, and the rest.
 std::vector<int> SizesFor(int piece, int n, int step);
 
 // Returns the workspace in bytes for summing partial gradients; 0 if `problem` has none.
 size_t PartialSumRoom(const ConvolutionProblem& problem);
 
-// Returns a multiple of `step` as the size of pieces. If `n` and `step` allow it, pieces of this
+// Returns a size of pieces that is a multiple of `step`. If `n` and `step` allow it, pieces of this
 // size leave a smaller remainder of `n`. Returns `n` if `n` images cannot be divided.
 int UnequalPiece(int n, int step);
 

@@ -18,8 +18,8 @@ bool IsDirect(Operation operation, int algorithm) {
   return LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
-// Expects that the report has a plan of `pieces` pieces within the workspace in `told`, whose
-// engines are as exact and as deterministic as the algorithm in `told`.
+// Expects that the report has a plan of `pieces` pieces within the workspace in `told`. The plan's
+// engines must be as exact and as deterministic as the algorithm in `told`.
 void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerformance& told,
                     long pieces) {
   const Operation operation = convolution.problem().operation;
@@ -95,8 +95,8 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
               ran = true;
             }
           }
-          // If only one algorithm is requested, the answer may be one that is not exact; such
-          // algorithms are not run here.
+          // If only one algorithm is requested, the answer may be an algorithm that is not exact.
+          // Such algorithms are not run here.
           EXPECT_TRUE(ran || requested == 1) << "nothing that was told ran";
           if (HasFailure()) return;
         }

@@ -19,8 +19,9 @@ namespace {
 
 class CallersLimit : public Protocol {};
 
-// Returns the number of pieces in the fastest division of LayerProblem within `bytes`: PrimeLayer
-// makes that the largest equal pieces of algorithm 1 that fit. Returns 0 if none fit.
+// Returns the number of pieces in the fastest division of LayerProblem within `bytes`. By
+// PrimeLayer's times, the fastest pieces are the largest equal pieces of algorithm 1 that fit.
+// Returns 0 if none fit.
 long FastestPieces(Operation operation, size_t bytes) {
   for (int images = kLayerImages; images > 0; images /= 2) {
     const Convolution piece(LayerProblem(operation, images));

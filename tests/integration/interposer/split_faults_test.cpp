@@ -79,12 +79,12 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes, several at the same time. In each process, a later occurrence at `site` fails
-  // than in the one before, until a process has fewer occurrences. Expects that the first fault
-  // occurred.
+  // Starts processes, several at the same time. In each process another occurrence at `site` fails,
+  // later than in the processes before it. Ends when a process has fewer occurrences. Expects that
+  // the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
-    // There are thousands of faults, so only some are tried: the step is 6 * `stride`. With
-    // INTERPOSER_TEST_FAULTS=every it is `stride` / 4, so 24 times as many are tried.
+    // There are thousands of faults, so only every (6 * `stride`)-th fault is tried. With
+    // INTERPOSER_TEST_FAULTS=every it is every (`stride` / 4)-th, which is 24 times as many.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
     // Processes mostly wait for a rank that failed, so many can run at the same time.
     const long at_once = EveryFault() ? kMostAtOnce : 4;
@@ -173,7 +173,8 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   }
 }
 
-// With a report, exchanges are timed; for this, the first exchange creates thousands of events.
+// With a report, exchanges are timed. For the times, the first exchange creates thousands of
+// events.
 TEST_F(SplitFaults, OfTheReport) {
   for (const char* site : {"event", "alloc", "query"}) {
     for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {

@@ -106,7 +106,7 @@ std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   return calls;
 }
 
-// Calls split functions with null or zero arguments. They must return the status that the real
+// Calls split functions with null or zero arguments. The calls must return the status that the real
 // functions return.
 std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnPoolingForward),

@@ -74,7 +74,7 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  // The last call before the first gradient counts.
+  // Of several calls before the first gradient, the last one counts.
   ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);
   ExpectSummedAndThenTooLate();
 }
@@ -86,8 +86,8 @@ TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
 class Groups : public testing::Test {};
 
-// ucudnnSpatialSetReduce fails once any group has summed a gradient. It then has no effect on a
-// group without a gradient either.
+// ucudnnSpatialSetReduce fails once any group has summed a gradient. The failed call also changes
+// nothing for a group that has not summed a gradient.
 TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
   std::barrier together(2 * kRanks + 1);
   const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);

@@ -15,8 +15,8 @@
 
 extern char** environ;
 
-// Replace glibc's functions in this program and in libucudnn.so, so that nothing waits for the
-// disk. The tests' stores need not survive a crash of the machine.
+// These functions replace glibc's in this program and in libucudnn.so, so that nothing waits for
+// the disk. The tests' stores need not survive a crash of the machine.
 extern "C" {
 __attribute__((visibility("default"))) int fsync(int) { return 0; }
 __attribute__((visibility("default"))) int fdatasync(int) { return 0; }
@@ -49,8 +49,8 @@ pid_t Start(const std::string& filter, const Environment& environment) {
   if (child != 0) return child;
   for (const auto& [name, value] : environment) Set(name, value);
   const std::string argument = "--gtest_filter=" + filter;
-  // Start the program by its own path, because death tests start it again by the path that is given
-  // here.
+  // Death tests start the program again by the path that is given here, so this is the program's
+  // own path.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const char* const arguments[] = {program.c_str(), argument.c_str(), nullptr};
   execv(program.c_str(), const_cast<char* const*>(arguments));

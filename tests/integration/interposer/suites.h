@@ -1,5 +1,5 @@
-// Runs the suites of a test program. They need different options, and ucudnn reads its options once
-// per process, so each suite runs in its own process, with its own folder, store and report.
+// Runs the suites of a test program. Suites need different options, and ucudnn reads its options
+// once per process. So each suite runs in its own process, with its own folder, store and report.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct Suite {
   std::string name;         // name of the GoogleTest suite
-  Environment environment;  // variables that extend or replace those of all suites
+  Environment environment;  // override the variables of all suites, or add to them
 };
 
 // Without a --gtest_filter, runs every suite of `suites`, each in its own process. If the filter
@@ -43,8 +43,8 @@ std::vector<std::string> LogLines();
 
 // Starts test `test` (NAME.TEST) of this program in another process, with the same folder and the
 // additional variables `environment`. Passed() waits for the process and returns whether the test
-// passed. The process writes its report to the file `report` in the folder; if `report` is empty,
-// to this process's report file.
+// passed. The process writes its report to the file `report` in the folder. If `report` is empty,
+// it writes to this process's report file.
 class TestProcess {
  public:
   TestProcess(const std::string& test, const std::string& report, Environment environment = {});

@@ -79,8 +79,8 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
 }
 
 // A timer for the stand-in. It returns 100 ms divided by the number of convolutions since the last
-// call, so tiles seem faster than the whole when both are timed in place. The times are long enough
-// that nothing runs several times to be timed.
+// call, so tiles seem faster than the whole when both are timed in place. Nothing runs several
+// times to be timed, because the times are long enough.
 float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");

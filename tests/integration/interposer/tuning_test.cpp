@@ -35,8 +35,8 @@ class Tuned : public testing::Test {
   }
 
   using Use = std::function<void(Convolution&, const cudnn::AlgorithmPerformance& told)>;
-  // Asks every question for every operation, each about a new kernel, and calls `use` with the
-  // kernel and its answer.
+  // For every operation and every question, asks the question about a new kernel, and calls `use`
+  // with the kernel and the answer.
   static void ForEachAnswer(const Use& use) {
     for (const Operation operation : kOperations)
       for (const Question question : kQuestions) {
@@ -177,7 +177,7 @@ TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
 }
 
 // --- Little memory for measuring -----------------------------------------------------------------
-// An algorithm that was not measured, for lack of memory, may be the fastest.
+// With little memory, some algorithms cannot be measured. One of them may be the fastest.
 class LittleMemory : public Tuned {};
 
 TEST_F(LittleMemory, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {

@@ -52,8 +52,8 @@ TEST(DlsymHook, OtherModesAreServedAsWithoutIt) {
   }
 }
 
-// For dlsym(RTLD_NEXT), glibc learns the calling library from the return address; the hook must not
-// put its own address there.
+// For dlsym(RTLD_NEXT), glibc learns the calling library from the return address. So the hook must
+// not put its own address there.
 TEST(DlsymHook, NobodyElsesNextIsChanged) {
   const std::string says = kRoot + "/says";
   const std::string interposer = kRoot + "/next_interposer.so";

@@ -54,8 +54,8 @@ std::string SitePackages(const std::string& name) {
   return site;
 }
 
-// Makes a site-packages folder with PyTorch's wheel for CUDA of major version `cuda`, whose runtime
-// is in nvidia/`folder`. Returns its path.
+// Makes a site-packages folder with PyTorch's wheel for CUDA of major version `cuda`. The CUDA
+// runtime is in nvidia/`folder`. Returns the path of site-packages.
 std::string PyTorch(const std::string& name, const std::string& cuda, const std::string& folder) {
   const std::string site = SitePackages(name);
   const std::string runtime = "/libcudart.so." + cuda;
@@ -126,8 +126,8 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
   EXPECT_EQ(unserved.exit_code, 0);
 }
 
-// Makes a Conda environment: `python` finds libraries in PREFIX/lib, where libcudnn.so.9 is a link
-// to a file with the full version. Returns PREFIX.
+// Makes a Conda environment. `python` finds libraries in PREFIX/lib, where libcudnn.so.9 is a link
+// to a file whose name has the full version. Returns PREFIX.
 std::string Conda(const std::string& name, const std::string& python) {
   const std::string prefix = Fresh(name);
   Place(python, prefix + "/bin/python");

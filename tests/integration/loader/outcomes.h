@@ -13,8 +13,8 @@ namespace ucudnn::testing {
 inline const std::string kRoot = LOADER_ROOT;
 inline const std::string kOpener = kRoot + "/opener";
 inline const std::string kFolder = kRoot + "/hooked/lib/ucudnn";
-// This drop-in is in the folder of the libucudnn built from test_hooks.cpp, which answers
-// cudnnCreate.
+// This drop-in is in the folder of a libucudnn that is built from test_hooks.cpp. The hook of that
+// libucudnn answers cudnnCreate.
 inline const std::string kDropin = kFolder + "/libcudnn.so.9";
 inline const std::string kHooked = "create=0 handle=0x5eed ";
 

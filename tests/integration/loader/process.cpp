@@ -30,8 +30,8 @@ std::vector<std::string> EnvironmentWith(const Environment& additions) {
   return result;
 }
 
-// A program that prints nothing for this long is killed, because a drop-in that forwards to itself
-// would never return.
+// A program that prints nothing for this long is killed. Without this, a drop-in that forwards to
+// itself would hang the test.
 constexpr int kMostMilliseconds = 60000;
 
 // Reads both pipes until they are closed.

@@ -1,6 +1,6 @@
-// Tests that a program reaches the drop-in in every way to find cuDNN but one: by cuDNN's path
-// alone (see dlsym_test.cpp). The hook of test_hooks.cpp answers cudnnCreate, and the real library
-// answers cudnnGetVersion. Without the drop-in nothing is hooked.
+// Tests the ways in which a program finds cuDNN. In each, the program reaches the drop-in. Only
+// opening cuDNN by its path alone is left to dlsym_test.cpp. The hook of test_hooks.cpp answers
+// cudnnCreate, and the real library answers cudnnGetVersion. Without the drop-in nothing is hooked.
 #include <fstream>
 #include <regex>
 

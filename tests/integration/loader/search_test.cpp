@@ -1,5 +1,6 @@
-// Tests to which library the drop-in forwards: the library that the program would find without the
-// drop-in, or the one that the user names. Also tests what happens if there is no such library.
+// Tests to which library the drop-in forwards. It is the library that the user names, or the one
+// that the program would find without the drop-in. Also tests what happens if there is no such
+// library.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// Tests what the loader sees of ucudnn's libraries. They export and need only what is necessary,
-// and programs that preload them start on a machine without CUDA.
+// Tests what the loader sees of ucudnn's libraries. The libraries export and need only what is
+// necessary. Programs that preload them start on a machine without CUDA.
 #include <dlfcn.h>
 #include <sys/resource.h>
 
@@ -267,8 +267,7 @@ TEST(Shape, LoadingCostsLittle) {
     preloaded = std::min(preloaded, milliseconds({{"LD_PRELOAD", DROPIN}}));
   }
   RecordProperty("milliseconds_per_process", std::to_string(preloaded - alone));
-  // Loading only maps and relocates two libraries; work in a constructor would take longer than
-  // this.
+  // Loading only maps and relocates two libraries. Work in a constructor would take more than 5 ms.
   EXPECT_LT(preloaded - alone, 5.0);
 }
 

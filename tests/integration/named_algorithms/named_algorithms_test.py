@@ -1,6 +1,6 @@
-"""Tests `ucudnn run` with a program that names every algorithm with every math type, and only asks for its workspace.
-The reported workspace is at most the limit if pieces of the algorithm fit the limit, and 0 under one budget for all
-kernels. Calls in this workspace give the right result and access no byte beyond it."""
+"""Tests `ucudnn run` with a program that names every algorithm with every math type, and asks only for the algorithm's
+workspace. The reported workspace is at most the limit if pieces of the algorithm fit the limit, and 0 under one budget
+for all kernels. Calls in this workspace give the right result and access no byte beyond it."""
 
 import json
 import os
@@ -43,7 +43,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     @classmethod
     def served(cls, algorithms):
-        """Returns {operation: those of its `algorithms` that this processor supports}."""
+        """Returns the algorithms that this processor supports, by operation. `algorithms` has the candidates in the
+        same form."""
         return {operation: [one for one in numbers if (operation, one, 0) in cls.real]
                 for operation, numbers in algorithms.items()}
 
@@ -80,8 +81,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits it. Single
-        # images fit with algorithm 1; whether they fit with Winograd (4, 5) depends on the processor.
+        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits the limit.
+        # Single images fit with algorithm 1. Whether they fit with Winograd (4, 5) depends on the processor.
         needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
                  in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,10 @@
 // An ordinary cuDNN program that knows nothing of ucudnn. It runs the five convolutions of AlexNet
 // (as in Krizhevsky's "one weird trick") forward and backward, on memory from cudaMalloc. It gets
-// algorithms from cudnnFind...Ex (`find` or `lazy`) or cudnnGet..._v7 (`get`): all of them before
-// the first convolution, or with `lazy` each one before the convolution that needs it. It prints a
-// checksum of every output, so that two runs can be compared, the time of the fastest step, and the
-// time of the first step with its queries. It is linked with the real libraries.
+// algorithms from cudnnFind...Ex (`find` or `lazy`) or cudnnGet..._v7 (`get`). With `lazy` it gets
+// each algorithm before the convolution that needs it, otherwise all of them before the first
+// convolution. It prints a checksum of every output, so that two runs can be compared. It also
+// prints the time of the fastest step, and the time of the first step with its queries. It is
+// linked with the real libraries.
 //
 //   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy [C,SIZE,K,FILTER,PAD,STRIDE]]]]]
 //

@@ -1,5 +1,5 @@
 // A convolution layer as BVLC Caffe 1.0 runs it on cuDNN. Each group of channels has three handles
-// on three streams; a group's tensors are views of the whole tensors, with the strides of the whole
+// on three streams. A group's tensors are views of the whole tensors, with the strides of the whole
 // tensors. Algorithms come from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a
 // workspace limit. Every handle has a slice of one workspace. Filter gradients are added with beta
 // = 1, while another stream computes the gradients of the images.
@@ -37,7 +37,7 @@ struct Shape {
 class ConvolutionLayer {
  public:
   // Makes a layer for `bottoms` inputs of `shape`. Chooses algorithms that need at most
-  // `limit_bytes` of workspace; the fastest algorithms if `limit_bytes` is 0.
+  // `limit_bytes` of workspace. If `limit_bytes` is 0, chooses the fastest algorithms.
   ConvolutionLayer(const std::string& name, const Shape& shape, int bottoms, size_t limit_bytes)
       : shape_(shape) {
     LayerSetUp(bottoms);
@@ -76,7 +76,7 @@ class ConvolutionLayer {
   void Reshape(const std::string& name, size_t limit_bytes);
   void ChooseAlgorithms(Input& input, size_t limit_bytes);
   // Makes later work on all streams wait for all earlier work: the default stream waits for all
-  // other streams, and they wait for it.
+  // other streams, and all other streams wait for the default stream.
   void SyncGroups() { CHECK_CUDA(cudaMemsetAsync(sync_, 0, 1, nullptr)); }
 
   const Shape shape_;

@@ -1,8 +1,8 @@
 // Runs two convolution layers of Caffe (caffe_layer.h) one after the other, the second one in two
 // groups. Each layer has two inputs that share its weights. The program makes STEPS steps of
-// forward and backward, whose gradients add up. All values are integers, small enough that every
-// sum is exact; the program fails unless the results equal those of plain loops. It prints a
-// checksum of each result and, with ucudnn's handle, how every kernel ran.
+// forward and backward, and adds up the gradients of all steps. All values are integers, small
+// enough that every sum is exact. The program fails unless the results equal those of plain loops.
+// It prints a checksum of each result and, with ucudnn's handle, how every kernel ran.
 //
 //   caffe_net limit BYTES [STEPS]    BYTES is a layer's workspace limit; 0 chooses the fastest
 //   caffe_net total BYTES [STEPS]    BYTES is one budget for all kernels (with ucudnn's handle)
@@ -213,7 +213,8 @@ int main(int argc, char** argv) {
   int number = 0;
   for (NaiveLayer* layer : {&naive1, &naive2}) {
     ++number;
-    // Every step adds the same gradients, so multiply one step's gradients by the number of steps.
+    // Every step adds the same gradients, so one step's gradients are multiplied by the number of
+    // steps.
     for (Blob* blob : {&layer->weight, &layer->bias}) {
       for (float& value : blob->host_diff) value *= static_cast<float>(words.steps);
       equal &= Compare("conv" + std::to_string(number) +

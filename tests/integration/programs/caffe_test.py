@@ -1,6 +1,6 @@
-"""Tests layers written like Caffe's (caffe_net), with ucudnn's handle, and with cuDNN's handle under the preloaded
-drop-in. Every kernel runs in micro-batches within the program's limit, and gives the results of plain loops and of the
-undivided library. Times come from a store that the test makes, so nothing is measured."""
+"""Tests layers written like Caffe's (caffe_net), once with ucudnn's handle, and once with cuDNN's handle under the
+preloaded drop-in. Every kernel runs in micro-batches within the program's limit. Its results equal the results of
+plain loops and of the undivided library. Times come from a store that the test makes, so nothing is measured."""
 
 import collections
 import os

@@ -34,7 +34,7 @@ class DeviceNumbers {
     CHECK_CUDA(cudaMemcpy(numbers.data(), data_, count_ * sizeof(Number), cudaMemcpyDeviceToHost));
     return numbers;
   }
-  // Returns a sum in which each number has a weight that depends on its position, so most
+  // Returns a weighted sum of the numbers. The weight of a number depends on its position, so most
   // permutations change the sum.
   double WeightedSum() const {
     double sum = 0;

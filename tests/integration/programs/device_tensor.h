@@ -11,7 +11,7 @@
 #include "check_calls.h"
 
 // The numbers are small integers, so every exact result is an integer. Direct algorithms compute
-// exactly, and rounding errors of Winograd and FFT are far below one half, so results of all
+// exactly, and rounding errors of Winograd and FFT are far below one half. So results of all
 // algorithms are equal after rounding to integers.
 class DeviceTensor {
  public:

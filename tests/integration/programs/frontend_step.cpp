@@ -1,10 +1,11 @@
 // Makes training steps of one convolution layer, channels last, as a user of NVIDIA's
 // cudnn-frontend would. A step runs the forward convolution three times: alone, with bias and ReLU
 // fused, and with a residual, bias and ReLU fused in PyTorch's order. Then it runs the ReLU's
-// gradient, backward_data, backward_filter, and backward_data fused with the gradient of the ReLU
-// before the layer; every second step swaps the last two. Finally, it runs the plan with bias and
-// ReLU again, rebuilt from its serialized form. The program does not depend on ucudnn; if ucudnn is
-// loaded, it declares that backward_filter and the fused backward_data read the same dy.
+// gradient, backward_data and backward_filter. It also runs backward_data fused with the gradient
+// of the ReLU before the layer; every second step runs this before backward_filter. Finally, it
+// runs the plan with bias and ReLU again, rebuilt from its serialized form. The program does not
+// depend on ucudnn. If ucudnn is loaded, the program declares that backward_filter and the fused
+// backward_data read the same dy.
 //
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 //

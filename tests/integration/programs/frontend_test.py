@@ -17,7 +17,7 @@ RESULTS = 8  # lines that frontend_step prints for one step
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
     """Returns a dictionary for each step: {name of result: (checksum, workspace of its plan)}. The program fails unless
-    every result equals that of plain loops."""
+    every result equals the plain loops' result."""
     lines = [line.split() for line in program.printed([FRONTEND_STEP, kind, axes, batch, number], options, **variables)]
     assert len(lines) == RESULTS * number, lines
     return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}
@@ -36,8 +36,8 @@ def fused(engine):
 
 class Frontend(unittest.TestCase):
     def primed(self, folder, kind, axes, *options, sums=False):
-        """Makes a store in which the micro-batches SIZES, with the kernel's own engine, are by far the fastest for
-        every kernel. With `sums`, summing the partials of 16-bit gradients takes no time."""
+        """Makes a store in which the micro-batches SIZES are by far the fastest for every kernel, with the kernel's own
+        engine. With `sums`, summing the partials of 16-bit gradients takes no time."""
         step(kind, axes, "--policy", "all" if sums else "undivided", "--db", f"{folder}/measured.db", *options)
         primed = []
         for row in program.rows_of(f"{folder}/measured.db"):
@@ -46,8 +46,8 @@ class Frontend(unittest.TestCase):
                 continue
             for size in {BATCH, *SIZES}:
                 time_ms = size if size == BATCH else 0.01 * (1 + size)
-                # A sum of partials needs workspace in addition to that of the pieces, so with `sums` each row keeps the
-                # size for which its need was measured. Without `sums`, every size gets the undivided kernel's need.
+                # A sum of partials needs workspace in addition to the pieces' workspace. So with `sums` each row keeps
+                # the size for which its need was measured. Without `sums`, every size gets the undivided kernel's need.
                 if not sums or size == int(row["micro_batch"]):
                     primed.append(row | {"micro_batch": size, "time_ms": time_ms})
         return program.add_rows(f"{folder}/primed.db", primed)
@@ -95,7 +95,7 @@ class Frontend(unittest.TestCase):
                     followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
                     # Under a budget, a kernel gets only the workspace that the file has for it. Plans with fused
-                    # operations may need more; then the report has the kernel among its fallbacks.
+                    # operations may need more. The report then has the kernel among its fallbacks.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)
@@ -111,8 +111,8 @@ class Frontend(unittest.TestCase):
                     self.assertIn("backward_data", in_pieces)
 
     def test_a_single_image_is_kept_under_the_limit(self):
-        """A single image cannot be divided, so plans must be replaced by engines that fit the limit, including the
-        deserialized plan."""
+        """A single image cannot be divided. So all plans, the deserialized plan included, must be replaced by engines
+        that fit the limit."""
         limit = 1024
         for kind, axes in (("fp32", "2"), ("fp16", "2"), ("fp32", "3")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
-// Runs three graphs that ucudnn does not divide, written with NVIDIA's cudnn-frontend: a
-// convolution after a ReLU and before statistics, a convolution before a concatenation, and a
-// convolution of 8-bit integers. The program knows nothing of ucudnn.
+// Runs three graphs that ucudnn does not divide, written with NVIDIA's cudnn-frontend. In the
+// first, a convolution follows a ReLU and precedes statistics. In the second, a convolution
+// precedes a concatenation. The third is a convolution of 8-bit integers. The program knows nothing
+// of ucudnn.
 //
 //   frontend_whole BATCH
 //
@@ -36,8 +37,8 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Makes the tensor `all` the concatenation of y and the channels that are now the second half of
-  // `all`; these stay in place.
+  // Makes the tensor `all` the concatenation of y and the second half of its own channels. The
+  // channels of that half stay in place.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

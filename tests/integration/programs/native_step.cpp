@@ -1,8 +1,8 @@
 // Makes CUDA graphs of one layer's convolutions with NVIDIA's cudnn-frontend, without capturing:
 // forward alone, forward with bias and ReLU fused, backward_data and backward_filter. For each, it
-// takes the first plan with the behavior note SUPPORTS_CUDA_GRAPH_NATIVE_API, instantiates and
-// launches the plan's graph, updates it with other operands and another workspace, and launches it
-// again. The program knows nothing of ucudnn.
+// takes the first plan with the behavior note SUPPORTS_CUDA_GRAPH_NATIVE_API, and instantiates and
+// launches the plan's graph. Then it updates the graph with other operands and another workspace,
+// and launches it again. The program knows nothing of ucudnn.
 //
 //   native_step fp32|fp16|bf16 BATCH
 //
@@ -110,8 +110,9 @@ struct Operands {
   Tensor x, w, bias, dy, y, fused, dx, dw;
 };
 
-// `first` and `second` have the tensors in the order of the graph's unique ids, the result last.
-// Runs the graph with both and prints the results. Returns whether they are right.
+// Runs the graph with the tensors `first`, then with the tensors `second`, and prints the results.
+// Returns whether they are right. Both lists are in the order of the graph's unique ids, and the
+// last tensor is the result.
 bool RunAndReport(const std::string& name, NativeGraph& graph,
                   const std::vector<const Tensor*>& first,
                   const std::vector<const Tensor*>& second) {

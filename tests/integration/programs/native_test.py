@@ -1,5 +1,5 @@
-"""Tests plans that become CUDA graphs under `ucudnn run`. Within a limit, the graphs consist of several pieces, and
-give the results of the undivided run when they are launched and when they are updated."""
+"""Tests plans that become CUDA graphs under `ucudnn run`. Within a limit, the graphs consist of several pieces. When
+they are launched, and when they are launched after an update, they give the results of the undivided run."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 def step(kind, *options, **variables):
     """Returns (checksums by result, workspaces by result, numbers of kernels by convolution). The program fails unless
-    every result equals that of plain loops."""
+    every result equals the plain loops' result."""
     lines = program.printed([NATIVE_STEP, kind, BATCH], options, **variables)
     checksums, workspaces, kernels = {}, {}, {}
     for line in lines:
@@ -37,8 +37,8 @@ class Native(unittest.TestCase):
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # In a row with engine "sum", micro_batch is that of the partials. Sums take no time here, whatever their
-            # micro_batch is.
+            # A row with engine "sum" has the partials' micro-batch. Sums take no time here, whatever that micro-batch
+            # is.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
@@ -60,7 +60,7 @@ class Native(unittest.TestCase):
                     with self.subTest(name=name):
                         planned = plans["forward" if name == "fused" else name, name == "fused"]
                         if kind == "fp16" and name == "backward_filter":
-                            # Partial 16-bit gradients need a sum, which cannot be part of a CUDA graph, so the
+                            # Partial 16-bit gradients need a sum, which cannot be part of a CUDA graph. So the
                             # undivided plan runs.
                             self.assertEqual(1, pieces[name])
                         else:

@@ -1,4 +1,4 @@
-"""Tests that a program under `ucudnn run --host` that opens NCCL gets the stand-in."""
+"""Tests a program that opens NCCL. Under `ucudnn run --host` it gets the stand-in."""
 
 import os
 import subprocess

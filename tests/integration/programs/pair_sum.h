@@ -1,5 +1,5 @@
-// A sum that the program itself makes with NCCL, as data-parallel wrappers do, over processes r and
-// r + WORLD_SIZE / 2. PAIR_SUM says on which stream the sum runs:
+// A sum over processes r and r + WORLD_SIZE / 2. The program itself makes it with NCCL, as
+// data-parallel wrappers do. PAIR_SUM says on which stream the sum runs:
 //
 //   same     the default stream, like the program's other work
 //   ordered  another stream; events prevent the sum and other work from running at the same time

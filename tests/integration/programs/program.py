@@ -58,7 +58,8 @@ def sizes(kernel):
 
 
 def rows_of(store):
-    """Returns the measurements of a store as dictionaries by column, without promises, whose micro_batch is empty."""
+    """Returns the measurements of a store as dictionaries by column. Leaves out promises, whose micro_batch is
+    empty."""
     with tempfile.TemporaryDirectory() as folder:
         command("cache", "export", f"{folder}/rows.csv", "--db", store)
         with open(f"{folder}/rows.csv", newline="") as file:

@@ -1,4 +1,4 @@
-"""Tests promises of the graph API across processes under `ucudnn run`: a plan gets the promise that it got in an
+"""Tests promises of the graph API across processes under `ucudnn run`. A plan gets the promise that it got in an
 earlier process, whatever was measured in between."""
 
 import json
@@ -29,7 +29,7 @@ class Promises(unittest.TestCase):
             # Nothing is measured, so an engine that fits the limit undivided replaces the plan's engine.
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
-            # Now the store gets rows with which pieces of the plan's own engine are the fastest.
+            # Now the store gets rows in which pieces of the plan's own engine are the fastest.
             workspaces(*options, "--db", f"{folder}/measured.db")
             rows = program.rows_of(f"{folder}/measured.db")
             for row in rows:

@@ -1,5 +1,5 @@
-"""Runs every type, layout and operation on integers, in processes over NCCL and over shared memory, and in threads over
-peer copies. All ranks together must print the checksums that one process with the whole images prints."""
+"""Runs every type, layout and operation on integers. Ranks are processes over NCCL, processes over shared memory, or
+threads over peer copies. All ranks together must print the checksums that one process with the whole images prints."""
 
 import os
 import unittest
@@ -8,7 +8,7 @@ import program
 
 CASES = os.environ["UCUDNN_TEST_GPU_SPLIT_CASES"]
 SHAPES = "1"
-FEWEST = 3 * 7  # a rank has 3 operations of 4 types in 2 layouts; the stand-in may lack one type in one layout
+FEWEST = 3 * 7  # a rank has 3 operations of 4 types in 2 layouts; the stand-in may lack a type in a layout
 
 
 def run(rows, *options, **variables):

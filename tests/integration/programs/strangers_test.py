@@ -1,7 +1,7 @@
-"""Tests other people's programs on the stand-in, with and without limits: the convolution samples of NVIDIA's
-cudnn-frontend and the convolution benchmark of Baidu's DeepBench. If a kernel exceeds the limit, the report must say
-why. Needs nvcc, and the sources in the folders UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND, UCUDNN_TEST_STRANGERS_CATCH2
-(version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH."""
+"""Tests other people's programs on the stand-in, with and without limits. These are the convolution samples
+of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. If a kernel exceeds the limit,
+the report must say why. Needs nvcc, and the sources in the folders UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND,
+UCUDNN_TEST_STRANGERS_CATCH2 (version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH."""
 
 import os
 import shutil

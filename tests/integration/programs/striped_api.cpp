@@ -48,8 +48,8 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
-// Descriptors of an image with one channel, and of a convolution with a `size` x `size` filter
-// whose result is as large as the image.
+// Descriptors of an image with one channel, and of a convolution with a `size` x `size` filter. The
+// convolution's result is as large as the image.
 struct SameConvolution {
   cudnnTensorDescriptor_t image;
   cudnnFilterDescriptor_t filter;
@@ -68,7 +68,8 @@ struct SameConvolution {
 };
 
 // Convolves `rows` rows, from row `first` on, of a picture with `height` rows. Returns whether the
-// result equals that of plain loops. With `is_whole`, declares the image's descriptor replicated.
+// result equals the plain loops' result. With `is_whole`, declares the image's descriptor
+// replicated.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const Numbers x(Rows(first, rows)), y(x.count()), w(kFilter);
   const SameConvolution same_size(rows, kWidth, 3);
@@ -129,8 +130,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// Convolves with `handle`, which belongs to no rank or to another thread's rank. Returns whether
-// the call is refused.
+// Convolves with `handle`, which belongs to no rank or to the rank of another thread. Returns
+// whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   const Numbers memory(1);
   const SameConvolution same_size(1, 1, 1);
@@ -140,9 +141,9 @@ bool IsRefused(cudnnHandle_t handle) {
                                   &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Requests the stripe with five more rows above and below, more than a neighbour has, and one more
-// column on both sides. Returns whether each element equals that of the picture, which has `height`
-// rows, or 0 outside of the picture.
+// Requests the stripe with one more column on both sides and five more rows above and below, which
+// is more than a neighbour has. Returns whether each element is right: inside the picture, which
+// has `height` rows, it must equal the picture's element, and outside it must be 0.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
@@ -162,8 +163,8 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
-// Returns whether ucudnnSpatialGetRows is right for a filter with three taps on this rank's stripe,
-// and refuses a filter that it cannot split.
+// Tests ucudnnSpatialGetRows on this rank's stripe. Returns whether it is right for a filter with
+// three taps, and refuses a filter that cannot be split.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,

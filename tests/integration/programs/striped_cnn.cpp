@@ -3,11 +3,11 @@
 //
 //   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1
 //
-// With WORLD_SIZE processes, process RANK loads its stripe of every image, on device LOCAL_RANK;
-// without these variables, the process loads whole images. The loss is half the sum of the squares
+// With WORLD_SIZE processes, process RANK loads its stripe of every image, on device LOCAL_RANK.
+// Without these variables, the process loads whole images. The loss is half the sum of the squares
 // of the output. The program prints each row of the output and of dL/dx with its position in the
-// whole image, and the sums of the first filters and biases. Numbers are rounded to nine digits, so
-// that the lines of all processes together equal those of one process with whole images.
+// whole image, and the sums of the first filters and biases. Numbers are rounded to nine digits. So
+// the lines of all processes together equal the lines of one process with whole images.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 //
@@ -59,8 +59,8 @@ struct Tensor {
         descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kBatch, channels, height, width)),
         numbers(static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width)) {}
   double* data() const { return numbers.data(); }
-  // Prints a line for each group of `columns` columns in each row: where the row and the group's
-  // first column are in the whole image, and a weighted sum of the group's values.
+  // Prints a line for each group of `columns` columns in each row. The line says where the row and
+  // the group's first column are in the whole image, and has a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = numbers.Read();
     for (int row = 0; row < height; ++row) {
@@ -134,7 +134,7 @@ class Layer {
     int count = 0;
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
         handle, x_.descriptor, dy_->descriptor, convolution_, filter_, 1, &count, &filter));
-    // Momentum: half of the gradient_ of earlier steps is added.
+    // Momentum: half of what gradient_ holds from earlier steps is added.
     const double momentum = 0.5;
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x_.descriptor, x_.data(), dy_->descriptor, dy_->data(), convolution_,

@@ -1,6 +1,6 @@
 """Tests programs whose ranks hold stripes of each image, when something fails during a run or differs between ranks.
-Either every rank that still runs prints one error within bounded time and leaves no processes, files or shared memory
-behind, or the ranks together give the results of one process with the whole image."""
+Either the ranks together give the results of one process with the whole image, or every rank that still runs prints one
+error within bounded time. After an error, no processes, files or shared memory are left behind."""
 
 import concurrent.futures
 import os
@@ -58,8 +58,9 @@ def within(seconds, condition):
 
 
 class Ranks:
-    """Two ranks of a program. With `by_ranks`, `ucudnn run --ranks` starts both; otherwise this class starts each of
-    them, like a launcher that knows nothing of ucudnn. `of_rank` has additional environment variables for each rank."""
+    """Two ranks of a program. With `by_ranks`, `ucudnn run --ranks` starts both. Otherwise this class starts each rank
+    itself, like a launcher that knows nothing of ucudnn. `of_rank` has additional environment variables for each
+    rank."""
 
     def __init__(self, words, by_ranks=False, of_rank=({}, {}), **variables):
         self.folder = tempfile.TemporaryDirectory()
@@ -137,7 +138,8 @@ def sleep_on_one(transport, rank, seconds, timeout):
 
 
 class InTheMiddle(unittest.TestCase):
-    """The jobs mostly wait, so up to six run at the same time."""
+    """Tests ranks that fail or wait in the middle of a run. Such jobs mostly wait, so up to six run at the same
+    time."""
 
     @classmethod
     def setUpClass(cls):
@@ -173,8 +175,8 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # `ucudnn run` reports the rank that ends first. This may be the other rank, which can notice the
-                    # closed sockets and end before the killed process is reaped.
+                    # `ucudnn run` reports the rank that ends first. This may be the other rank, because it can notice
+                    # the closed sockets and end before the killed process is reaped.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)
@@ -189,8 +191,8 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 code, output, errors, seconds = results[1 - victim]
                 self.assertEqual((1, ""), (code, output), errors)
-                # A rank that is stopped after announcing its next call is noticed by its silence, or because the other
-                # rank's device waits for its data.
+                # A rank can be stopped after it announced its next call. The other rank notices its silence, or notices
+                # that its own device waits for data of the stopped rank.
                 self.assertRegex(errors, rf"error: (rank {victim} .*(has not come to split call|was silent for)|"
                                          rf"rank {1 - victim}, whose device lags behind)")
                 self.assertLess(seconds, BOUND_SECONDS + MARGIN_SECONDS)
@@ -291,9 +293,9 @@ class Training(unittest.TestCase):
 
 
 class BesideSumsOfTheProgram(unittest.TestCase):
-    """Tests two groups of four ranks (n2h4) in a program that itself also sums over ranks r and r + 4.
-    HOSTGPU_NCCL_SERIAL makes a device run only one NCCL operation at a time, so operations in different orders on two
-    ranks would wait for each other forever."""
+    """Tests two groups of four ranks (n2h4) in a program that itself also sums over ranks r and r + 4. With
+    HOSTGPU_NCCL_SERIAL a device runs only one NCCL operation at a time. So if two ranks began operations in different
+    orders, they would wait for each other forever."""
 
     @staticmethod
     def run_groups(kind, **variables):

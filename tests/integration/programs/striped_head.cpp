@@ -1,6 +1,6 @@
-// A program, linked with libucudnn, in which each process holds a stripe of every image, but a
-// whole copy of each tensor after a global average or a gather. It computes, in fp64 and with
-// gradients:
+// A program, linked with libucudnn, in which each process holds a stripe of every image. After a
+// global average or a gather, each process holds a whole copy of the tensor. The program computes,
+// in fp64 and with gradients:
 //
 //   a = 3x3 convolution of x                           stripes
 //   z = 1x1 convolution of the average of a            copies (squeeze and excitation)
@@ -9,10 +9,10 @@
 //   loss = half the sum of the squares of logits and c
 //
 // The program itself computes averages and products, and gathers with ucudnnSpatialExchange.
-// UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies; the program itself
-// declares c and the input of the convolution that computes c. Every process prints the gradients
-// of all filters, and its rows of dL/dx. Without duplicates, the lines of all processes equal those
-// of one process with the whole image.
+// UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies. The program itself
+// declares c, and the input of the convolution that computes c. Every process prints the gradients
+// of all filters, and its rows of dL/dx. Without duplicates, the lines of all processes equal the
+// lines of one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 

@@ -1,14 +1,15 @@
 // An ordinary cuDNN program that knows nothing of ucudnn. Each process holds a stripe of rows of
-// every image, by its RANK; only calls of cuDNN combine several rows. The program runs forward and
+// every image, by its RANK. Only calls of cuDNN combine several rows. The program runs forward and
 // backward, in fp64:
 //
 //   3x3 convolution, batch normalisation, max pooling 3x3 with stride 2, batch normalisation (Ex),
 //   average pooling 2x2, global average, 1x1 convolution
 //
-// The loss is half the sum of the squares of the result. All processes have a copy of the result:
-// UCUDNN_SPATIAL_ONE=replicated says that maps of one row are copies. Each process prints the
+// The loss is half the sum of the squares of the result. All processes have a copy of the result,
+// since UCUDNN_SPATIAL_ONE=replicated says that maps of one row are copies. Each process prints the
 // result, the gradients of filters, scales and biases, the statistics, and its rows of dL/dx.
-// Without duplicates, the lines of all processes equal those of one process with the whole image.
+// Without duplicates, the lines of all processes equal the lines of one process with the whole
+// image.
 //
 //   striped_pools [STEPS [graph]]
 //

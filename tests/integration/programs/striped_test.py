@@ -1,5 +1,5 @@
-"""Tests programs whose processes hold stripes of each image, under `ucudnn run --ranks`. Together they must print what
-one process with the whole image prints, and a call that cannot be exact is an error on all processes."""
+"""Tests programs whose processes hold stripes of each image, under `ucudnn run --ranks`. The processes together must
+print what one process with the whole image prints. A call that cannot be exact is an error on all processes."""
 
 import concurrent.futures
 import os
@@ -19,8 +19,8 @@ HEIGHT = "32"
 
 
 def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
-    # Processes that measure take turns through locks in XDG_RUNTIME_DIR. With its own folder, this run does not wait
-    # for other processes.
+    # Processes that measure take turns through locks in XDG_RUNTIME_DIR. This run has its own XDG_RUNTIME_DIR, so it
+    # does not wait for other processes.
     with tempfile.TemporaryDirectory() as folder:
         return program.run(words, options, program.of_ranks(**program.PATIENT | variables, XDG_RUNTIME_DIR=folder), timeout=120)
 
@@ -34,8 +34,9 @@ def lines(result):
     return sorted(result.stdout.splitlines())
 
 
-# Allowed relative difference between ranks and one process, which add fp64 numbers in different orders. Cancellation
-# enlarges such differences, to 1e-10 at most in cases that were examined. A missing row would change the first digits.
+# The allowed relative difference between ranks and one process, which add fp64 numbers in different orders.
+# Cancellation enlarges such differences; they were at most 1e-10 in cases that were examined. A missing row would
+# change the first digits.
 NOISE = 1e-8
 
 
@@ -137,7 +138,7 @@ class Striped(unittest.TestCase):
                 self.assert_page(folder, ranks)
 
     def test_reports_tell_of_pools_and_norms(self):
-        # number: bytes of an fp64 number; numbers: bytes of one number for each of 2 images and 4 channels
+        # number: the bytes of an fp64 number. numbers: the bytes of one number for each of 2 images and 4 channels.
         steps, number, numbers = 4, 8, 2 * 4 * 8
         kinds = [("convolution", "forward"), ("batch normalisation", "forward"), ("max pooling", "forward"),
                  ("batch normalisation", "forward"), ("average pooling without padding", "forward"),
@@ -162,8 +163,8 @@ class Striped(unittest.TestCase):
                     row = steps * 32 * numbers  # bytes of a row of 32 columns, over all steps
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
                                 ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
-                                # From below, a rank receives one row of dy, which has half as many columns, and the 2
-                                # rows of x there that the window of this row covers.
+                                # From below, a rank receives one row of dy, which has half as many columns as x. It
+                                # also receives the 2 rows of x from below that the window of that row covers.
                                 ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
                     for kernel in track["kernels"]:
                         self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
@@ -178,7 +179,7 @@ class Striped(unittest.TestCase):
         if kind[0] != "convolution":
             self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
         # A failed rank fills its rows with NaN, which a maximum may hide. So each message of max pooling has one more
-        # number, which shows the failure.
+        # number, which says whether the rank failed.
         self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
         self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
         self.assertEqual(1, kernel["times"]["calls"])  # only the second step is timed
@@ -266,7 +267,7 @@ class Striped(unittest.TestCase):
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
         # 3-D images have 5 rows, so their stripes have unequal heights. frontend_step declares that a fused and a plain
-        # gradient read the same dy; its steps alternate the order of these gradients.
+        # gradient read the same dy. Its steps alternate the order of these two gradients.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):

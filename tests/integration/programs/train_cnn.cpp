@@ -8,8 +8,8 @@
 // limit. The momentum is the beta of the backward calls, which add to the velocity of the previous
 // step. The program prints the loss of every step with all digits, so that two runs can be
 // compared. Images are integers, and initial weights are multiples of 1/8. So in fp64 without batch
-// normalisation, the first step has no rounding errors before the softmax, in whatever order sums
-// are computed.
+// normalisation, the first step has no rounding errors before the softmax, whatever the order of
+// additions is.
 //
 //   train_cnn [fp32|fp64] [nchw|nhwc] [norm|plain] [BATCH [STEPS [WORKSPACE_KIB]]]
 #include <cuda_runtime.h>
@@ -136,8 +136,8 @@ class Tensor {
   std::vector<float> narrow_;
 };
 
-// A learnt parameter and its velocity: the sum of all steps' gradients, in which a step's weight
-// decreases with every later step.
+// A learnt parameter and its velocity. The velocity is a weighted sum of all steps' gradients; the
+// weight of a step's gradient decreases with every later step.
 struct Parameter {
   Parameter(int n, int c, int h, int w) : value(n, c, h, w), velocity(n, c, h, w) {}
   Tensor value, velocity;

@@ -1,5 +1,5 @@
-"""Tests a training program under `ucudnn run`. Divided kernels and small workspaces change losses only by rounding
-errors of sums in another order, and not at all where sums are exact."""
+"""Tests a training program under `ucudnn run`. Divided kernels and small workspaces add in another order, so they change losses
+by rounding errors. Where sums are exact, they change nothing."""
 
 import os
 import tempfile
@@ -22,12 +22,12 @@ def train(words, *options, steps=STEPS, **variables):
 
 class Train(unittest.TestCase):
     def primed(self, folder, words, sizes):
-        """Makes a store in which micro-batches of `sizes` are by far the fastest for every kernel. Values other than times come
-        from a run that measures the undivided kernels."""
+        """Makes a store in which micro-batches of `sizes` are by far the fastest for every kernel. All values except the times
+        come from a run that measures the undivided kernels."""
         train(words, "--policy", "undivided", "--db", f"{folder}/measured.db", steps=1)
         rows = [row for row in program.rows_of(f"{folder}/measured.db") if row["engine"] == "legacy:0"]
         self.assertEqual(KERNELS, len(rows))
-        # The 1 in (1 + size) is a cost for each piece, so that few large pieces are faster than many small ones.
+        # Each piece costs the 1 in (1 + size), so that few large pieces are faster than many small ones.
         time_ms = {size: 0.01 * (1 + size) for size in sizes} | {BATCH: BATCH}
         return program.add_rows(f"{folder}/primed.db", [row | {"micro_batch": size, "time_ms": time}
                                                         for row in rows for size, time in time_ms.items()])
@@ -85,7 +85,7 @@ class Train(unittest.TestCase):
             self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_workspace_bytes"], 96 << 10, kernel)
             self.assertEqual(BATCH, sum(program.sizes(kernel)), kernel)
         # A sum of fp32 numbers has up to 384 terms (24 channels of 4x4 in the last convolution), each rounded to 2^-24. In each
-        # of 12 steps, 6 convolutions follow each other (3 forward and 3 backward), whose errors add up.
+        # of 12 steps, 6 convolutions follow each other (3 forward and 3 backward), and their errors add up.
         tolerance = 12 * 6 * 384 * 2.0 ** -24
         for step, (before, now) in enumerate(zip(undivided, losses), 1):
             self.assertAlmostEqual(before, float(now), delta=tolerance, msg=f"step {step}")

@@ -1,5 +1,5 @@
-"""Tests graphs that ucudnn does not divide. For any limit, their results are those without ucudnn, and the report says
-why they are not divided."""
+"""Tests graphs that ucudnn does not divide. For any limit, they give the same results as without ucudnn, and the
+report says why they are not divided."""
 
 import os
 import tempfile
@@ -11,7 +11,7 @@ FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
 
 
 def run(*options):
-    """Returns the printed lines. The program fails unless every result equals that of plain loops."""
+    """Returns the printed lines. The program fails unless every result equals the plain loops' result."""
     return program.printed([FRONTEND_WHOLE, "4"], options)
 
 

@@ -1,5 +1,5 @@
-"""Tests that documents name the members of ucudnn's JSON formats: exactly those that the source lists for writers and
-readers, or for a writer alone."""
+"""Tests which members of ucudnn's JSON formats the documents name. These must be exactly the members that the source
+lists, for writers and readers or for a writer alone."""
 
 import os
 import re

@@ -46,8 +46,7 @@ class Function:
 
 
 def tokens_of(text):
-    """Returns the tokens, without comments and directives. Of #if ... #else ... #endif, only the first branch
-    counts."""
+    """Returns the tokens, without comments and directives. Of the branches of an #if, only the first counts."""
     starts = [match.start() for match in re.finditer("^", text, re.M)]
     tokens, skipped = [], 0  # skipped: number of open #if inside a branch that does not count
     for match in TOKEN.finditer(text):
@@ -78,8 +77,8 @@ def closing(tokens, at):
 
 
 def after_angles(tokens, at):
-    """Returns the position after the > that closes the < at `at`. If this < is a comparison, returns the position after
-    it."""
+    """Returns the position after the > that closes the < at `at`. If the < is a comparison, returns the position after
+    the <."""
     depth, position = 0, at
     while position < len(tokens):
         text = tokens[position].text

@@ -1,4 +1,4 @@
-"""Tests that configuring fails, with a message, for a test that tools/check would run in no build or in two builds."""
+"""Tests that configuring fails, with a message, if tools/check would run a test in no build or in two builds."""
 
 import os
 import subprocess

@@ -1,6 +1,7 @@
-"""Checks rules of the repository that a compiler does not check: which folder may include which, where the loader and
-the environment are used, that mutexes have types that clang's analysis checks, how long functions and their parameter
-lists are, and that no paths of a particular machine are committed. Only repository_files reads files."""
+"""Checks rules of the repository that a compiler does not check: which folder may include which, which files may use
+the loader and the environment, which types mutexes have (clang's analysis must be able to check them), how long
+functions and their parameter lists may be, and that no paths of a particular machine are committed. Only
+repository_files reads files."""
 
 import posixpath
 import re
@@ -21,8 +22,8 @@ FLOORS = [
     ["src/interposer"],
     ["shim", "tools"],
 ]
-# Exceptions to FLOORS: a room may not include these rooms, although they are above it. transport knows nothing of
-# convolutions.
+# Exceptions to FLOORS: a room may not include the rooms listed for it, although their floor would allow this. transport
+# knows nothing of convolutions.
 UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
 ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]

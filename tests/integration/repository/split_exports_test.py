@@ -1,5 +1,5 @@
-"""Tests that no export of cuDNN silently computes on only a stripe in a process whose images are split: ucudnn answers
-the export or refuses it by name, unless the export is LOCAL or computes nothing."""
+"""Tests a process whose images are split: no export of cuDNN silently computes on only a stripe. An export must be
+LOCAL or compute nothing; otherwise ucudnn answers it or refuses it by name."""
 
 import os
 import re
@@ -7,8 +7,8 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# Functions that compute each element of the result from the same position of the inputs, or only from a filter, which
-# is never split.
+# Functions that compute each element of the result from the same position of the inputs. Also functions that compute
+# only from a filter, which is never split.
 LOCAL = {
     "cudnnActivationBackward", "cudnnActivationForward", "cudnnAddTensor", "cudnnDropoutBackward", "cudnnDropoutForward",
     "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",

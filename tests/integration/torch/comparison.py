@@ -1,5 +1,5 @@
-"""Compares a model on stripes with the same model on the whole image, which each rank computes separately: the outputs,
-the gradients of the input and of every parameter, and the buffers."""
+"""Compares a model on stripes with the same model on the whole image: the outputs, the gradients of the input and of
+every parameter, and the buffers. Each rank computes the whole model itself."""
 import copy
 
 import torch
@@ -37,8 +37,8 @@ def own(x, stripe):
 
 
 def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLERANCE, backward=True):
-    """Expects equal outputs, gradients and buffers. `call(model, x)` returns the output; the gradients are those of a
-    weighted sum of the output."""
+    """Expects equal outputs, gradients and buffers. `call(model, x)` returns the output. The compared gradients come
+    from a weighted sum of the output."""
     call = call or (lambda model, x: model(x))
     whole, x = copy.deepcopy(model), x.clone()
     striped = spatial.convert(model, trust=trust)

@@ -1,4 +1,4 @@
-"""Tests that compiled code never computes on a stripe, whichever part of a program is compiled, before or after
+"""Tests compiled code: it never computes on a stripe. Any part of a program may be compiled, before or after
 convert."""
 import sys
 import unittest

@@ -1,4 +1,4 @@
-"""Counts which operators torch calls while a program runs, and how many bytes of their results are alive at the same
+"""Counts which operators torch calls while a program runs, and the bytes of their results that are alive at the same
 time. Also works on meta tensors, which have a size but no memory."""
 import collections
 import weakref

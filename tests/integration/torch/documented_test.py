@@ -1,6 +1,6 @@
-"""Tests the programs in documents. The program of docs/spatial.md decodes a picture in stripes, has ten lines, and
-prints on four ranks what the page says, apart from rounding. The program of docs/parallel.md trains by a plan, and
-moves and keeps as many elements as the page and the README say."""
+"""Tests the programs in documents. The program of docs/spatial.md has ten lines and decodes a picture in stripes. On
+four ranks it prints what the page says, apart from rounding. The program of docs/parallel.md trains by a plan. It moves
+and keeps as many elements as the page and the README say."""
 import os
 import pathlib
 import re
@@ -13,8 +13,8 @@ import unittest
 import gloo
 
 RANKS = 4
-# Bound for differences: values reach about 4, an fp32 rounding is 2^-24 of a value, and some thirty layers, whose sums
-# are in another order, err by less than 256 roundings.
+# The largest difference that is allowed. Values reach about 4, and an fp32 rounding is 2^-24 of a value. Some thirty
+# layers add in another order, which changes a value by less than 256 roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 
 
@@ -79,8 +79,8 @@ def blocks(page):
 
 
 def reports(text):
-    """Returns {rank: (its lines without times and sizes in bytes, its loss)}. A rank's lines begin at "rank N: ", which
-    may directly follow another rank's line."""
+    """Returns {rank: (its lines, its loss)}. Times and sizes in bytes are left out of the lines. A rank's lines begin
+    at "rank N: ", which may directly follow another rank's line."""
     found = {}
     for report in re.split(r"(?=rank \d+: )", text)[1:]:
         rank, loss = re.match(r"rank (\d+): .* loss (\S+)\n", report).groups()
@@ -103,8 +103,8 @@ class Trained(unittest.TestCase):
         self.readme = next(text for _, text in blocks("README.md") if text.startswith("$ python3 -m ucudnn.parallel describe"))
 
     def same(self, expected, found):
-        """Expects equal lines. Losses may differ by 0.01: they follow two steps in fp32, and other processors sum in
-        another order."""
+        """Expects equal lines. Losses may differ by 0.01, because they follow two steps in fp32, and another processor
+        may add in another order."""
         self.assertEqual(expected[0], found[0][:len(expected[0])])
         self.assertLess(abs(expected[1] - found[1]), 0.01)
 

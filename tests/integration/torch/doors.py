@@ -25,7 +25,7 @@ from ucudnn.spatial.errors import names_step
 
 
 def refused(name, call):
-    """Expects NotSupported from `call`, or TorchScript's own error that quotes it."""
+    """Expects NotSupported from `call`, or TorchScript's own error that quotes NotSupported."""
     try:
         found = call()
     except spatial.NotSupported as refusal:
@@ -135,7 +135,7 @@ def nothing_runs_past_the_rules_in_a_backward_pass():
 
 
 def no_rule_leaves_a_plain_tensor():
-    """If any function's rule returned a rank's rows as a plain tensor, alone or inside a container, this would be
+    """No function's rule may return a rank's rows as a plain tensor, alone or inside a container: such a result is
     refused."""
     x = spatial.shard(picture())
     for function in stripe.RULES:
@@ -228,7 +228,7 @@ def hooks():
 
 
 def hooks_of_saved_tensors():
-    """A program's own saved_tensors_hooks are refused; torch's own give the same gradients as without hooks."""
+    """A program's own saved_tensors_hooks are refused. torch's own hooks give the same gradients as no hooks."""
     x, weight = spatial.shard(picture()).detach().requires_grad_(), picture(3, 4, 3, 3)
     for keep in (lambda x: x / x.abs().max(), functools.partial(torch.mul, 2)):
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):

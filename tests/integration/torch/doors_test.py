@@ -1,5 +1,5 @@
 """Tests calls of torch that bypass __torch_function__: scripts, transformations, constructors, autograd functions of a
-program, and hooks. They are refused, or they get stripes."""
+program, and hooks. Each is refused, or gets stripes."""
 import pathlib
 import unittest
 

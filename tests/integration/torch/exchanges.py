@@ -1,6 +1,6 @@
-"""A small network with integers, on which fp64 is exact. layers() describes it for striped_layers.cpp. When run on
-ranks, this file makes a converted model of the network, and each rank compares its rows bit for bit with those that
-striped_layers wrote. exchanges_test.py runs both."""
+"""A small network with integers, on which fp64 is exact. layers() describes it for striped_layers.cpp. When this
+file runs on ranks, it makes a converted model of the network. Each rank compares its rows bit for bit with the rows
+that striped_layers wrote. exchanges_test.py runs both."""
 import array
 import os
 import pathlib

@@ -1,6 +1,6 @@
-"""One rank of a grid, in a process without the other ranks. Received rows stay uninitialised, and a sum or gather
-returns this rank's own values; the bytes that would come from other ranks are counted. With meta tensors, nothing is
-computed."""
+"""One rank of a grid, in a process without the other ranks. Received rows stay uninitialised. A sum or gather
+returns this rank's own values. The bytes that would come from other ranks are counted. With meta tensors, nothing
+is computed."""
 import collections
 
 import torch
@@ -11,8 +11,8 @@ from ucudnn.spatial.grid import Grid
 
 
 class FakeRanks(Ranks):
-    """`received`: bytes from other ranks, by "rows" and "sums". `largest_swap`: the largest number of bytes in one
-    exchange of rows. All ranks are assumed to have stripes as large as this rank's."""
+    """`received`: the bytes from other ranks, under "rows" and "sums". `largest_swap`: the largest number of bytes
+    in one exchange of rows. All ranks are assumed to have stripes as large as this rank's."""
 
     def __init__(self, grid, rank):
         self.grid = Grid(grid)

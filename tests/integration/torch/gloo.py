@@ -46,8 +46,8 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks,
-    because some may have failed only by losing another rank."""
+    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks. One
+    output would not do, because a rank may have failed only because it lost another rank."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))
@@ -63,7 +63,7 @@ class RanksTest(unittest.TestCase):
 
 def join(seconds=20):
     """For the script of a rank: initializes torch.distributed, with a time-out of `seconds`, and then ucudnn.spatial.
-    The geometry is that of libucudnn if UCUDNN_TEST_LIBRARY names it."""
+    If UCUDNN_TEST_LIBRARY names libucudnn, its geometry is used."""
     import datetime
 
     import torch

@@ -43,7 +43,7 @@ def refused(call, *words):
 
 
 def saved(folder):
-    """Saves a converted model, which is loaded like other models: here on ranks, and in habits_test.py in a single
+    """Saves a converted model. It is loaded like other models, here on ranks and in habits_test.py in a single
     process."""
     whole, model = net(), spatial.convert(net())
     model(spatial.shard(picture()))
@@ -88,8 +88,8 @@ def buffers_stay_plain(folder):
 
 
 def a_plain_tensor_on_one_rank(folder):
-    """A plain tensor is refused on the only rank that passes it, before this rank waits for the others, which make no
-    call."""
+    """Only one rank passes a plain tensor. It is refused there before this rank waits for the other ranks, which make
+    no call."""
     model = spatial.convert(net())
     if dist.get_rank() == 0:
         refused(lambda: model(picture()), "takes what shard gives", "not converted")
@@ -112,7 +112,8 @@ def unlike_images(folder):
 
 
 def own_rows(folder):
-    """from_local takes rows that each rank has loaded itself, in stripes unlike shard's: 3 and 6 rows."""
+    """from_local takes rows that each rank has loaded itself. The stripes differ from shard's: they have 3 and 6
+    rows."""
     grid, whole = spatial.ranks().grid, picture(0, (2, 3, 9, 8)).requires_grad_()
     part = spatial.ranks().part(1)
     rows = (slice(0, 3), slice(3, 9))[part]
@@ -156,7 +157,7 @@ def a_wrapped_model(folder):
 
 
 def losses_are_printed(folder):
-    """A number that is the same on all ranks can be formatted; a stripe cannot."""
+    """A number that is the same on all ranks can be formatted. A stripe cannot."""
     x = picture()
     assert f"{spatial.shard(x).square().mean():.4f}" == f"{x.square().mean():.4f}"
     refused(lambda: f"{spatial.shard(x):.4f}", "gather it first")
@@ -222,7 +223,8 @@ def objects_of_tensors(folder):
 
 
 def resized_by_a_part(folder):
-    """If a factor gives no integer number of rows, the refusal names a `multiple` for shard with which it does."""
+    """If a factor gives no integer number of rows, it is refused. The message names a `multiple` for shard that makes
+    it possible."""
     x = picture(0, (1, 2, 12, 12))
     refused(lambda: F.interpolate(spatial.shard(x), size=(5, 7)), "size 5 does not say whether", "use scale_factor")
     refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")

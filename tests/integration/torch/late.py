@@ -1,6 +1,6 @@
 """`late.py PLACE SECONDS [sum]`: runs a model in which rank 1 sleeps for SECONDS, in forward or in backward (PLACE).
-With `sum`, the model's other layers are norms, which sum over ranks; otherwise convolutions. If PLACE is `apart`, rank
-1 sums a tensor that the other rank pools. late_test.py runs this file."""
+With `sum`, the model's other layers are norms, which sum over ranks; without it they are convolutions. If PLACE is
+`apart`, rank 1 sums a tensor that the other rank pools. late_test.py runs this file."""
 import os
 import sys
 import time

@@ -1,5 +1,5 @@
-"""Tests a rank that sleeps. If it is later than UCUDNN_SPATIAL_TIMEOUT, all ranks end with an error that names it;
-otherwise the other ranks wait for it."""
+"""Tests a rank that sleeps. If it sleeps longer than UCUDNN_SPATIAL_TIMEOUT, all ranks end with an error that names
+the rank. Otherwise the other ranks wait for it."""
 import os
 import pathlib
 import re

@@ -1,6 +1,6 @@
-"""Layers and losses that are compared on stripes, one at a time, as (name, function that makes it). Pictures have 16 x
-16 positions, lines have 16, and volumes have 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with
-ucudnn.spatial.vouched."""
+"""Layers and losses that are compared on stripes, one at a time. Each is (name, function that makes the layer or
+loss). Pictures have 16 x 16 positions, lines have 16, and volumes have 8 x 8 x 8. layers.py runs them; layers_test.py
+compares the lists with ucudnn.spatial.vouched."""
 import copy
 import math
 import pickle
@@ -310,8 +310,8 @@ def pointwise():
 
 
 def losses(*shape):
-    """Yields losses with every reduction, of two images of `shape`, whose first dimension is the classes. In the first
-    half of the first image the class is 1, which some losses ignore."""
+    """Yields losses of two images, with every reduction. The images have `shape`, whose first dimension is the
+    classes. In the first half of the first image the class is 1, which some losses ignore."""
     target = picture(2, *shape).roll(1, 1)
     classes = torch.randint(0, shape[0], (2, *shape[1:]), generator=torch.Generator().manual_seed(9))
     classes[0, :shape[1] // 2] = 1
@@ -401,8 +401,8 @@ def lines():
 
 
 def _by_time(x):
-    """Returns the positions of two videos as separate lines: (images * d * h, channels, time), where w is the time.
-    Grids of volumes cut d and h."""
+    """Returns the positions of two videos as separate lines: (images * d * h, channels, time). The time is the
+    dimension w. Grids of volumes cut d and h."""
     return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
 
 
@@ -442,8 +442,8 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
-# Functions that draw random numbers in training: {name: (module class that `trust` must name so that the function may
-# run, or None if there is none; the function)}.
+# Functions that draw random numbers in training: {name: (module class, function)}. The function may run only if
+# `trust` names this class. If the class is None, the function may not run on stripes.
 DRAWN = {
     "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
     "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),
@@ -463,7 +463,8 @@ DRAWN = {
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
 def _same_pads(x, k, stride):
-    """Returns the padding of TensorFlow's "same", in the order of F.pad. The larger half is behind."""
+    """Returns the padding of TensorFlow's "same", in the order of F.pad. If the padding is odd, the larger half is at
+    the end."""
     pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
     return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
 
@@ -546,7 +547,7 @@ def _rows(x, count):
 
 
 def _attended(x, w, q, k, v):
-    """Computes attention with a bias for each key. Every rank has the biases for all positions of the whole image."""
+    """Computes attention with a bias for each key. Every rank has the biases of all positions of the whole image."""
     q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
     scores = q @ k.transpose(-2, -1) * 0.3
     return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
@@ -554,7 +555,7 @@ def _attended(x, w, q, k, v):
 
 def _in_shifted_windows(x, q, k, v):
     """Computes attention in windows of 4 x 4 of a padded and rolled picture, as in Swin. The mask separates positions
-    that were not neighbours before the picture was rolled."""
+    that were not neighbours until the picture was rolled."""
     n, c, h, w = x.shape
     y = F.pad(x, (0, -(w + 2) % 4 + 2, 0, -(h + 2) % 4 + 2)).permute(0, 2, 3, 1)
     _, rows, columns, _ = y.shape
@@ -621,8 +622,8 @@ def _products():
 
 
 def _over(x, function):
-    """Returns the sum of function(x, dim) over several dim, each combined with x: channels, rows, columns, all three,
-    and rows as a tuple."""
+    """Returns the sum of function(x, dim) over several values of dim: channels, rows, columns, all three together, and
+    rows as a tuple. Each summand is combined with x."""
     return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
 
 
@@ -703,7 +704,7 @@ def _written(x, w):
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
-    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice, as code for shifted windows writes with a shift of 0
+    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice; code for shifted windows writes such slices if the shift is 0
     y[x > 1] = -1.5
     return y * x
 
@@ -812,7 +813,7 @@ def _fives(x):
 
 
 def _over_fives(x, write):
-    """Calls write(x, windows), where `windows` is a view of x; `write` writes into one of the two."""
+    """Calls write(x, windows), where `windows` is a view of x. `write` writes into x or into `windows`."""
     windows = _fives(x)
     write(x, windows)
     return windows.mean() + x
@@ -863,7 +864,8 @@ def _counted_windows(x):
 
 
 def _middle(x):
-    """Returns the middle 6 of 16 rows and columns. Each of two parts has 3 of them, the size of a small filter."""
+    """Returns the middle 6 of 16 rows and columns. If x has two parts, each part has 3 of these rows, the size of a
+    small filter."""
     return x[:, :, 5:-5, 5:-5]
 
 

@@ -68,9 +68,9 @@ class CountingGeometry:
 
 
 def moved_later():
-    """A model may be moved to a GPU after it was converted. Before the first convolution inside which ucudnn exchanges
-    rows, the geometry is told who sums gradients. Here the CPU runs this convolution, so its values are not
-    compared."""
+    """A model may be moved to a GPU after it was converted. Then ucudnn exchanges rows inside convolutions, so the geometry
+    is told who sums gradients, once, before the first such convolution. Here the CPU runs this convolution, so its values
+    are not compared."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, CountingGeometry(ranks._geometry)
@@ -87,8 +87,8 @@ def moved_later():
 
 
 def norms_as_on_gpus():
-    """On GPUs, norms use neither the CPU's kernels for rows nor torch's norms, because ucudnn would sum statistics a
-    second time inside their cuDNN calls. The operations used on GPUs give equal results."""
+    """On GPUs, norms use neither the CPU's kernels for rows nor torch's norms. torch's norms call cuDNN, and inside these
+    calls ucudnn would sum the statistics a second time. The operations used on GPUs give equal results."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
         with Calls() as calls:
@@ -107,14 +107,15 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """Second derivatives through calls of cuDNN are those of the whole, whether rows are exchanged before a convolution's
-    call or inside of it."""
+    """Second derivatives through calls of cuDNN equal the whole image's. Rows are exchanged before a convolution's call or
+    inside of it."""
     from ucudnn.spatial import convolution
 
     split, taken = convolution._Split, []
     save, backward = split.forward, split.backward
 
-    # On the CPU nothing exchanges rows inside of a call, so the result and the first derivatives are those of fetched rows.
+    # On the CPU nothing exchanges rows inside of a call. So the result and the first derivatives are computed from fetched
+    # rows.
     def forward(ctx, x, weight, bias, layout, arguments, fetched):
         taken.append(weight.shape)
         save(ctx, x, weight, bias, layout, arguments, fetched)
@@ -162,9 +163,9 @@ def gradients_of_stripes():
 
 
 def in_16_bits():
-    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are
-    exact, and so are quotients by powers of two, so the result must equal the rounded fp64 result. Windows of other
-    sizes divide by numbers that fp32 rounds, so these have a tolerance. Interpolation, forward and backward, also rounds
+    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are exact,
+    and so are quotients by powers of two. So the result must equal the rounded fp64 result. Windows of other sizes divide
+    by numbers that fp32 rounds, so their results have a tolerance. Interpolation, forward and backward, also rounds
     once."""
     noise = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(5))
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
@@ -240,8 +241,8 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types work as well, also those
-    that torch.distributed does not send."""
+    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types work as well, even those
+    that torch.distributed cannot send."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:]), "max": lambda x: x.max(2).values.max(2).values,
@@ -278,8 +279,8 @@ def a_value_of_any_rank_that_is_none():
 
 
 def one_row():
-    """If stripes have one row, a plain tensor of one row is ambiguous: it may be a rank's row. It is refused unless it
-    is known to be a weight."""
+    """If stripes have one row, a plain tensor of one row is ambiguous, since it may be a rank's row. Such a tensor is
+    refused unless it is known to be a weight."""
     class Scaled(nn.Module):
         def __init__(self, function):
             super().__init__()
@@ -329,8 +330,8 @@ def reduced_over_one_axis():
 
 
 def other_calls_are_named():
-    """Under UCUDNN_CHECK=1, if ranks make different calls, all raise an error that names the calls, before they
-    exchange anything."""
+    """Tests UCUDNN_CHECK=1. If ranks make different calls, all raise an error before they exchange anything. The error
+    names the calls."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
     ranks.is_checking = True
@@ -441,9 +442,9 @@ class OnGpu(nn.Parameter):
 
 
 def refused_where_gradients_were_summed():
-    """Once a gradient was summed, convert cannot change who sums any more, so it raises an error and changes nothing.
-    If a converted model is moved to a GPU afterwards, the error comes from its first convolution inside which ucudnn
-    would exchange rows."""
+    """Once a gradient was summed, convert cannot change who sums any more. It then raises an error and changes nothing. A
+    converted model may also be moved to a GPU after a gradient was summed. Then the error comes from the model's first
+    convolution inside which ucudnn would exchange rows."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
@@ -476,10 +477,10 @@ def refused_by_name(model, x, *words):
 
 
 def nothing_is_drawn_unless_trusted():
-    """Inside a trusted class, random draws are refused on stripes and on replicated tensors, except that a replicated
-    tensor may be drawn in place. In a module that was converted in evaluation mode they are refused, too. A function
-    that draws a number for each position runs on stripes if its own class, such as Dropout, is trusted, also when a
-    checkpoint runs it again outside of any module."""
+    """Inside a trusted class, random draws on stripes are refused. Draws on replicated tensors are refused, too, unless the
+    tensor is drawn in place. A module that was converted in evaluation mode may not draw either. A function that draws a
+    number for each position runs on stripes if its own class, such as Dropout, is trusted. It then also runs when a
+    checkpoint repeats it outside of any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
         for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1))[:1 if name in ("noise in place", "a mask drawn in place") else 2]:
@@ -515,8 +516,9 @@ def nothing_is_drawn_unless_trusted():
 
 
 def paths_are_dropped_alike():
-    """Masks for whole images are drawn in place, as by torchvision's StochasticDepth and timm's DropPath: the same on all
-    ranks, also where stripes have one row, and also when a checkpoint draws again. Ranks with unlike seeds are refused."""
+    """Masks for whole images are drawn in place, as by torchvision's StochasticDepth and timm's DropPath. They are the same
+    on all ranks. This holds for stripes of one row, too, and when a checkpoint draws again. Ranks with unlike seeds are
+    refused."""
     parts = spatial.ranks().grid.parts[1:]
     shape = lambda x: (x.shape[0],) + (1,) * (x.ndim - 1)
     plain = lambda x: x * torch.empty(shape(x), dtype=x.dtype).bernoulli_(0.5).div_(0.5)
@@ -554,8 +556,8 @@ def in_fp32():
 
 
 def on_another_device():
-    """A tensor that torch.distributed cannot send from its device is copied through host memory; here this is every
-    tensor."""
+    """A tensor that torch.distributed cannot send from its device is copied through host memory. In this test, every tensor
+    counts as such."""
     ranks = spatial.ranks()
     ranks._travels = lambda tensor: False
     try:
@@ -567,8 +569,8 @@ def on_another_device():
 
 
 def in_a_capture():
-    """During the capture of a CUDA graph (simulated by is_capturing), ranks compare values without the device, and a
-    step equals that of the whole image. Tensors that would be copied through host memory are refused by name."""
+    """During the capture of a CUDA graph, ranks compare values without the device. The capture is simulated by
+    is_capturing. A step equals the whole image's. Tensors that would be copied through host memory are refused by name."""
     from ucudnn.spatial import cells
     ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
     cells.is_capturing = lambda: True
@@ -592,8 +594,8 @@ def in_a_capture():
 
 
 def ended():
-    """_leave must end gloo's threads, which hold tensors of the last exchange and must not outlive the interpreter.
-    This test runs last, because ranks cannot exchange anything afterwards."""
+    """_leave must end gloo's threads. They hold tensors of the last exchange and must not outlive the interpreter. This
+    test runs last, because ranks cannot exchange anything afterwards."""
     before = len(os.listdir("/proc/self/task"))
     spatial.ranks()._leave()
     assert len(os.listdir("/proc/self/task")) < before, f"all {before} threads are there"

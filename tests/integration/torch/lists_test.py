@@ -1,6 +1,6 @@
-"""Tests the published parameter lists of other systems: their lengths, how many cases their own rules require, and that
-ucudnn supports as many as docs/spatial.md says. Support is decided by geometry only, here by the tests' geometry and by
-libucudnn's. published_test.py runs a sample of the cases."""
+"""Tests the published parameter lists of other systems: how long they are, how many cases the systems' own rules
+require, and how many cases ucudnn supports, which docs/spatial.md says. Only a geometry decides about support; the
+tests use their own geometry and libucudnn's. published_test.py runs a sample of the cases."""
 import pathlib
 import re
 import sys
@@ -14,8 +14,9 @@ from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):
-    """Returns (number of all cases, of cases that the systems' own rules require, of cases that an unchanged program
-    can run, of cases that convert can run; the reasons why convert cannot run required cases)."""
+    """Returns two values. The first has four numbers of cases: of all cases, of cases that the systems' own rules
+    require, of cases that an unchanged program can run, and of cases that convert can run. The second has the
+    reasons why convert cannot run required cases."""
     why = {}
     for case in cases:
         if case.key not in why:

@@ -23,7 +23,8 @@ class Lost(nn.Module):
 
 
 def wait_for_all():
-    """Waits until every process has started: their starts may be further apart than the time-out of join()."""
+    """Waits until every process has started. Without this, a process could start later than the time-out of join()
+    allows."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     (folder / f"came {os.environ['RANK']}").touch()
     while len(list(folder.glob("came *"))) < int(os.environ["WORLD_SIZE"]):

@@ -1,5 +1,5 @@
-"""Tests that if a rank is killed while a model runs, the other ranks end without a result and with an error that names
-that rank."""
+"""Tests a rank that is killed while a model runs. The other ranks end without a result and with an error that names
+the killed rank."""
 import pathlib
 import unittest
 

@@ -1,6 +1,6 @@
-"""Runs Stable Diffusion's VAE decoder for pictures of 1024 x 1024 on four ranks, on meta tensors, so nothing is
-computed. Compares the memory of a rank's activations with that of one device, and the bytes that a rank receives with
-the smallest possible number."""
+"""Runs Stable Diffusion's VAE decoder for pictures of 1024 x 1024 on four ranks, on meta tensors, so nothing is computed.
+Compares the memory of a rank's activations with the memory on one device. Compares the bytes that a rank receives with the
+smallest possible number."""
 import sys
 import unittest
 from unittest import mock
@@ -43,8 +43,8 @@ def peak(model, x, trains=False):
 
 
 def on_rank(rank, routed, run):
-    """Runs `run(model, stripe)` on a FakeRanks. Returns (its result, the FakeRanks). `routed`: how convolutions run, a
-    value of backends.route."""
+    """Runs `run(model, stripe)` on a FakeRanks. Returns (its result, the FakeRanks). `routed` says how convolutions run; it
+    is a value of backends.route."""
     from fake_ranks import FakeRanks
     from ucudnn import spatial
     from ucudnn.spatial import cells, convolution
@@ -61,8 +61,8 @@ def received_rows(rank, height, filter_rows, pad):
 
 
 def fewest_bytes():
-    """Returns, for each rank, the bytes that it must receive: rows of other ranks that windows read, and keys and values of
-    other ranks' positions. Hooks of the plain model count them."""
+    """Returns, for each rank, the bytes that it must receive: rows of other ranks that windows read, and the keys and
+    values of positions of other ranks. Hooks of the plain model count these bytes."""
     import torch
     from diffusers.models.attention_processor import Attention
     model, fewest = decoder(), [0] * PARTS
@@ -89,8 +89,8 @@ def fewest_bytes():
 
 
 class Memory(unittest.TestCase):
-    """On a GPU, convolutions are cuDNN calls inside which ucudnn exchanges rows. These rows are not results of
-    operators, so ratio() adds those of the largest exchange."""
+    """On a GPU, convolutions are cuDNN calls inside which ucudnn exchanges rows. The exchanged rows are not results of
+    operators, so ratio() adds the rows of the largest exchange."""
 
     def ratio(self, trains):
         whole, largest = peak(decoder(), latent(), trains), 0

@@ -57,7 +57,7 @@ def resnet():
 
 
 def resnet_at_224():
-    """With 224 rows in two equal stripes, ResNet is refused, and the message names the next size that works."""
+    """ResNet on 224 rows in two equal stripes is refused. The message names the next size that works."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     try:
@@ -78,7 +78,7 @@ def resnet_at_224_in_multiples():
 
 
 def frozen_norms_of_one_row():
-    """The factors of FrozenBatchNorm2d are computed from buffers. On stripes of one row, they must not be taken for
+    """FrozenBatchNorm2d computes its factors from buffers. If stripes have one row, these factors must not be taken for
     rows."""
     from torchvision.ops import FrozenBatchNorm2d
     torch.manual_seed(5)

@@ -1,5 +1,5 @@
-"""Tests that on a single rank, a converted model calls the same operators of torch as before, equally often, forward
-and backward."""
+"""Tests a converted model on a single rank. It calls the same operators of torch as the plain model, equally often,
+forward and backward."""
 import importlib.util
 import os
 import sys
@@ -15,7 +15,8 @@ def setUpModule():
 
 
 class Operators(unittest.TestCase):
-    """Compares the operator counts of the plain model with those of the converted model between shard and gather."""
+    """Counts the operators of the plain model, and the operators of the converted model between shard and gather.
+    Compares the counts."""
 
     def setUp(self):
         self.grid = os.environ.pop("UCUDNN_SPATIAL", None)

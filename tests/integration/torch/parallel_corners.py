@@ -65,8 +65,8 @@ def rows_of_fc1():
 
 
 def mixing():
-    """An optimizer whose update of an element depends on other elements is refused for parameters that are divided
-    between ranks. For other parameters it is right."""
+    """The update of an element may depend on other elements. An optimizer with such updates is refused for parameters
+    that are divided between ranks. For other parameters it gives the right result."""
     divided, single, x, y = pair(7, plan=rows_of_fc1())
     for optimizer in (torch.optim.LBFGS(divided.parameters()), torch.optim.Muon([divided.fc1.weight])):
         refused(lambda: optimizer.step(lambda: divided(x, y)), parallel.NotSupported,
@@ -109,8 +109,8 @@ class Signs(torch.optim.SGD):
 
 
 def unnamed_mixing():
-    """An optimizer of any name is compared on small parameters before its first step. If the comparison fails, the
-    optimizer is refused unless `elementwise` names it."""
+    """An optimizer of any name is tried on small parameters before its first step. If an element's update depends on
+    other elements, or if this cannot be found out, the optimizer is refused unless `elementwise` names it."""
     divided, single, x, y = pair(12, plan=rows_of_fc1())
     divided(x, y).backward()
     refused(Trust(divided.parameters()).step, parallel.NotSupported, "the optimizer Trust, which mixes")
@@ -134,7 +134,7 @@ def unnamed_mixing():
         for model, optimizer in zip((divided, single), made_of):
             optimizer.zero_grad()
             (divided(x, y) if model is divided else F.cross_entropy(single(x), y)).backward()
-            # these use gradients' signs, so set gradients that are only rounding errors to 0
+            # These optimizers use gradients' signs, so gradients that are only rounding errors are set to 0.
             if isinstance(optimizer, (Signs, torch.optim.Rprop)):
                 for name, one in model.named_parameters():
                     one.grad[one.grad.abs() < 1e-9] = 0
@@ -229,7 +229,7 @@ class Inverse(nn.BatchNorm2d):
 
 
 def momenta():
-    """Running statistics follow the momentum that a layer passes to torch, even if it differs from its module's."""
+    """Running statistics follow the momentum that a layer passes to torch, even if its module has another momentum."""
     torch.manual_seed(15)
     model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), Inverse(6), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(216, 5)), made(15)
     network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
@@ -286,8 +286,8 @@ def gradients_of_images():
 
 
 def outputs_alone():
-    """Whole outputs require gradients in the same cases as on one device, but a backward pass through them is refused
-    by name."""
+    """Whole outputs require gradients in the same cases as on one device. But a backward pass through whole outputs is
+    refused by name."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
@@ -309,8 +309,8 @@ def one_image():
 
 
 def unusual_losses():
-    """Losses whose means leave out or weight images are refused, and so is a loss that is a Python function when every
-    rank has only one image."""
+    """A loss is refused if its mean leaves out or weights images. If every rank has only one image, a loss that is a
+    Python function is refused as well."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -374,8 +374,8 @@ def failing(outputs, labels):
 
 
 def means():
-    """A loss function that weights or leaves out classes is refused before labels of these classes come. A loss
-    function that fails on one rank is refused on all."""
+    """A loss function that weights or leaves out classes is refused even before labels of these classes come. A loss
+    function that fails on one rank is refused on all ranks."""
     plan, weights, left = pinned({None: {"n": WORLD}}), torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0]), nn.CrossEntropyLoss(ignore_index=4)
     for loss, text in ((lambda outputs, labels: F.cross_entropy(outputs, labels, weights), "as with labels 0 and 1"),
                        (functools.partial(F.cross_entropy, ignore_index=4), "as with labels 3 and 4"),
@@ -407,7 +407,7 @@ def of_present(outputs, labels):
 
 def missing_labels():
     """Tests a loss function that is a mean over images only if no label is missing. Missing labels are refused on all
-    ranks, even if a rank has one image, or equally many labels for each of its images."""
+    ranks. This holds even if a rank has one image, or if each of a rank's images has equally many labels."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": 2}})):
         divided, single, x, _ = pair(14, loss=of_present, plan=plan)
         parallel.batch_sampler(range(BATCH + WORLD), divided)
@@ -509,7 +509,7 @@ def in_padding():
 
 
 def nothing_read():
-    """A rank's part may read only padding or gaps of an input, whether or not the rank has a part of the input. Groups
+    """A rank's part may read only padding or gaps of an input. The rank may have a part of the input or none. Groups
     of a transposed convolution are divided as well."""
     torch.manual_seed(34)
     for layer, before, axes in ((nn.ZeroPad2d((0, 0, 0, 6)), {"h": 2}, {"h": 2}), (nn.Conv2d(4, 4, 1, padding=2, groups=2), {"c": 2}, {"h": 3}),
@@ -546,7 +546,8 @@ def masked_classes():
 
 
 def time_of_sums():
-    """A sum that ends while its rank computes was never waited for. Without overlap, no part of a sum is hidden."""
+    """If a sum ends while its rank computes, no time counts as waiting for it. Without overlap, no part of a sum is
+    hidden."""
     now = [0.0]
     for is_beside, waited, hidden in ((True, 0, 5000), (False, 5000, 0)):
         counts, clock = transport.Counts(), types.SimpleNamespace(monotonic=lambda: now[0])
@@ -561,7 +562,8 @@ def time_of_sums():
 
 
 def chunks():
-    """With messages of at most 64 bytes, sums give the same bits and move the same number of elements."""
+    """Sums in messages of at most 64 bytes give the same bits and move the same number of elements as sums in longer
+    messages."""
     found, messages, usual = [], [], sums.CHUNK_BYTES
     for size in (usual, 64):
         sums.CHUNK_BYTES = size

@@ -1,5 +1,5 @@
 """Tests that `ucudnn run -- torchrun` divides the convolutions of each part of a plan into micro-batches, on the
-stand-in. A part along n has some of the images, a part along c has all of them."""
+stand-in. A part along n has some of the images. A part along c has all images."""
 import csv
 import json
 import os

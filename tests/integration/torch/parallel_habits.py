@@ -78,8 +78,8 @@ random_plan.count = 0
 
 
 def pinned(degrees, network=None):
-    """Returns a plan. `degrees`: {layer: its degrees}; the entry None is for all other layers, which have one part if
-    there is no such entry."""
+    """Returns a plan. `degrees`: {layer: its degrees}. The entry None is for all other layers. Without this entry, all other
+    layers have one part."""
     random_plan.count += 1
     network = network or network_of()
     return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
@@ -211,7 +211,7 @@ def frozen_counts():
     to each of the three its own channels of that rank's two images."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
-    after = 3 * 2 * channels + 2 * (9 - channels)  # forward, and the gradients of its two images' other channels
+    after = 3 * 2 * channels + 2 * (9 - channels)  # own channels to 3 ranks, and gradients of its two images' other channels
     conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # numbers of parameters that all ranks share
     for trained, transfer, update, statistics in (
             # Statistics are 2 numbers for each of 6 channels of two normalizations, forward and (if a layer before is
@@ -225,8 +225,8 @@ def frozen_counts():
         counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
-        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of
-        # the three: 1.5 times the sum's elements. Parts have integer sizes, so counts may differ by one.
+        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
+        # three. This is 1.5 times the sum's elements. Parts have integer sizes, so counts may differ by one.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 
@@ -257,8 +257,8 @@ def clip_one(parameter):
 
 
 def hooks():
-    """Hooks of parameters may take norms, and torch.autograd.grad may return gradients of some parameters, even of
-    parameters of which a rank has nothing."""
+    """Hooks of parameters may compute norms. torch.autograd.grad may return gradients of some parameters, even of parameters
+    of which a rank has no part."""
     for degrees in ({"conv1": {"h": 2}}, {"conv1": {"n": 2}, "fc1": {"c": 2}, "fc2": {"c": WORLD}}):
         model, x, y = made(35)
         single, divided = copy.deepcopy(model), apply(model, pinned(degrees), timeout_s=20)
@@ -285,8 +285,8 @@ def clip_by_hand(gradients, limit):
 
 
 def idioms():
-    """Norms of tensors computed from gradients element by element equal those of one device. Other reductions are
-    refused."""
+    """A program may compute tensors from gradients element by element. Norms of such tensors equal the norms on one device.
+    Other reductions are refused."""
     divided, single, x, y = pair(6, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
     optimizers = sgd(divided), sgd(single)
     for step in range(2):
@@ -324,8 +324,8 @@ def idioms():
 
 
 def reductions():
-    """Reductions over all elements equal those of the whole gradients, on all ranks, even if a number on one rank is
-    not finite."""
+    """Reductions over all elements give the same as reductions of the whole gradients, on all ranks. This holds even if a
+    number on one rank is not finite."""
     divided, single, x, y = pair(6, plan=pinned({"conv1": {"c": 2}, "conv2": {"n": 2}, "fc1": {"c": WORLD}}))
     divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
     for is_finite in (True, False):
@@ -391,8 +391,8 @@ def overflow():
 
 
 class Signs(nn.Module):
-    """A network whose tensors are exact in bf16 if its images have as many 1 as -1. Only gradients that pass the batch
-    normalization are rounded."""
+    """A network whose tensors are exact in bf16 if each of its images has 1 and -1 equally often. Only gradients that pass
+    the batch normalization are rounded."""
 
     def __init__(self):
         super().__init__()
@@ -409,7 +409,7 @@ class Signs(nn.Module):
 
 
 def autocast():
-    """In bf16, gradients of a plan differ from one device's by at most the plan's roundings, which are counted
+    """In bf16, a plan's gradients differ from the gradients on one device by at most the plan's roundings. These are counted
     below."""
     torch.manual_seed(8)
     model = Signs().float()
@@ -432,10 +432,10 @@ def autocast():
     before.retain_grad(), after.retain_grad()
     found.backward(), wanted.backward()
     assert found.item() == wanted.item(), (found, wanted)
-    # On one device, a batch normalization rounds its gradient once. A divided one rounds three times: the gradient
-    # without the contribution of the statistics, this contribution, and their difference. Then each rank rounds its
-    # part of the gradient of conv.weight. Each bound is 2^-8, one rounding of bf16, times the largest possible sum of
-    # the rounded numbers.
+    # On one device, a batch normalization rounds its gradient once. A divided batch normalization rounds three times: the
+    # gradient without the contribution of the statistics, this contribution, and their difference. Then each rank rounds its
+    # part of the gradient of conv.weight. Each bound is 2^-8, one rounding of bf16, times the largest possible sum of the
+    # rounded numbers.
     rounding, axes = 2.0**-8, (0, 2, 3)
     whole, direct = before.grad.abs().float().sum(axes), (after.grad.float() * single.bn.weight.view(1, -1, 1, 1)).abs().sum(axes)
     bounds = {"conv.weight": (1 + rounding)**2 * rounding * (direct + 5 * whole).view(-1, 1, 1, 1),
@@ -526,8 +526,8 @@ def loader():
 
 
 def out_of_step():
-    """Ranks whose samplers are at different batches are refused, whether one rank has drawn a batch in advance, has
-    skipped a batch, or has another seed."""
+    """Ranks whose samplers are at different batches are refused. A rank may have drawn a batch in advance, skipped a batch,
+    or used another seed."""
     divided, _, x, y = pair(11, plan=pinned({None: {"n": WORLD}}))
     data = TensorDataset(x.repeat(3, 1, 1, 1), y.repeat(3))
     for seed, looks, skips, text in ((0, True, False, "24 images, seed 0, epoch 1, batch 0 on rank 0, "), (RANK, False, False, "seed 1, "),
@@ -542,7 +542,7 @@ def out_of_step():
 
 
 def last_whole():
-    """A smaller last batch that all ranks have whole may have as many images as a rank has of a full batch."""
+    """All ranks may have a smaller last batch whole. Such a batch may have as many images as a rank has of a full batch."""
     divided, single, x, y = pair(11, plan=pinned({None: {"n": 2}}))
     parallel.batch_sampler(range(BATCH + BATCH // 2), divided)
     rows = divided._ucudnn.rows(BATCH) or (0, 1)
@@ -570,8 +570,8 @@ class Augmented(torch.utils.data.Dataset):
 
 
 def augmented():
-    """Images that several ranks load, and their labels, must be equal on these ranks. Images of a single rank may be
-    arbitrary."""
+    """If several ranks load the same images, these images and their labels must be equal on the ranks. Images that only one
+    rank loads may be arbitrary."""
     for degrees, others in (({None: {"n": WORLD}}, None), ({"conv1": {"c": WORLD}}, list(range(WORLD))),
                             ({None: {"n": WORLD}, "conv1": {"h": WORLD}}, list(range(WORLD)))):
         divided, single, x, y = pair(11, plan=pinned(degrees))
@@ -593,8 +593,8 @@ def augmented():
 
 
 def blank():
-    """If all images are equal, the sampler or the labels still tell a rank's part of a batch from a smaller whole
-    batch."""
+    """A rank's part of a batch can have as many images as a smaller whole batch. If all images are equal, the sampler or the
+    labels still tell the two apart."""
     count = BATCH + BATCH // 2
     divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
     images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5
@@ -628,8 +628,8 @@ def whole_labels():
 
 
 def rests():
-    """For a last batch with fewer images than ranks, all ranks, even those without images, have the gradients and
-    running statistics of one device."""
+    """A last batch may have fewer images than there are ranks. All ranks then have the gradients and running statistics of
+    one device, even ranks without images."""
     for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": WORLD}, "conv2": {"c": WORLD}, "fc1": {"r": WORLD}})):
         divided, single, x, y = pair(12, plan=plan)
         for rest in (1, 2):
@@ -646,8 +646,8 @@ def rests():
 
 
 def reported():
-    """A report predicts the passes that have run: without a backward pass, without sums, without statistics, with two
-    backward passes, and of other batch sizes."""
+    """A report predicts the passes that have run. There are passes without a backward pass, without sums, without
+    statistics, with two backward passes, and with other batch sizes."""
     model, x, y = made(13)
     divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))
     parallel.batch_sampler(range(BATCH + 5), divided)
@@ -678,8 +678,8 @@ def begin_again(seed):
 
 
 def dropout():
-    """Dropout masks do not depend on the partition, and a rate of 1/4 drops about a quarter. Other models and copies
-    have different masks, which are the same when the program starts again."""
+    """Dropout masks do not depend on the partition, and a rate of 1/4 drops about a quarter. Other models and copies have
+    different masks. All masks are the same when the program starts again."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
     other, further, again = (copy.deepcopy(model) for _ in range(3))
@@ -733,8 +733,8 @@ class Dropping(nn.Module):
 
 
 def dropout_alone():
-    """Four ranks must get the loss and gradients that a single rank wrote in an earlier run, for each kind of dropout
-    and each partition."""
+    """An earlier run on a single rank wrote the loss and gradients of each kind of dropout. Four ranks must get the same in
+    each partition."""
     file, network = os.path.join(os.environ["UCUDNN_TEST_FOLDER"], "dropout"), describe(Dropping(), (3, 8, 8))
     expected = torch.load(file) if WORLD > 1 else None
     assert [node.members.get("per", "element") for node in network.nodes if node.op == "dropout"] == ["channel", "image", "element"]
@@ -809,7 +809,7 @@ def overwriting():
 
 
 def replicas():
-    """After several steps, ranks that share a parameter have it with the same bits."""
+    """Ranks that share a parameter have the same bits of it after several steps."""
     divided, _, x, y = pair(16)
     optimizer = sgd(divided)
     for step in range(5):
@@ -929,7 +929,7 @@ class Hooked(Odd):
 
 
 def rules():
-    """All ranks refuse a plan that breaks a rule, even ranks without a part of the layer in question."""
+    """If a plan breaks a rule for a layer, all ranks refuse the plan, even ranks without a part of this layer."""
     network = describe(Odd(), (3, 8, 8))
 
     def plan(**parts):
@@ -961,8 +961,8 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalizations are divided along whole groups, along positions and inside groups; layer normalizations
-    along positions and channels. Compares training, evaluation and autocast."""
+    """Group normalizations are divided along whole groups, along positions and inside groups. Layer normalizations are
+    divided along positions and channels. Compares training, evaluation and autocast."""
     for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
                               ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
                               ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
@@ -1079,8 +1079,8 @@ def functions():
 
 
 def losses():
-    """A loss that is a node of the network works after any layer with divided classes. A loss without a node works
-    after any layer if it is logistic; a cross-entropy needs a layer for which the plan has statistics."""
+    """If a loss is a node of the network, it works after any layer with divided classes. Without a node, a logistic loss
+    also works after any layer. A cross-entropy without a node needs a layer for which the plan has statistics."""
     cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
     for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
                                        (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
@@ -1302,8 +1302,8 @@ def alone():
 
 
 def carried():
-    """This case runs on 4, 2, 3 and 1 ranks, in this order, and each run saves a state. `before` says which one a run
-    loads: {ranks of the run: ranks of the run that saved the state}. Parameters and optimizer state keep every bit."""
+    """This case runs on 4, 2, 3 and 1 ranks, in this order, and each run saves a state. `before` says which earlier run's
+    state a run loads: {ranks of the run: ranks of the earlier run}. Parameters and optimizer state keep every bit."""
     folder, before = pathlib.Path(os.environ["UCUDNN_TEST_FOLDER"]), {2: 4, 3: 2, 1: 3}
     for name, kind in (("sgd", sgd), ("adam", lambda model: torch.optim.AdamW(model.parameters(), lr=0.01))):
         divided, single, x, y = pair(30 + WORLD)

@@ -1,4 +1,5 @@
-"""Tests that if a rank ends or sleeps, all others end with an error that names it, within the time-out."""
+"""Tests a rank that ends or sleeps: all other ranks end with an error that names this rank, within the
+time-out."""
 import pathlib
 import re
 import unittest

@@ -1,5 +1,5 @@
-"""Runs published models by random plans, on each rank of parallel_models_test.py, and compares them, in fp64, with the
-plain module on rank 0."""
+"""Runs published models by random plans, on each rank of parallel_models_test.py. Compares them in fp64 with the plain
+module on rank 0."""
 import copy
 import random
 import sys
@@ -80,16 +80,16 @@ def planned(name, network, batch):
 
 
 def from_rank0(divided, key, whole):
-    """Returns `whole`, rank 0's tensor like parameter `key` of the undivided model, on all ranks."""
+    """Returns rank 0's tensor `whole` on all ranks. It has the shape of parameter `key` of the undivided model."""
     whole = whole.detach().contiguous() if RANK == 0 else torch.empty(divided._ucudnn.shards[key].shape)
     dist.broadcast(whole, 0)
     return whole
 
 
 def same_gradients(name, divided, single):
-    """Compares the gradients of all parameters, each relative to its own norm. One unit of roundoff of the norm of all
-    gradients is allowed, too, because gradients that are mathematically zero, such as those of a bias before a batch
-    normalization, have only rounding errors."""
+    """Compares the gradients of all parameters, each relative to its own norm. Some gradients are mathematically zero,
+    such as the gradient of a bias before a batch normalization, and have only rounding errors. So one unit of roundoff
+    of the norm of all gradients is allowed, too."""
     wholes = {key: from_rank0(divided, key, single.get_parameter(key).grad if RANK == 0 else None) for key, _ in divided.named_parameters()}
     rounding = torch.finfo(torch.float64).eps * torch.stack([whole.norm() for whole in wholes.values()]).norm().item()
     for key, own in divided.named_parameters():

@@ -1,4 +1,4 @@
-"""Tests that published models by random plans give the results of the plain modules, and that every moved element was
+"""Tests published models by random plans. They give the results of the plain modules, and every moved element was
 predicted."""
 import pathlib
 import unittest

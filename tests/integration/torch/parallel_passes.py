@@ -1,5 +1,5 @@
-"""Compares Krizhevsky's schemes with passes ("one weird trick") with one device, on each rank of
-parallel_passes_test.py."""
+"""Compares training by Krizhevsky's schemes with passes ("one weird trick") and training on one device, on each rank
+of parallel_passes_test.py."""
 import copy
 import json
 
@@ -18,8 +18,8 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Returns a plan with images divided over workers before the fully connected part, and channels divided over
-    workers in this part. `letter` is Krizhevsky's scheme: in "b", each pass has the images of one worker; in "c", it
+    """Returns a plan. Before the fully connected part, images are divided over workers. In this part, channels are
+    divided over workers. `letter` is Krizhevsky's scheme: in "b", a pass has the images of one worker; in "c", a pass
     has a share of every worker's images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
@@ -70,8 +70,8 @@ def synchronous():
 
 
 def normalized():
-    """Layer and group normalizations of features that are divided over ranks work in passes, with a loss that is a
-    node."""
+    """Layer and group normalizations work in passes even if the features that they normalize are divided over ranks.
+    The loss is a node here."""
     for letter, count in (("b", WORLD), ("c", 2)):
         torch.manual_seed(3)
         model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),
@@ -90,8 +90,8 @@ def normalized():
 
 
 def counted():
-    """Expects that counted elements equal the schedule's, and that one exchange moves (K - 1) K B elements, where K is
-    the number of workers and B how many numbers the images of one worker have."""
+    """Expects that counted elements equal the schedule's, and that one exchange moves (K - 1) K B elements. K is the
+    number of workers. B is how many numbers the images of one worker have."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)
@@ -168,8 +168,8 @@ def half_precision():
 
 
 def scaled():
-    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device: it skips steps
-    that overflow, and in fp16 keeps gradients that would be 0 without the scale."""
+    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device. It skips steps
+    that overflow. In fp16 it keeps gradients that would be 0 without the scale."""
     batch = 4 * WORLD
     for letter, half in (("b", False), ("c", False), ("b", True), ("c", True)):
         torch.manual_seed(5)

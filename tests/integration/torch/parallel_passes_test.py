@@ -1,5 +1,5 @@
-"""Tests Krizhevsky's schemes. With passes of the fully connected part, training equals synchronous SGD, or SGD in which
-this part has smaller batches."""
+"""Tests Krizhevsky's schemes. With passes of the fully connected part, training equals synchronous SGD. If this part
+makes a step after each pass, training equals SGD in which this part has smaller batches."""
 import pathlib
 import unittest
 

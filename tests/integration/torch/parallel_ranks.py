@@ -51,7 +51,7 @@ def plan_file(text, name):
 
 
 def part(model, name, whole):
-    """Returns this rank's part of `whole`, a tensor like parameter `name` of the undivided model."""
+    """Returns this rank's part of `whole`, which has the shape of parameter `name` of the undivided model."""
     return model._ucudnn.shards[name].of(whole)
 
 

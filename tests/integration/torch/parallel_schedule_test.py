@@ -1,5 +1,6 @@
-"""Tests that schedules can be read without torch. A randomly changed file must be refused in one line, or be a schedule
-in which no rank waits for a message that no rank sends, and in which every image is computed once, also of another batch."""
+"""Tests that schedules can be read without torch, and reads randomly changed files. Such a file is refused in one line,
+or it is a schedule that works: each message that a rank waits for is sent, and every image is computed once, in a batch
+of another size as well."""
 import json
 import pathlib
 import random
@@ -88,8 +89,8 @@ def stalled(found):
 
 class Schedules(unittest.TestCase):
     def check_computed(self, found, text):
-        """Expects that sums end and add up all replicas, that passes have every image once, and that boxes of the batch
-        and of a smaller one cover all images."""
+        """Expects that sums end and add up all replicas, and that passes have every image once. The boxes of the batch,
+        and of a smaller batch, must cover all images."""
         for one in found.sums:
             moved = sum(end - begin for phase in schedule.phases_of(found, one.devices, 64) for _, _, (begin, end) in phase)
             self.assertEqual((len(one.devices) - 1) * 64, moved, text)
@@ -112,7 +113,8 @@ class Schedules(unittest.TestCase):
             self.check_computed(found, text)
 
     def refuse(self, pattern, text, change):
-        """Expects that the schedule `text` is refused with a message of `pattern` after change(its JSON)."""
+        """Makes change(JSON of `text`). Expects that the changed schedule is refused with a message that matches
+        `pattern`."""
         root = json.loads(text)
         change(root)
         with self.assertRaisesRegex(schedule.ScheduleError, pattern):
@@ -156,7 +158,7 @@ class Schedules(unittest.TestCase):
             self.refuse(f"node '{name}': 'boxes' of device 1 is .* 'r': 3, 'first_device': 1}}", text, change(name, n=1, r=3))
         summed = schedules.Writer(network, 8, 4, lambda node: ({**one, "r" if node.name == "fc" else "n": 3}, 1)).text()
         self.refuse("node 'fc': 'partial' of device 1 is .* expected None by 'config'", summed, change("fc", c=3, r=1))
-        # With two images, three parts along n have the same boxes as two.
+        # With two images, three parts along n have the same boxes as two parts.
         text = schedules.Writer(network, 2, 4, lambda node: ({**one, "n": 2}, 0)).text()
         self.refuse("node 'bn': 'config' {'n': 3, .*; expected {'n': 2, .* as of 'conv'", text, change("bn", n=3))
 
@@ -174,7 +176,7 @@ class Schedules(unittest.TestCase):
                 text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
             else:
                 changed = mutated(rng, root)
-                for name in ("levels", "passes"):  # these are small, so that changes of the whole file seldom meet them
+                for name in ("levels", "passes"):  # both are small, so changes of the whole file seldom hit them
                     if name in root and rng.random() < 0.1:
                         changed = {**root, name: mutated(rng, root[name])}
                 text = json.dumps(changed)
@@ -226,8 +228,8 @@ class Schedules(unittest.TestCase):
                         self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
 
     def test_Sums_MoveTwiceTheReplicasLessOne(self):
-        """For both kinds of update, messages to the devices that sum move as many elements as all but one of the
-        replicas have."""
+        """One replica stays where it is, and the elements of all others move in messages to the devices that sum. This
+        holds for both kinds of update."""
         for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
             found = schedule.parse(written(1, 8, 8, update, levels)[1])
             for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):

@@ -1,6 +1,6 @@
-"""Tests random networks by random plans on 1 to 5 ranks, of which some may have no part, with random delays of
-messages. Results equal one device: to the bit on integers, and within rounding after three steps. Every moved element
-must have been predicted."""
+"""Tests random networks by random plans on 1 to 5 ranks, with random delays of messages. Some ranks may have no
+part. On integers, results equal one device's to the bit. On other numbers, results differ only by rounding after
+three steps. Every moved element must have been predicted."""
 import os
 import pathlib
 import re

@@ -38,8 +38,8 @@ def compared(is_by_layer):
 
 
 def in_place():
-    """An in-place operation on the output of a sharded layer is refused, because torch would drop FSDP's hook on this
-    output, which fetches the parameters."""
+    """An in-place operation on the output of a sharded layer is refused. torch would drop the hook that FSDP has on
+    this output, and this hook fetches the parameters."""
     model = spatial.convert(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(inplace=True)))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model[0], model):

@@ -1,4 +1,4 @@
-"""The lists of cases with which other systems for split images are tested, and which of these cases the systems' own
+"""Other systems for split images are tested with these lists of cases. The lists also say which cases the systems' own
 rules excuse. The numbers come from the systems' tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and
 NVIDIA/physicsnemo 94b3551. A geometry decides which cases ucudnn.spatial supports. Needs no torch."""
 import itertools
@@ -41,7 +41,7 @@ class Case:
 
 
 def _cube(list, kind, dims, size, kernel, stride, pad, cuts, **more):
-    """Makes a case with `dims` dimensions; a single number is the value for all of them. `cuts` is {dimension:
+    """Makes a case with `dims` dimensions. A single number is the value for all dimensions. `cuts` is {dimension:
     parts}."""
     grid = tuple(cuts.get(i, 1) for i in range(dims))
     def along(value):
@@ -84,8 +84,8 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# The cases of LLNL/DiHydrogen's `test_distconv.sh --all`, for convolutions and for norms (--bn), in two and three
-# dimensions, and of test_pooling.sh.
+# The cases of LLNL/DiHydrogen's tests: of `test_distconv.sh --all` in two and three dimensions, for convolutions and
+# for norms (--bn), and of test_pooling.sh.
 
 
 def _factors(count, places):
@@ -111,7 +111,7 @@ def _skipped(size, k, stride, is_padded, parts):
 
 
 def _shapes(dims):
-    """Yields (groups, parts, images, size); each twice, because the tests run with 1 and with 16 channels."""
+    """Yields (groups, parts, images, size). Each comes twice, because the tests run with 1 and with 16 channels."""
     for ranks, images, _, size in itertools.product((4, 64, 8), (4, 1, 16), (1, 16), (16, 15, 63, 99)):
         for groups, *parts in _factors(ranks, dims + 1):
             yield groups, parts, images, size
@@ -209,8 +209,8 @@ def _cut(case):
 
 
 def _refusal(decide):
-    """Decorator: makes decide(library, case) return the message of a refusal instead of raising it, and "" without a
-    refusal."""
+    """Decorator. If decide(library, case) raises a refusal, returns the refusal's message instead. Returns "" if there
+    is no refusal."""
     def reason(library, case):
         try:
             return decide(library, case) or ""
@@ -245,8 +245,8 @@ def converted(library, case):
 
 @_refusal
 def unchanged(library, case):
-    """Returns why a program that calls cuDNN on its stripes, without knowing of ucudnn, cannot run the case, or "" if
-    it can. The program's framework itself implements circular padding (followed by a convolution without padding) and
+    """Returns why a program that does not know of ucudnn cannot run the case by calling cuDNN on its stripes, or "" if
+    it can. The program's framework itself implements circular padding (followed by a convolution without padding), and
     norms that cuDNN's legacy API lacks."""
     if case.kind.endswith("norm"):
         return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"

@@ -27,8 +27,8 @@ def smaller(case):
 
 
 def sample(cases):
-    """Returns a sample of the cases that need RANKS ranks. Leaves out cases whose statistics count other groups'
-    images, because ucudnn has no setting for this."""
+    """Returns a sample of the cases that need RANKS ranks. Leaves out norms whose statistics cover images of several
+    groups, because ucudnn has no setting for this."""
     distinct = list({(case.key, case.images, case.norm_groups, case.affine): case for case in map(smaller, cases)
                      if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS
                      and published.converted(PlainGeometry(), case) != published.OF_OTHER_GROUPS}.values())

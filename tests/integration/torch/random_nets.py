@@ -1,5 +1,5 @@
-"""Makes random small networks as ucudnn-net files, and computes them with plain torch. They have residual sums,
-concatenations, tensors with two readers, odd sizes and groups."""
+"""Makes random small networks as ucudnn-net files, and computes them with plain torch. The networks have residual
+sums, concatenations, tensors with two readers, odd sizes and groups."""
 import json
 
 import torch
@@ -142,7 +142,7 @@ def _product(values):
 
 def plain(model, text, x, most=None):
     """Returns the network's output, computed by torch's functions. If `most` is given, appends the largest number of
-    each tensor to it."""
+    each tensor to `most`."""
     values = {}
     for node in json.loads(text)["nodes"]:
         a = [values[i] for i in node.get("inputs", ())]

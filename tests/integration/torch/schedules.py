@@ -1,5 +1,5 @@
-"""Writes schedules of random configurations by planner/schedule/FORMAT.md. This code is independent of `ucudnn plan
---schedule`, so that tests can compare the two."""
+"""Writes schedules of random configurations by planner/schedule/FORMAT.md. This code shares nothing with `ucudnn plan
+--schedule`, so that tests can compare the schedules of both."""
 import itertools
 import json
 import math
@@ -291,8 +291,8 @@ class Writer:
                 return found[-1]["id"]
 
         def add_groups(node):
-            """Adds the groups of devices that share means of a normalization, directly or through other devices, with
-            the number of their means."""
+            """Adds the groups of devices of a normalization. Devices that share a mean are in one group, also if they
+            share means only through other devices. A group has the number of its means."""
             width, joined = node["shape"][1] // node["groups"], []
             for one in node["boxes"]:
                 _, *axes = _of(one, node)

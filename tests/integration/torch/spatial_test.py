@@ -64,7 +64,7 @@ class Grids(unittest.TestCase):
 
 
 class Layouts(unittest.TestCase):
-    """Layouts have 8 rows, in two stripes of 4 unless a test says otherwise. Shapes are those of the whole tensor."""
+    """A layout has 8 rows, in two stripes of 4 unless a test says otherwise. Shapes are the whole tensor's."""
 
     def layout(self, rows=(4, 4), part=0):
         return Layout([(), (), ((1, rows[part]),), ()], {1: rows})
@@ -361,7 +361,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Store(dict):
-    """The functions of torch.distributed's stores that Waiting calls."""
+    """Has the functions that Waiting calls on torch.distributed's stores."""
     set = dict.__setitem__
 
     def check(self, keys):
@@ -464,8 +464,8 @@ class Importing(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_a_refusal_says_what_to_do_instead(self):
-        """Refusals by rules get a next step from Stripe.__torch_function__ if they name none. All others must name one,
-        or a part of their text does that is made elsewhere."""
+        """A refusal by a rule may lack a next step, because Stripe.__torch_function__ adds one. Every other refusal
+        must name a next step, or include a text that is made elsewhere and names one."""
         def text(node):
             if isinstance(node, ast.Constant):
                 return str(node.value)

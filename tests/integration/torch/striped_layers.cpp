@@ -1,6 +1,6 @@
 // An ordinary cuDNN program that knows nothing of ucudnn. It runs the layers in a file on its
-// stripe of each image, forward and backward, in fp64. exchanges_test.py compares its results with
-// those of a converted PyTorch model with the same layers.
+// stripe of each image, forward and backward, in fp64. exchanges_test.py compares the program's
+// results with a converted PyTorch model that has the same layers.
 //
 //   striped_layers FOLDER
 //
@@ -222,7 +222,7 @@ struct OutputRows {
 };
 
 // Returns the place of this rank's output in the whole output. `own` rows of the image give
-// `outputs` rows of the output; other stripes give rows in the same proportion.
+// `outputs` rows of the output. Other ranks' stripes give rows in the same proportion.
 OutputRows PlaceOfOutput(const Network& network, int rank, int own, int outputs) {
   OutputRows place{0, 0};
   for (size_t i = 0; i < network.stripes.size(); ++i) {

@@ -1,4 +1,4 @@
-"""Compares gradients of training steps on stripes with those of one process. training_test.py runs this file; the
+"""Compares gradients of training steps on stripes with one process's gradients. training_test.py runs this file; the
 argument names a case."""
 import copy
 import functools
@@ -57,8 +57,8 @@ def group():
 
 
 def ddp(model, **options):
-    """Returns DistributedDataParallel over the ranks that have the same part of their group's images, so it averages
-    between spatial groups."""
+    """Returns DistributedDataParallel over the ranks that have the same part of their group's images. So it averages
+    over spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
              for cell in range(grid.group_size)]
@@ -73,8 +73,7 @@ def averaged(whole, seeds):
 
 def step_of(wrapped, whole, step):
     """Computes the gradients of a step. `wrapped` gets this group's batch. `whole` gets the batches of all groups, one
-    at a time, because a batch norm of `wrapped` counts only its group's images, as usual under
-    DistributedDataParallel."""
+    at a time: a batch norm of `wrapped` counts only its group's images, as usual under DistributedDataParallel."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())
@@ -90,8 +89,8 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """Makes `steps` steps under no_sync, in which gradients are those of the group's own images, and then a step that
-    averages the accumulated gradients."""
+    """Makes `steps` steps under no_sync, in which gradients come only from the group's own images. Then makes a step
+    that averages the accumulated gradients."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups
     with wrapped.no_sync():
@@ -216,8 +215,8 @@ def losing_stripes_is_refused():
 
 
 class Noted:
-    """A context that records the names of called communication methods of cells.Ranks, and "end" when the program waits
-    for a begun sum."""
+    """A context that records the names of the communication methods of cells.Ranks that are called. It records "end"
+    when the program waits for a begun sum."""
     methods = "begin_sum", "all_reduce", "all_gather", "swap"
 
     def __enter__(self):
@@ -250,7 +249,7 @@ def deep(count=30):
 def in_few_sums():
     whole, model = deep(), spatial.convert(deep())
     images = batch(0)[0]
-    for step in range(2):  # gradients of the second step are added to those of the first
+    for step in range(2):  # the gradients of the second step are added to the first step's
         (whole(images) ** 2).sum().backward()
         gc.collect()
         gc.disable()
@@ -262,7 +261,8 @@ def in_few_sums():
             del loss
         sums_begun = noted.calls.count("begin_sum")
         assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
-        # Sums begin while rows of other layers are still exchanged, and are waited for only after the last exchange.
+        # Sums begin while rows of other layers are still exchanged. The program waits for them only after the last
+        # exchange.
         begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
         assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
@@ -395,7 +395,7 @@ def penalty(loss, model):
 
 def nested_checkpoints():
     """Compares nested checkpoints, with the gradient of a leaf from which shard makes stripes. torch has no second
-    derivatives of reentrant checkpoints, so second order is compared only without them."""
+    derivatives of reentrant checkpoints, so second order is compared only if no checkpoint is reentrant."""
     for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
         torch.manual_seed(7)
         whole, found = Nested(outer, inner), []

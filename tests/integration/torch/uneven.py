@@ -40,8 +40,8 @@ def exact(rows):
 
 
 def refused(least):
-    """Yields layers that are impossible with the rows of one rank, although possible with those of others. `least` is
-    the smallest number of rows."""
+    """Yields layers that are impossible with the rows of one rank, although other ranks have enough rows for them.
+    `least` is the smallest number of rows."""
     yield "half of the rows", lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5))
     yield "unshuffled", lambda: nn.PixelUnshuffle(2)
     yield "reflection of all rows", lambda: nn.ReflectionPad2d((0, 0, 7, 0))

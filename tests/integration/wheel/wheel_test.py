@@ -1,5 +1,5 @@
-"""Tests the wheel of tools/wheel as a user gets it. Its files fit its platform tag, pip installs it into a clean
-virtual environment, and the command there starts a program with that environment's drop-in in front of cuDNN."""
+"""Tests the wheel of tools/wheel as a user gets it. The wheel's files fit its platform tag, and pip installs it into
+a clean virtual environment. The command there starts a program with that environment's drop-in in front of cuDNN."""
 
 import os
 import pathlib
@@ -31,7 +31,7 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.wheel = cls.make("first")
         cls.environment = cls.folder / "environment"
-        # This interpreter's pip installs the wheel, because installing a pip into the environment takes minutes on a
+        # This interpreter's pip installs the wheel. Installing a pip into the environment would take minutes on a
         # busy machine.
         for words in ([sys.executable, "-m", "venv", "--without-pip", cls.environment],
                       [sys.executable, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
