@@ -5,8 +5,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values. The
-// function is long because every reason has a sentence.
+// Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values.
+// Long because every reason has a sentence.
 const char* Template(ReasonKind because) {
   switch (because) {
     case ReasonKind::kObserved:
