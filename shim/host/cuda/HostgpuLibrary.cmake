@@ -1,7 +1,7 @@
 # hostgpu_library(TARGET OUTPUT name VERSION n MAP file EXPORTS file SOURCES ... [LIBS ...]): the stand-in
 # lib<name>.so.<n> in lib/ucudnn/host. Exports that SOURCES leave out become stubs that answer "not supported".
-# SOURCES define exports that PyTorch, JAX, TensorFlow, ONNX Runtime, a client, a sample or a test program imports, that
-# docs/commands.md promises, or whose stub could not return an error.
+# SOURCES define an export if PyTorch, JAX, TensorFlow, ONNX Runtime, a sample or a test program imports it, if C programs
+# usually call it (docs/commands.md says what runs on the stand-ins), or if its stub could not return an error.
 # Link tests with TARGET: it brings the CUDA headers and a run path.
 function(hostgpu_library target)
   cmake_parse_arguments(ARG "" "OUTPUT;VERSION;MAP;EXPORTS" "SOURCES;LIBS" ${ARGN})

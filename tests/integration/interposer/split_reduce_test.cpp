@@ -74,7 +74,7 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  // Of several calls before the first gradient, the last one counts.
+  // The program may call the function again before its first gradient. The last call counts.
   ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);
   ExpectSummedAndThenTooLate();
 }
