@@ -1,10 +1,10 @@
-# Assigns each test to a group. The group determines the build in which tools/check runs the test, once:
-#   asan     tests that pass pointers through other people's programs
-#   release  tests that compute for long, and tests whose processes no sanitizer's runtime survives
-#   full     tests that only tools/check --full runs, which builds everything
-# The targets asan_tests and release_tests build what these groups need. CTest's labels have the groups' names. This
+# Assigns each test to a group, which says when tools/check runs the test:
+#   threads  always. The tested code may run on several threads; so --full runs these tests under ThreadSanitizer, too
+#   release  always
+#   full     only with --full, which builds everything
+# The targets threads_tests and release_tests build what these groups need. CTest's labels have the groups' names. This
 # file needs nothing else of ucudnn, so that tests/integration/repository can configure a project with it.
-set(UCUDNN_TEST_GROUPS asan release full)
+set(UCUDNN_TEST_GROUPS threads release full)
 
 # ucudnn_tests_of(GROUP [REGEX]): assigns all targets and tests that this folder has so far to GROUP. With REGEX, assigns
 # only targets and tests with matching names.
@@ -26,7 +26,7 @@ function(ucudnn_tests_of group)
   endif()
   if(tests)
     set_property(TEST ${tests} APPEND PROPERTY LABELS ${group})
-    set_property(GLOBAL APPEND PROPERTY UCUDNN_TESTS_OF_${group} ${tests})
+    set_property(GLOBAL APPEND PROPERTY UCUDNN_GROUPED_TESTS ${tests})
   endif()
 endfunction()
 
@@ -43,20 +43,16 @@ function(ucudnn_tests_need group)
 endfunction()
 
 # ucudnn_every_test_has_its_group(FOLDERS...): the configure step fails if a test in these folders or their subfolders
-# is in no group, or both in asan and in release. Must be called after all folders have been read. The messages are
-# indented, because CMake does not wrap indented lines.
+# is in no group. Must be called after all folders have been read. The messages are indented, because CMake does not
+# wrap indented lines.
 function(ucudnn_every_test_has_its_group)
-  get_property(asan GLOBAL PROPERTY UCUDNN_TESTS_OF_asan)
-  get_property(release GLOBAL PROPERTY UCUDNN_TESTS_OF_release)
-  get_property(full GLOBAL PROPERTY UCUDNN_TESTS_OF_full)
+  get_property(grouped GLOBAL PROPERTY UCUDNN_GROUPED_TESTS)
   foreach(folder IN LISTS ARGN)
     get_property(tests DIRECTORY ${folder} PROPERTY TESTS)
     foreach(test IN LISTS tests)
-      if(test IN_LIST asan AND test IN_LIST release)
-        message(SEND_ERROR "  test ${test} (${folder}) is of the groups asan and release: tools/check would run it twice")
-      elseif(NOT test IN_LIST asan AND NOT test IN_LIST release AND NOT test IN_LIST full)
+      if(NOT test IN_LIST grouped)
         message(SEND_ERROR "  test ${test} (${folder}) is of no group, so tools/check would never run it: ucudnn_tests_of("
-          "asan|release|full) in its folder's CMakeLists.txt says where it runs")
+          "threads|release|full) in its folder's CMakeLists.txt says when it runs")
       endif()
     endforeach()
     get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
