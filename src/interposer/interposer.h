@@ -37,8 +37,8 @@ class Interposer {
   void TellMeasured();
 
  private:
-  // A part may refer to another part that is declared below it. It uses that part only once the
-  // whole object is made.
+  // A part may refer to a part that is declared below it, but does not use that part before the
+  // constructor of Interposer has ended.
   const cudnn::Functions& functions_;
   MeasuringLine measuring_;
   tuning::MeasuredKernels kernels_;

@@ -1,7 +1,7 @@
 // The device resources of split calls inside CUDA graph captures. A graph may run at any time while
 // it exists, at the same time as any other call. So each capture has a stream, events and a buffer
 // of its own until none of its graphs can run any more. Then a later capture reuses these
-// resources, or they are freed if the limit leaves no room for a larger buffer. Not thread-safe: a
+// resources. They are freed if a larger buffer would otherwise exceed the limit. Not thread-safe: a
 // rank makes one call at a time.
 #pragma once
 

@@ -69,8 +69,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  // `plain` has no memory pool of the driver, so `scratch` is freed with cuMemFree, which waits for
-  // the device.
+  // `plain` is not created, so it has no memory pool of the driver. So `scratch` is freed with
+  // cuMemFree, which waits for the device.
   const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {
@@ -179,7 +179,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// All ranks of the group come to agree at the same call, and get the same agreement.
+// All ranks of the group gather claims at the same call, and get the same agreement.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);
@@ -192,8 +192,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   // HearPost compares records that arrive from now on; this line compares the records that have
   // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
-  // The channel is opened before ClaimOf runs the rank's own call, because the channel takes
-  // memory, and connecting takes time.
+  // Opens the channel before ClaimOf measures and runs the rank's own call, because an open channel
+  // occupies memory, and because connecting takes time.
   if (!OpenFirst(turn)) return {};
   const Claim claim = ClaimOf(turn, kernels);
   const auto gathered = ranks_.Gather(EncodeClaim(claim), "agreeing on " + name);

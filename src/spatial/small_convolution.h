@@ -18,8 +18,9 @@ struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
   size_t preferred_workspace_bytes = 0;  // engines that need no more than this are preferred
-  // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves that
-  // call with any activation, and is the only algorithm that serves the identity.
+  // True if the call is cudnnConvolutionBiasActivationForward. That call supports
+  // IMPLICIT_PRECOMP_GEMM with any activation, and with the identity (`is_identity`) no other
+  // algorithm.
   bool is_fused = false;
   bool is_identity = false;
   // The execution plan that is built again for other extents, with the operations fused behind its
@@ -29,10 +30,10 @@ struct EngineDemand {
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. For the legacy API, the engine is the first in the library's
-  // ranking that computes sums directly, computes in the problem's math type and meets `demand`.
-  // For a fused plan, the engine is the plan's own, or one that is at least as exact. Fails if no
-  // engine serves.
+  // `problem` has packed tensors. For the legacy API, the engine is an algorithm that computes sums
+  // directly, without a transform such as FFT or Winograd, and that meets `demand`. For a fused
+  // plan, the engine is the plan's own, or one that is at least as exact. Fails if there is no such
+  // engine.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,

@@ -21,7 +21,7 @@
 
 namespace ucudnn::spatial {
 
-// The operation that a split call computes. All kinds are described in the form of a convolution.
+// The operation that a split call computes. Each operation is described as a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
   kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones
@@ -80,7 +80,7 @@ struct SplitSettings {
   // Returns the limit of memory for exchanges in bytes. Called at each agreement.
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
-  bool waits_for_records = false;  // each call first waits until all ranks have posted its record
+  bool waits_for_records = false;  // before a call runs, it waits for all ranks' records of it
   bool times_exchanges = false;    // the report contains the times of exchanges
   std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported to the user
   std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all ranks

@@ -51,7 +51,7 @@ struct ExchangeResources {
   cuda::Event entered, summed, read, deferred;
   // Recorded behind the host function that logs a call's beginning (device_log.h).
   cuda::Event counted;
-  // Recorded behind the last exchange into each room of the buffer.
+  // Recorded behind the last exchange into each room of the buffer (HaloKernel::rooms_).
   std::array<cuda::Event, 2> exchanged;
   cudnnHandle_t handle = nullptr;  // owned; on the stream of exchanges
   TensorAdd add;

@@ -118,10 +118,10 @@ KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const 
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // With several handles and with plans, queries do not reveal the network: it is unknown which
-  // handle will run which kernel, and programs make many plans only to choose among them. Besides,
-  // kernels of one lane can share a segment, but a kernel that may run on any lane would need a
-  // segment of its own.
+  // With several handles and with plans of the graph API, queries do not reveal the network: it is
+  // unknown which handle will run which kernel, and programs make many plans only to choose among
+  // them. Besides, kernels of one lane can share a segment, but a kernel that may run on any lane
+  // would need a segment of its own.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Progress known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Progress::kRepeated ? Learned() : known;

@@ -35,8 +35,8 @@
 namespace ucudnn::interposer {
 
 // A kernel of the network. `api`, `problem` and `plan` identify it. A kernel of the legacy API
-// stands for all calls of a problem, and `algorithm` is the algorithm that the program named last.
-// A kernel of the graph API is one execution plan; other plans may have the same problem.
+// includes all calls of a problem, and `algorithm` is the algorithm that the program named last. A
+// kernel of the graph API is one execution plan; other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
@@ -123,13 +123,13 @@ class WorkspaceBudget {
   Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 const OwnedPart& part);
   // Sets at least `bytes` of the budget aside. From then on every call can get them by TakeAssured.
-  // Returns false if there is no room.
+  // Returns false if the budget or the device leaves too little memory.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan, the owner stands for the kernel's segment in
+  // the kernel on the lane. With a workspace plan, returns the owner of the kernel's segment in
   // that plan: on this lane or, if the plan says that the lanes' calls are ordered, on all lanes.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
@@ -233,7 +233,7 @@ class WorkspaceBudget {
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // True once memory for a capture was requested, even if there was no room; false again when no
+  // True once memory for a capture was requested, even if there was none; false again when no
   // handle is left.
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;
   // The kernels of the workspace plan that have run or were asked about.
@@ -244,7 +244,7 @@ class WorkspaceBudget {
     size_t kept_bytes = 0;  // bytes that are reserved for copies that no owner has yet
   };
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
-  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // sum over all segments
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // sum over uses_
 };
 
 // Returns budget->epoch(); 0 if `budget` is null.

@@ -34,8 +34,8 @@ Status WorkspaceBudget::Settle() {
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
-    // It is unknown which lanes run these kernels, so no segment is prepared and each call borrows
-    // its memory.
+    // It is unknown which lanes will run kernels that were only asked about. So no segment is
+    // prepared, and each call borrows its memory.
     if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {

@@ -1,7 +1,7 @@
 // Turns the facts about one kernel into a state that is ready to run, for both APIs. DecideBy asks
 // planning::Decide, has each question answered, and adds the answer to the facts, until Decide
-// returns the decision. Lifecycle then makes the state, says when it is due again, and enters it
-// into the report.
+// returns the decision. Lifecycle then makes the state, says after how many calls the kernel is
+// decided about again, and enters the state into the report.
 #pragma once
 
 #include <memory>
@@ -95,7 +95,7 @@ class Lifecycle {
   // Returns the record for the report.
   const KernelRecord& record() const { return record_; }
 
-  // Enters `state` into the report. Its record takes over the calls of the earlier state.
+  // Enters `state` into the report. The state's record takes over the calls of the earlier state.
   void Enter(KernelState& state);
   // Rewrites the report file if that is due.
   void Published() const;

@@ -248,8 +248,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !splitter_.splits() && !options_.deterministic && !reporter_.TellsAll()) {
     // A plan is not reported if it fits the limit and tiles cannot speed it up. A vast plan is
-    // decided about in any case: even if tiles are not allowed now, extra room for tiles may have
-    // been promised for it before.
+    // decided about in any case: even if tiles are not allowed now, extra workspace for tiles may
+    // have been promised for the plan before.
     const auto bytes = cudnn::PlanWorkspace(functions_, plan);
     const bool vast = shadow.span > static_cast<double>(rules_.most_span());
     const bool matters = bytes.ok() && (*bytes > limit || vast || rules_.Follows() ||

@@ -81,8 +81,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const cuda::RelaxedCaptureScope relaxed(session.driver());
   const bool capturing = session.Capturing();
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
-  // Building plans of the graph API could break the capture, so no engine of the graph API serves
-  // inside a capture.
+  // Building plans of the graph API could break the capture, so inside a capture only engines of
+  // the legacy API are considered.
   LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &promises_.PageOf({session.platform(), call.algorithm, key.problem});

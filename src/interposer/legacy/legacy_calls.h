@@ -34,7 +34,7 @@ class LegacyCalls : public DivisionChoices {
         tuner_(tuner) {}
 
   // Runs a convolution. In a process whose calls are split, the call is this rank's part of a
-  // larger one.
+  // larger convolution.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
   // Answers a query for a workspace size by setting *bytes. This function, FindAlgorithms and
@@ -139,10 +139,11 @@ class LegacyCalls : public DivisionChoices {
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs the pieces and compares their result, unless this process has done so before. Returns how
-  // far the pieces are trusted.
+  // Runs the pieces and compares their output with the output of `pieces.reference`, unless this
+  // process has done so before. Returns how far the pieces are trusted.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
-  // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no room.
+  // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no budget or
+  // it has too little memory left.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
   // Returns the answer if no undivided engine fits: the best pieces of one algorithm that keep a
   // promise alone and have run in this process, followed by the real library's ranking. Empty if
