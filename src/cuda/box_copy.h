@@ -47,7 +47,7 @@ class BoxCopy {
   bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
   Status EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
 
-  int64_t run_bytes_ = 0;   // bytes of a run, contiguous in both tensors; 0: nothing is copied
+  int64_t run_bytes_ = 0;   // bytes of a run that is contiguous in both tensors; 0: copies nothing
   CopyAxis rows_, slices_;  // the axes that one driver copy covers
   std::vector<CopyAxis> outer_;
   int64_t copies_ = 0;

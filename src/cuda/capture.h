@@ -28,7 +28,7 @@ Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<vo
 // Records to which capture a resource belongs, if releasing the resource calls CUDA
 // (KeepWithGraphOf cannot release such a resource). While the capture's graph exists, it may run at
 // any time, also at the same time as other graphs. So nothing else may use the resource until
-// IsOver(). Then the owner frees the resource, or gives it to another capture.
+// IsOver() returns true. Then the owner frees the resource, or gives it to another capture.
 class CaptureHold {
  public:
   CaptureHold() = default;  // the resource belongs to no capture

@@ -10,7 +10,7 @@
 
 namespace ucudnn::cuda {
 
-// Makes `context` current for a scope. Does nothing if `context` is current already, or null.
+// Makes `context` current for a scope. Does nothing if `context` is current already or is null.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CUcontext context);
@@ -135,7 +135,7 @@ class Event {
 };
 
 // Returns whether `stream` is being captured into a CUDA graph, even if the capture has become
-// invalid. The legacy default stream cannot be captured.
+// invalid. Returns false for the legacy default stream, which cannot be captured.
 bool IsCapturing(const Driver& driver, CUstream stream);
 
 // Returns `result` as a Status that names `action`.

@@ -170,8 +170,8 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// Returns whether the undivided engine may run after pieces have changed the output. It may if it
-// does not read the output and no input shares the output's memory.
+// Returns whether the undivided engine may run after pieces have changed the output. The engine may
+// run if it does not read the output and no input shares the output's memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);

@@ -40,7 +40,7 @@ struct Part {
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
   // The number of the first part that writes this part's output; later parts add to that output. It
-  // is the part's own number if no other part writes the output.
+  // is the part's own number if no earlier part writes the same output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
@@ -51,7 +51,7 @@ struct Step {
     kPiece,   // computes a part
     kUnpack,  // copies a part's result back to the output
     kSum,     // adds a piece's partial to the sum
-    kStore,   // rounds the sum into the output
+    kStore,   // rounds the sum and writes it to the output
   };
   Kind kind = Kind::kPiece;
   const Part* part = nullptr;  // null for kStore
@@ -83,7 +83,7 @@ class Schedule {
   // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
 
-  // Calls visit(step) for each step until a call returns false. Parts come in their order, but the
+  // Calls visit(step) for each step until `visit` returns false. Parts come in their order, but the
   // part `first` comes before all others. Returns whether all steps were visited.
   template <typename Visit>
   bool ForEach(Visit visit, size_t first = 0) const {
@@ -119,7 +119,7 @@ class Schedule {
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
   // Returns whether `part` must add to its output. `first` runs before `part`. `part` adds if
-  // `first` or an earlier part of the configuration has written the output.
+  // `first` or an earlier part of the configuration has written the same output.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }

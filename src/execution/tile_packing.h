@@ -1,6 +1,6 @@
-// Packed copies of a tile's tensors, for tiles whose views engines do not accept. The copies are in
-// the workspace, before the engine's own workspace. Immutable; threads that use different handles
-// may share it. A call allocates nothing.
+// Packed copies of a tile's tensors, for tiles whose views (parts of the whole tensors) engines do
+// not accept. The copies are in the workspace, before the engine's own workspace. A TilePacking is
+// immutable, and threads that use different handles may share it. A call allocates nothing.
 #pragma once
 
 #include <cstddef>

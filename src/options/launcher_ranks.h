@@ -13,7 +13,7 @@ using VariableLookup = std::function<const char*(const char*)>;
 
 struct LauncherRanks {
   // This process's rank; -1: no variable gives a rank. All members come from the first launcher in
-  // launcher_ranks.cpp whose variable has a readable rank.
+  // the table of launcher_ranks.cpp whose rank variable is readable.
   int rank = -1;
   int size = -1;
   int local_rank = -1;        // number among the job's processes on this host; -1: unknown

@@ -37,9 +37,9 @@ enum class Solver { kExact, kGlpk };
 struct Tuning {
   bool on = true;
   // If true, a query about a kernel waits until the kernel is measured. If false, the real
-  // library's heuristics give the answer, and later plans must fit this promise.
+  // library's heuristics give the answer. The answer is a promise that later plans must keep.
   bool before_promising = true;
-  // A kernel that the program never asked about is measured after this number of calls.
+  // A kernel that no query has measured is measured once it has had this number of calls.
   long after_calls = 2;
   double kernel_seconds = 2;
   double process_seconds = 60;
@@ -63,8 +63,8 @@ struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   bool tiles = true;  // whether single images may be computed in tiles
-  // Bytes for each kernel. None: the limit is the workspace that the caller passes or, if
-  // workspace_limit_auto is set, a part of the free memory.
+  // Bytes of workspace for each kernel. None: the limit is the workspace that the caller passes or,
+  // if workspace_limit_auto is set, a part of the free memory.
   std::optional<size_t> workspace_limit;
   bool workspace_limit_auto = false;      // the limit is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels; none: no common budget

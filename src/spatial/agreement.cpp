@@ -256,7 +256,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     // Skips axes that the problem does not have. For a 2-D pooling on a grid that cuts d,
-    // Stripes::Make then fails.
+    // Stripes::Make fails later.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;
     }

@@ -108,7 +108,7 @@ Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& probl
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// The cut axes along which a pooling exchanges no rows at cuts.
+// The cut axes along which a pooling exchanges no rows.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
   // True for an axis along which every rank's window covers its whole stripe and the results are

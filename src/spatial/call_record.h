@@ -1,6 +1,6 @@
 // The record that each rank posts about every split call: CallSequence makes and posts this rank's
 // records, and CallRecords compares the records of all ranks. The comparison finds every difference
-// between the calls of two ranks, though it may find it late. The calls that devices begin have
+// between the calls of two ranks, but may find a difference late. The calls that devices begin have
 // records and numbers of their own.
 #pragma once
 
@@ -73,7 +73,7 @@ std::string SuspectFrom(uint64_t call);
 class CallRecords {
  public:
   // Returns how many calls a rank of a group of `ranks` may be ahead of the slowest other rank. The
-  // number is smaller for large groups, so that the records of all ranks take at most some tens of
+  // number is smaller for large groups, so that the records of all ranks need at most a few tens of
   // MiB.
   static size_t MostAhead(int ranks);
 

@@ -16,7 +16,7 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // What a call needs, and the limits of memory.
+  // What a call needs on the device, and how much memory the rank may own there.
   struct Need {
     // The call's kernel. It must exist as long as a graph of the capture may run.
     std::shared_ptr<const void> kernel;
@@ -41,8 +41,8 @@ class CaptureMemory {
     std::set<std::shared_ptr<const void>> kernels;
     ExchangeResources device;
   };
-  // Returns free resources with a buffer of at least `bytes`; if there are none, makes some within
-  // the limit.
+  // Returns unused resources with a buffer of at least `bytes`. If there are none, makes new
+  // resources within the limit.
   Result<Held*> FreeOrNew(size_t bytes, const Need& need, const ExchangeResources& outside);
 
   std::list<Held> held_;  // in the order in which they were made

@@ -54,7 +54,8 @@ class ConvolutionSlice : public SlicePlan {
     size_t zero_place = 0, zero_bytes = 0;
     std::vector<Fetch> fetches;
     size_t exchanged = 0, image = 0, workspace = 0;  // places of the convolution's operands
-    // A fused operand that has one element for each element of the result, in the same layout.
+    // A fused operand that has one element for each element of the result, in the layout of the
+    // result.
     struct Fused {
       size_t operand = 0, place = 0;
     };

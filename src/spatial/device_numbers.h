@@ -47,9 +47,9 @@ class TensorAdd {
   TensorAdd(const TensorAdd&) = delete;
   TensorAdd& operator=(const TensorAdd&) = delete;
 
-  // Fails if the library lacks the function.
+  // Fails if cuDNN lacks cudnnAddTensor.
   Status Create();
-  // Enqueues to = from + beta to, element by element, on the handle's stream. `type` is fp32 or
+  // Enqueues to = from + beta * to, element by element, on the handle's stream. `type` is fp32 or
   // fp64; `beta` points to a number of that type.
   Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
              CUdeviceptr to);

@@ -78,9 +78,9 @@ class HaloKernel : public SplitKernel {
 
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
-  // A room is a part of the buffer that holds one slice. `rooms_` is their number, `room_bytes_`
-  // the size of each. With two rooms, the rows of the next slice are exchanged while the present
-  // slice's results are corrected.
+  // A room is a part of the buffer that holds one slice. `rooms_` is the number of rooms, and
+  // `room_bytes_` is the size of one room. With two rooms, the rows of the next slice are exchanged
+  // while the present slice's results are corrected.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool contributes_ = true;                 // this rank's gradient counts in a sum over ranks

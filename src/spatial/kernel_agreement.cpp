@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns kNhwc if the stride of channels is 1 and the stride of positions is greater.
+// Returns kNhwc if the stride along the channels is 1 and the stride along w is greater.
 Layout LayoutOf(const ConvolutionProblem& problem) {
   const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
   return is_nhwc ? Layout::kNhwc : Layout::kNchw;
@@ -388,8 +388,8 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // Another rank may have asked for smaller slices than this rank has planned for. In smaller
-  // slices a call may take more memory.
+  // Another rank may have asked for smaller slices than this rank has planned for. A call in
+  // smaller slices may need more memory.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +

@@ -56,7 +56,7 @@ class KernelAgreement {
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
   // To be called on the transport's thread when a record of another rank has arrived. Fails the job
-  // if this rank gathers claims for the call of that number and the other rank does not.
+  // if this rank gathers claims for the call with the record's number and the other rank does not.
   void HearPost(int rank, const CallRecord& theirs);
 
  private:

@@ -60,8 +60,8 @@ struct TimedSpan {
   float length_ms = 0;
 };
 
-// The times of one step of a rank: of its calls from one call of the network's first kernel up to
-// the next call of that kernel.
+// The times of one step. A step consists of a rank's calls from one call of the network's first
+// kernel up to the next call of that kernel.
 struct StepTimes {
   struct Call {
     int kernel = 0;  // index into RankFigures::kernels

@@ -44,7 +44,8 @@ struct PlanContext {
   EngineDemand demand;
 };
 
-// A call whose pointers are at the slice's first image, with places in the rank's buffer.
+// A call whose pointers point to the slice's first image, and the memory in the rank's buffer that
+// belongs to the slice.
 struct SliceCall {
   const cudnn::ConvolutionCall& call;
   CUdeviceptr buffer = 0;

@@ -1,7 +1,7 @@
-// A small convolution that ucudnn adds to the caller's own: it computes the contribution of
-// received rows to the results at a cut, or computes these results again. Its tensors are packed,
-// so every engine of cuDNN's legacy API accepts them. Immutable once made; ucudnn allocates nothing
-// in a call. Thread-safe if the calls use different handles.
+// A small convolution that ucudnn runs in addition to the caller's own call: it computes the
+// contribution of received rows to the results at a cut, or computes these results again. Its
+// tensors are packed, so every engine of cuDNN's legacy API accepts them. Immutable once made;
+// ucudnn allocates nothing in a call. Thread-safe if the calls use different handles.
 #pragma once
 
 #include <memory>

@@ -90,8 +90,8 @@ struct SplitSettings {
 struct CallDeclarations {
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
   // kFirst and kSecond: this call is the first or the second of a pair, the data gradient and the
-  // filter gradient of one convolution. Both read the same dy, so the second call uses the rows
-  // that the first one received.
+  // filter gradient of one convolution. Both calls read the same dy, so the second call uses the
+  // rows that the first call received.
   enum class Pair : uint8_t { kNone, kFirst, kSecond };
   Pair pair = Pair::kNone;
   // True if the caller's stream waits for sums of gradients only in SplitCalls::Await.

@@ -66,7 +66,8 @@ class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Takes the place of Run while ranks agree on a kernel. Has no effects that must occur only once.
+  // Is called instead of Run while ranks agree on a kernel; Run follows in the same call. So Try
+  // must have no effect that may occur only once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -162,7 +163,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
         driver_(&context.driver),
         problem_(group.stripes.local),
         form_(form) {}
-  // Makes the next call, on any stream, wait for this call before it overwrites the buffer.
+  // Makes the next call, on any stream, wait for this call, so that the next call does not
+  // overwrite the buffer too early.
   static Status LeaveBehind(const KernelCall& call, ExchangeResources& device);
 
   const cudnn::Functions* functions_ = nullptr;

@@ -48,8 +48,8 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // Only failed allocations for calls are remembered: if there is no memory to set aside, calls
-    // may still get smaller segments.
+    // Remembers only failed allocations for calls. If an allocation to set memory aside fails,
+    // calls may still get smaller segments.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }

@@ -37,7 +37,7 @@
 
 namespace ucudnn::interposer {
 
-// Identifies who enqueues. A stream is identified by its id, because a new stream may get the
+// Identifies who enqueues calls. A stream is identified by its id, because a new stream may get the
 // address of a destroyed stream whose work still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: the handle was destroyed
@@ -211,8 +211,8 @@ class Arena {
   // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
-  // Gives up the other segments of `owner` that are no larger than `kept`. If `kept` is null, gives
-  // up all segments of `owner` that were not prepared.
+  // Gives up the other segments of `owner` that are no larger than the segment of `kept`. If `kept`
+  // is null, gives up all segments of `owner` that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Records in `block` the event that shows when all work that is on `stream` now is done; sets
   // `block.lost` if that fails.

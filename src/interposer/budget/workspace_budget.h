@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
 // of a workspace plan): the calls that were observed, the division of the budget, and the memory
-// for it. Thread-safe. Once the network is known and its memory is ready, a call outside captures
-// takes the lock in three cases only: its kernel is decided about, its owner remembers no segment
-// that is large enough, or workspace must be assured.
+// that the division needs. Thread-safe. Once the network is known and its memory is ready, a call
+// outside captures takes the lock in three cases only: its kernel is decided about, its owner
+// remembers no segment that is large enough, or workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -75,9 +75,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Progress> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns Ok if these handles may become one lane. The owner of their calls is then the lane's
-  // name instead of the handle. `owners` lists the handles, and the lanes to which they belong
-  // already (null: no lane). Fails if one of the owners has run a call.
+  // Returns Ok if these handles may become one lane. In a lane, the owner of the handles' calls is
+  // the lane's name instead of the handle. `owners` lists the handles, and the lanes to which they
+  // belong already (null: no lane). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.

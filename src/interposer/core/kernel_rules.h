@@ -37,7 +37,8 @@ class KernelRules {
   // Returns whether this process may measure the kernel on the session's device: the user must
   // allow measuring, and no followed workspace plan may name the kernel.
   bool Tunes(const Session& session, const ConvolutionProblem& problem, Api api) const;
-  // Returns whether a query may wait until pieces of a kernel are compared.
+  // Returns whether a query may wait until pieces of a kernel are compared with the undivided
+  // engine.
   bool MayProve(const Session& session) const {
     return options_.tuning.before_promising && !session.Capturing();
   }
@@ -89,8 +90,8 @@ class KernelRules {
 
  private:
   planning::TileConditions ConditionsOfTiles(const Session& session, size_t need_bytes) const;
-  // Returns whether ucudnn has no workspace for the kernel, because its device has no part in the
-  // total workspace.
+  // Returns whether ucudnn has no workspace for the session's kernels, because the session's device
+  // has no part in the total workspace.
   bool LacksWorkspace(const Session& session) const {
     return options_.total_workspace && session.budget() == nullptr;
   }

@@ -34,7 +34,8 @@ struct AnswerStep {
                              ? planning::FallbackCause::kDivisionWrong
                              : planning::FallbackCause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
-      // The measurements of the wrong plan's pieces were dropped, so all must be read again.
+      // The measurements of the wrong plan's pieces were dropped, so all measurements must be read
+      // again.
       facts.measured.Clear();
       facts.tilings.Clear();
     }

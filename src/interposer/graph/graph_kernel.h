@@ -92,7 +92,7 @@ class GraphAnswers : public DecisionAnswers {
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // Returns the known engine with this name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // The plan's own engine counts, too.
+  // Includes the NumericClass of the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // Returns the plan of the substitute that Answer(Build) built last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }

@@ -33,8 +33,8 @@ struct PlanState : KernelState {
   // graph, so that an update of a graph finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
-  // An undivided plan inside the promise, which runs if pieces cannot. Set if less was promised
-  // than the plan needs, unless only pieces keep that promise. After such a promise the
+  // An undivided plan that keeps the promise. It runs if the pieces cannot run. Set if less was
+  // promised than the plan needs, unless only pieces keep that promise. After such a promise the
   // application's own plan never runs again.
   std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine

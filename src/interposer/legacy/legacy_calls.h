@@ -55,7 +55,7 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
-  // True for kernels that cannot run without workspace, because they use assured workspace.
+  // True for kernels that use assured workspace, because they cannot run without workspace.
   bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
@@ -99,9 +99,9 @@ class LegacyCalls : public DivisionChoices {
   // workspace) or, under a budget, the limit of the budget.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
   // Returns the answer from measurements. Each pair of algorithm and math type that fits is listed
-  // once, with the undivided engine or a promise, whichever is faster. Adds the promises to
-  // promises_. Empty if nothing fits. Under a budget, the answer has the algorithms that an
-  // engine without workspace can replace.
+  // once: undivided or, if that is faster, divided. Adds the promises of the answer to promises_.
+  // Empty if nothing fits. Under a budget, the answer has the algorithms that an engine without
+  // workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
   // Returns grids of tiles that compute with the problem's own math type; empty if tiles may not
@@ -145,8 +145,8 @@ class LegacyCalls : public DivisionChoices {
   // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no budget or
   // it has too little memory left.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
-  // Returns the answer if no undivided engine fits: the best pieces of one algorithm that keep a
-  // promise alone and have run in this process, followed by the real library's ranking. Empty if
+  // Returns the answer if no undivided engine fits: the best pieces that all run one algorithm,
+  // keep a promise and have run in this process, followed by the real library's ranking. Empty if
   // there are no such pieces.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
@@ -160,7 +160,8 @@ class LegacyCalls : public DivisionChoices {
   // the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // If the budget is still learning, tells it that a caller was told to use `algorithm`.
+  // If the budget is still learning, tells the budget that the program asked about the kernel.
+  // `algorithm` is the algorithm that the query named or that the answer names first.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // Describes a caller that names `algorithm` or, if `algorithm` is none, a caller that asks which

@@ -94,7 +94,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const std::vector<Candidate>& candidates,
                                            size_t need_bytes,
                                            const planning::PromiseRequest& request) {
-  // Under a budget, plans in ucudnn's own workspace are made when the budget is divided.
+  // Under a budget, tiles use ucudnn's own workspace, and are planned when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = rules_.UseOfTiles(*kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};

@@ -62,7 +62,8 @@ class Splitter {
            const WorkspaceLimit& limit);
 
   // Returns whether calls of this process are split, or are refused because they should be split
-  // but cannot be. If true, this class runs every convolution.
+  // but cannot be. If true, this class runs every convolution that the program has not excluded
+  // from splitting.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Returns why every call is refused; empty if calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
@@ -107,17 +108,17 @@ class Splitter {
   // sizes.
   size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
-  // Refuses an operation that cannot be split: logs one line that names it, and returns
-  // NOT_SUPPORTED. REQUIRES: active().
+  // Refuses an operation that cannot be split: counts the call under `what`, logs `what` the first
+  // time, and returns NOT_SUPPORTED. REQUIRES: active().
   cudnnStatus_t Refuse(const std::string& what) const;
   // Makes all ranks fail, because a call on this rank failed before its arguments could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
   // Refuses a call in `context` whose arguments cannot be read. Every rank refuses such a call
-  // without asking the others.
+  // without asking the other ranks.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
-  // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
-  // why that is not possible.
+  // From now on, calls on `handle` are calls of `rank`, which is a thread of this process. The
+  // error says why that is not possible.
   Status Join(cudnnHandle_t handle, int rank);
   // Makes later work on the handle's stream wait for the sums of gradients that earlier calls have
   // deferred.
