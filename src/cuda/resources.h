@@ -122,8 +122,9 @@ class Event {
   Status Record(CUstream stream);
   // Work that is enqueued on `stream` from now on waits for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns true if the event was recorded and its stream has not reached it yet. Returns false if
-  // the event's context is gone or has failed, because the event will then never be reached.
+  // Returns true if the event was recorded and the stream has not reached the event yet. Returns
+  // false if the event's context is gone or has failed, because the event will then never be
+  // reached.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Waits for this event, then returns the milliseconds from `begin` to this event.

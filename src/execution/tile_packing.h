@@ -32,8 +32,8 @@ class TilePacking {
   bool unpacks() const { return unpack_.copies() > 0; }
 
   // Copies the tensors that the engine reads and, if `keeps_output`, the old content of the output.
-  // `call` is the call of the tile: its pointers point to the tile's views, and its workspace
-  // begins with the memory for the copies.
+  // `call` is the call of the tile. The pointers of `call` point to the tile's views, and its
+  // workspace begins with the memory for the copies.
   cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
   // Copies the packed output back to its view.
   cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;

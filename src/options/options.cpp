@@ -73,8 +73,8 @@ void AddUnreadable(const char* name, const std::string& value, const std::string
   options.spatial.faults.push_back(name + shown + ": " + why + accepted);
 }
 
-// The options of the process, and the ones that they replaced. Objects are never freed, because
-// callers hold references to their options.
+// The options of the process, and the object with the options before the latest change. Objects are
+// never freed, because callers hold references to their options.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;

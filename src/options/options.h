@@ -79,7 +79,7 @@ struct Options {
   bool check = false;  // every call is compared with the undivided engine
   // Paths of stores. The first one is written, the others are only read; empty: no store.
   std::vector<std::string> stores;
-  // Path of the JSON report, in which %p stands for the process id; empty: none.
+  // Path of the JSON report, in which %p is replaced by the process id; empty: no report.
   std::string report;
   // True if TERM names a terminal that can rewrite lines. Matters only if stderr is a terminal.
   bool rewrites_lines = false;

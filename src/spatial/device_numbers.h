@@ -13,7 +13,7 @@
 
 namespace ucudnn::spatial {
 
-// The alignment in bytes of objects in a rank's buffer, so that every engine accepts them.
+// The alignment in bytes of objects in a rank's buffer. Every engine accepts this alignment.
 inline constexpr size_t kPlaceAlignment = 256;
 inline size_t Aligned(size_t bytes) {
   return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;

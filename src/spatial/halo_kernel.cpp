@@ -180,8 +180,8 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   ImageCall sliced(own, problem_, image);
-  // The exchange waits for the work that computed the rows, and for the slice that used this room
-  // before.
+  // The exchange waits for the work that computed the rows, and for the work of the slice that used
+  // this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   const SpanScope span(call.times, Span::kExchange, stream);

@@ -217,8 +217,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // Making a kernel gathers on all ranks, so a kernel that this rank has made before is used again
-  // only if all ranks still have it.
+  // All ranks make a kernel together, because MakeKernel gathers values of all ranks. So a kernel
+  // that this rank has made before is used again only if all ranks still have that kernel.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -358,7 +358,7 @@ std::optional<Result<std::vector<std::vector<uint64_t>>>> KernelAgreement::Gathe
   return std::nullopt;
 }
 
-// Gathers equally often on every rank, even if this rank's own part fails.
+// Calls GatherNumbers equally often on every rank, even if this rank's own part fails.
 std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
@@ -410,7 +410,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   for (const auto& rank : sizes->value()) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  // Open and Reserve gather, and end on all ranks in the same way.
+  // Open and Reserve gather values of all ranks, so they succeed on all ranks or fail on all ranks.
   if (const Status opened = device_.Open(settings_.timeout); !opened.ok()) {
     failure_.Fail(failure_.OfChannel(opened));
     return nullptr;

@@ -61,9 +61,9 @@ class KernelAgreement {
 
  private:
   Found FindOrAgree(const Turn& turn);
-  // Opens the channel if it is not open. All ranks do so at the same call, the first call of their
-  // first kernel. If a rank lacks what a channel needs, no rank opens a channel, and that rank's
-  // claim says why. Returns false if the ranks can no longer agree.
+  // Opens the channel if it is not open. All ranks open their channels at the same call, the first
+  // call of their first kernel. If a rank lacks what a channel needs, no rank opens a channel, and
+  // that rank's claim says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
   // Runs the rank's own call without changing memory that the program reads: the result goes to
   // scratch memory if the call reads its old output. Fails if the call cannot run.

@@ -84,9 +84,9 @@ struct KernelCall {
 // The status of the library's calls, and whether the ranks together computed the correct result.
 struct KernelOutcome {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // status of the rank's own call, or of the
-                                                // correction
-  // The reason why the ranks' results are not parts of the whole convolution's result; Ok if they
-  // are.
+                                                // correction The reason why the ranks' results are
+                                                // not parts of the undivided convolution's result;
+                                                // Ok if they are such parts.
   Status exact;
 };
 

@@ -110,10 +110,10 @@ class Arena {
   // Makes a segment of at least `bytes` ready for a later capture. Returns false if the limit is
   // reached or the device has no memory.
   bool ReserveForCapture(size_t bytes);
-  // Gives `owner` a segment for its calls inside one capture; an empty one if none is ready. The
-  // capture's graph may run at any time, at the same time as any other graph, so nobody else uses
-  // the segment until the graph has ended. Then the segment is ready for the next capture, or is
-  // freed if other owners need the memory. Allocates nothing.
+  // Gives `owner` a segment for its calls inside one capture; an empty segment if no segment is
+  // ready. The capture's graph may run at any time, at the same time as any other graph, so nobody
+  // else uses the segment until the graph has ended. Then the segment is ready for the next
+  // capture, or is freed if other owners need the memory. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
   // Raises assured_bytes() to at least `bytes`: sets so much memory aside for calls and, if
@@ -141,7 +141,7 @@ class Arena {
   // Leave is to be called when `handle` will enqueue no more. Its result is to be passed to Waited
   // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
   // each handle whose Leave returned `leave` or less. If no handle is left, Waited frees all
-  // segments except assured ones and segments of graphs, and returns true.
+  // segments except assured segments and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`. Take would return this segment

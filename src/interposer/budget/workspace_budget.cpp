@@ -130,7 +130,7 @@ KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const 
 size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   if (lane == lanes_.end()) {
-    // Programs destroy their handles and make new ones on the same stream. The new handle then
+    // Programs destroy a handle and make a new handle on the same stream. The new handle then
     // continues the old lane.
     ArenaOwner former = owner;
     former.handle = nullptr;
@@ -153,7 +153,7 @@ Result<KernelSequence::Progress> WorkspaceBudget::EndLearning() {
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
   // A call of an ordered handle is recorded under the lane's name, any other call under its handle.
-  // So both are looked up.
+  // So the lane's name and the handle are looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();

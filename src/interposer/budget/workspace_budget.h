@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
 // of a workspace plan): the calls that were observed, the division of the budget, and the memory
-// that the division needs. Thread-safe. Once the network is known and its memory is ready, a call
-// outside captures takes the lock in three cases only: its kernel is decided about, its owner
-// remembers no segment that is large enough, or workspace must be assured.
+// that the division needs. Thread-safe. Once the network is known and the memory of its kernels is
+// ready, a call outside captures takes the lock in three cases only: its kernel is decided about,
+// its owner remembers no segment that is large enough, or workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -92,7 +92,7 @@ class WorkspaceBudget {
 
   // Increases whenever the division changes. Decisions of an earlier epoch must be made anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or the part of the budget
+  // A kernel's number, and the bytes that the kernel may use: its share, or the part of the budget
   // that all shares leave free.
   struct Share {
     int kernel = 0;
@@ -155,8 +155,8 @@ class WorkspaceBudget {
   Status Settle() UCUDNN_REQUIRES(mutex_);
   // Sets the bytes that Settle divides from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // Ends learning, because the network is known. Returns kRepeated if the caller must divide, or
-  // kNotYet if the division among the kernels that were asked about remains valid.
+  // Ends learning, because the network is known. Returns kRepeated if the caller must divide the
+  // budget, or kNotYet if the division among the kernels that were asked about remains valid.
   KernelSequence::Progress Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);

@@ -135,8 +135,8 @@ Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPa
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // The lane takes its whole share in one step. If it grew kernel by kernel, it would hold old and
-  // new segments at the same time.
+  // The lane takes its whole share in one step. If the lane's segment grew kernel by kernel, the
+  // lane would hold old and new segments at the same time.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);

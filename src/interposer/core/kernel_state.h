@@ -1,4 +1,4 @@
-// A kernel's decision, ready to run. After it is published to other threads, only its atomic
+// A kernel's decision, ready to run. After a state is published to other threads, only its atomic
 // members change.
 #pragma once
 

@@ -74,8 +74,8 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // ExecuteUndivided and PopulateUndivided are called when host memory is out. They use the plan
-  // undivided, within its promise, and allocate nothing.
+  // ExecuteUndivided and PopulateUndivided are called when host memory is out. They use the
+  // undivided plan that keeps the promise, and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
   // PopulateUndivided is defined in native_graphs.cpp.
@@ -144,8 +144,8 @@ class GraphPlans : public DivisionChoices {
                                                       cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
-  // Returns the workspace that a plan of this configuration would report; none if it would report
-  // its own need.
+  // Returns the workspace that a plan of this configuration would report; none if the plan would
+  // report its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
   // Tells state.budget that the plan is about to run. REQUIRES: state.budget is not null.
   void Follow(cudnnHandle_t handle, const PlanState& state);

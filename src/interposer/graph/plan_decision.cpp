@@ -206,8 +206,8 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
                                   const std::string& why) {
   const auto need = cudnn::PlanWorkspace(functions_, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is read only if its need exceeds the limit or the user wants
-  // reports of every kernel.
+  // Reading the plan takes time, so the plan is read only if its need exceeds the limit or the user
+  // wants reports of every kernel.
   std::string kernel = "a plan of the graph API";
   if (over_limit || reporter_.TellsAll()) {
     const auto json = cudnn::PlanJson(functions_, plan);

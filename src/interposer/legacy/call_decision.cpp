@@ -17,8 +17,8 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
   if (promises_.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace may just not want any. That does not prove a lack of memory,
-  // so the limit falls to no less than half of the promise.
+  // A caller that passes no workspace may just not want any, and need not lack memory. So the limit
+  // falls to no less than half of the promise.
   limit_.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   reporter_.Fallback(key.problem, planning::FallbackCause::kScarceWorkspace);
 }

@@ -126,7 +126,7 @@ class LegacyCalls : public DivisionChoices {
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
-  // Returns the answer if nothing fits the user's limit: an empty one if the limit is strict,
+  // Returns the answer if nothing fits the user's limit: an empty answer if the limit is strict,
   // otherwise none, so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem,
                                           planning::FallbackCause cause);

@@ -63,7 +63,7 @@ class LegacyTuner {
     return engines_.Verify(ToMeasure(kernel), question);
   }
   Confirmation FindConfirmed(const LegacyKernel& kernel);
-  // Returns the legacy algorithms and the graph engines of `configuration`.
+  // Returns all legacy algorithms, and the graph engines that `configuration` names.
   cudnn::MixedEngines EnginesOf(const LegacyKernel& kernel, const Configuration& configuration) {
     return {kernel.session->functions(), kernel.handle,
             engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};

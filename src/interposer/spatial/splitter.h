@@ -1,9 +1,9 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
-// rank meet the others at its first split call. Either the process is one rank, or its threads are
-// ranks. If threads are ranks, each rank has its own thread. A call then belongs to the rank of its
-// device (transport `peer`) or to the rank of its handle (transport `loopback`). Every convolution
-// that is split runs through this class. A rank's own call alone is the result only if the program
-// has excluded the call from splitting or declared it replicated. Thread-safe.
+// rank meet the other ranks at its first split call. Either the process is one rank, or its threads
+// are ranks. If threads are ranks, each rank has its own thread. A call then belongs to the rank of
+// its device (transport `peer`) or to the rank of its handle (transport `loopback`). Every
+// convolution that is split runs through this class. A rank's own call alone is the result only if
+// the program has excluded the call from splitting or declared it replicated. Thread-safe.
 //
 // The functions that run the operations of the legacy API make their split calls by SplitOperation.
 #pragma once
