@@ -62,10 +62,10 @@ class KernelLog {
 // then. The first call of each kernel is never timed. All ranks make the same calls, so they time
 // the same steps, unless a rank leaves a step out.
 //
-// Each timed call records events. The events are read by a later call that finds them reached, or
-// when the report is written. No thread waits for the events. If no events are left, a call is not
-// timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe, if only one
-// thread at a time makes calls; other threads may call Read.
+// Each timed call records events. The events are read by a later call, once the device has reached
+// them, or when the report is written. No thread waits for the events. If no events are left, a
+// call is not timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe,
+// if only one thread at a time makes calls; other threads may call Read.
 class ExchangeTimes {
  public:
   static constexpr uint64_t kPeriod = 64;     // steps from one timed step to the next

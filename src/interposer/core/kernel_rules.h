@@ -49,8 +49,8 @@ class KernelRules {
   size_t KernelPart(size_t limit_bytes) const {
     return limit_bytes - splitter_.ShareOf(limit_bytes);
   }
-  // Returns how many bytes of the caller's workspace the user lets each kernel use; kNoLimit if the
-  // user sets no limit.
+  // Returns how many bytes of the caller's workspace the user lets each kernel use: 0 under a
+  // budget, kNoLimit if the user sets no limit.
   size_t UserLimit(const Session& session) const;
   // Returns the most bytes of ucudnn's workspace that a kernel of the budget may have.
   size_t LimitOf(const WorkspaceBudget& budget) const {

@@ -120,7 +120,7 @@ class DescriptorShadows {
 };
 
 // The configurations of a list that still exist. Even if the application destroys one of them, the
-// configuration continues to exist as long as this object.
+// configuration continues to exist as long as this object exists.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

@@ -107,9 +107,9 @@ class GraphAnswers : public DecisionAnswers {
   // Returns the engines that tiles of a vast plan may use: the plan's own engine, then the engines
   // that the heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the output of the best division by existing measurements of the plan's own engine with
-  // the undivided output. Is called before missing measurements for `question` are made, so that at
-  // least this division may run if time runs out later.
+  // Finds the best division by the existing measurements of the plan's own engine, and compares its
+  // output with the undivided output. Is called before missing measurements for `question` are
+  // made, so that at least this division may run if time runs out later.
   void CompareKnown(tuning::Question question);
   // The Serving functions return `other`, or the engine named `engine`, as a substitute for the
   // plan. They return null if the substitute cannot be built, computes something else than the

@@ -76,7 +76,7 @@ class LegacyCalls : public DivisionChoices {
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
   // Decides about a call, and keeps the decision in its session. `earlier` is the decision in
-  // force; null at the first call. Returns null if nothing was decided; the call then runs
+  // force; null at the first call. Returns null if no decision was kept; the call then runs
   // unchanged. This function, FactsOf, NoteScarceWorkspace and ChoicesOf are defined in
   // call_decision.cpp.
   CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,

@@ -75,10 +75,10 @@ class LegacyTuner {
 
  private:
   tuning::KernelToMeasure ToMeasure(const LegacyKernel& kernel) const;
-  // Compares the output of the best division by existing measurements with the undivided output. Is
-  // called before more measurements are made, so that at least this division may run if time runs
-  // out later. Does nothing under one budget: there the division depends on the kernel's share, and
-  // is compared once the share is known.
+  // Finds the best division by the existing measurements, and compares its output with the
+  // undivided output. Is called before more measurements are made, so that at least this division
+  // may run if time runs out later. Does nothing under one budget: there the division depends on
+  // the kernel's share, and is compared once the share is known.
   void CompareKnown(LegacyKernel kernel, const planning::PromiseRequest& request);
 
   tuning::MeasuredKernels& kernels_;
