@@ -7,15 +7,17 @@
 namespace ucudnn::cuda {
 namespace {
 
-// The largest distance in bytes between rows that drivers accept (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+// The largest pitch (bytes from one row to the next) of a driver copy:
+// CU_DEVICE_ATTRIBUTE_MAX_PITCH.
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
-// Indices of axes, innermost first.
+// The axes of BoxExtents, the innermost first.
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
-// Returns the axes of a box that have more than one element. Two axes that form one axis in both
-// tensors are joined; `run_bytes` becomes the number of bytes that are contiguous in both tensors.
+// Divides a box into runs of bytes that are contiguous in both tensors. Sets `run_bytes` to the
+// bytes of a run, and returns the axes along which the runs repeat. Joins two axes if they form one
+// axis in both tensors.
 std::vector<CopyAxis> JoinedAxes(const BoxExtents& extents, const Strides& from, const Strides& to,
                                  int64_t element_bytes, int64_t& run_bytes) {
   std::vector<CopyAxis> axes;
@@ -67,8 +69,8 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   if (Elements(extents) == 0) return;
   std::vector<CopyAxis> axes =
       JoinedAxes(extents, from, to, static_cast<int64_t>(element_bytes), run_bytes_);
-  // One driver copy covers two axes. The two with the most elements are taken, so that there are as
-  // few copies as possible.
+  // One driver copy covers at most two axes. The longest axes are tried first, so that few copies
+  // are needed.
   std::sort(axes.begin(), axes.end(),
             [](const CopyAxis& a, const CopyAxis& b) { return a.extent > b.extent; });
   for (const CopyAxis& axis : axes) {
@@ -89,8 +91,9 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   for (const CopyAxis& axis : outer_) copies_ *= axis.extent;
 }
 
-// Returns whether one driver copy can cover both axes. The driver counts the distance of slices in
-// whole rows, so the strides of `slices` must be multiples of the strides of `rows`.
+// Returns whether one driver copy can cover both axes. The driver counts the distance between
+// slices in rows. So each stride of `slices` must be a multiple of the stride of `rows` in the same
+// tensor, and at least `rows.extent` times as large.
 bool BoxCopy::CanStack(const CopyAxis& rows, const CopyAxis& slices) const {
   const auto fits = [&](int64_t row, int64_t slice) {
     return slice % row == 0 && slice / row >= rows.extent;

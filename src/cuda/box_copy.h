@@ -1,6 +1,6 @@
-// Copies the elements of a box between two strided tensors, or fills them. Uses only functions of
-// the driver, and launches no CUDA kernel of its own. Enqueuing a BoxCopy allocates nothing.
-// Immutable and thread-safe.
+// BoxCopy copies a box of elements between two strided tensors. Fill sets every byte of a box. Both
+// use only functions of the driver, and launch no CUDA kernel of ucudnn. Enqueuing a BoxCopy
+// allocates nothing. Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -47,8 +47,8 @@ class BoxCopy {
   bool CanStack(const CopyAxis& rows, const CopyAxis& slices) const;
   Status EnqueueSlab(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
 
-  int64_t run_bytes_ = 0;   // bytes that are contiguous in both tensors; 0: nothing is copied
-  CopyAxis rows_, slices_;  // the axes that one copy covers
+  int64_t run_bytes_ = 0;   // bytes of a run that is contiguous in both tensors; 0: copies nothing
+  CopyAxis rows_, slices_;  // the axes that one driver copy covers
   std::vector<CopyAxis> outer_;
   int64_t copies_ = 0;
 };

@@ -21,7 +21,7 @@ Status KeepWithGraph(const Driver& driver, CUgraph graph, Kept kept) {
       driver,
       driver.cuUserObjectCreate(&object, held.get(), Release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
       kDoing));
-  (void)held.release();  // the user object owns it now
+  (void)held.release();  // owned by the user object now
   const CUresult given =
       driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
   if (given != CUDA_SUCCESS) driver.cuUserObjectRelease(object, 1);
@@ -49,7 +49,7 @@ CaptureHold::CaptureHold(const Driver& driver, const Capture& capture) : number_
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto end = [ended](void*) { ended->store(true); };
   // On an error, KeepWithGraph calls `end` although the graph still exists. `ended_` then stays
-  // null, so the hold is never over.
+  // null, so IsOver() never returns true.
   if (KeepWithGraph(driver, capture.graph, Kept(nullptr, end)).ok()) ended_ = ended;
 }
 

@@ -23,8 +23,8 @@ const Driver* LoadDriver() {
   }
   auto* driver = new Driver;
   const char* missing = nullptr;
-  // The oldest ABI version in which the functions have these signatures, so that a CUDA 12 driver
-  // suffices.
+  // CUDA 12.0 is the oldest version in which the functions have these signatures. So a driver of
+  // CUDA 12.0 suffices.
   constexpr int kAbi = 12000;
   const auto find = [&](const char* name, void** function) {
     if (get(name, function, kAbi, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS) {

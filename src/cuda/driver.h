@@ -1,6 +1,6 @@
 // The CUDA driver as ucudnn uses it: a table of functions that are found at run time in
-// libcuda.so.1, so that processes without CUDA can load the library. child_graphs.cpp has a table
-// of its own. Thread-safe; read-only after the first call of GetDriver.
+// libcuda.so.1, so that processes without CUDA can load libucudnn. child_graphs.cpp has another
+// table. Thread-safe; read-only after the first call of GetDriver.
 #pragma once
 
 #include <cuda.h>
@@ -88,7 +88,8 @@ struct Driver {
   UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_GRAPH_FUNCTIONS(UCUDNN_MEMBER)
 #undef UCUDNN_MEMBER
-  // Declared with the signature of CUDA 12.0, because newer versions of cuda.h have another one.
+  // Declared with the signature of CUDA 12.0, because newer versions of cuda.h declare another
+  // signature.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 

@@ -35,7 +35,8 @@ RelaxedCaptureScope::~RelaxedCaptureScope() { driver_.cuThreadExchangeStreamCapt
 
 MemoryPool::~MemoryPool() {
   if (pool_ == nullptr) return;
-  // Frees that are enqueued on the stream must be done before the pool is destroyed.
+  // Memory whose release is enqueued on the stream must be back in the pool before the pool is
+  // destroyed.
   driver_.cuStreamSynchronize(stream_);
   driver_.cuMemPoolDestroy(pool_);
 }

@@ -10,7 +10,7 @@
 
 namespace ucudnn::cuda {
 
-// Makes `context` current for a scope. Does nothing if `context` is current already, or null.
+// Makes `context` current for a scope. Does nothing if `context` is current already or is null.
 class ContextScope {
  public:
   ContextScope(const Driver& driver, CUcontext context);
@@ -74,7 +74,8 @@ class MemoryPool {
   // Returns false if cuMemFree is used, which waits for the whole device.
   bool ordered() const { return pool_ != nullptr; }
   // Waits for the stream, so that freed memory returns to the device before more is allocated.
-  // Without this wait, a buffer that grows would hold its old and its new memory together.
+  // Without this wait, a growing buffer would hold its old and its new memory at the same time.
+  // Does nothing unless ordered().
   void GiveBack() const;
 
  private:
@@ -94,8 +95,8 @@ class DeviceBuffer {
   // Makes the buffer at least `bytes` large. If the buffer is smaller, its memory is freed first,
   // and its content is lost. Only work on the pool's stream may use the memory.
   Status Reserve(size_t bytes);
-  // Reserves at least `bytes`. If that fails, the content is lost, and the buffer has its old size,
-  // or is empty if not even the old size can be allocated again.
+  // Does the same as Reserve. If the allocation fails, allocates the old size again. The buffer is
+  // empty if that allocation fails, too.
   Status Grow(size_t bytes);
   void* data() const { return reinterpret_cast<void*>(address_); }
   CUdeviceptr address() const { return address_; }
@@ -121,11 +122,12 @@ class Event {
   Status Record(CUstream stream);
   // Work that is enqueued on `stream` from now on waits for the latest Record of this event.
   Status HoldBack(CUstream stream) const;
-  // Returns true if the event was recorded and its stream has not reached it yet. Returns false if
-  // the event's context is gone or has failed, because the event will then never be reached.
+  // Returns true if the event was recorded and the stream has not reached the event yet. Returns
+  // false if the event's context is gone or has failed, because the event will then never be
+  // reached.
   bool Pending() const;
   CUevent get() const { return event_; }
-  // Returns the milliseconds from `begin` to this event, after waiting for this event.
+  // Waits for this event, then returns the milliseconds from `begin` to this event.
   Result<double> MillisecondsSince(const Event& begin);
 
  private:
@@ -134,7 +136,7 @@ class Event {
 };
 
 // Returns whether `stream` is being captured into a CUDA graph, even if the capture has become
-// invalid. The legacy default stream cannot be captured.
+// invalid. Returns false for the legacy default stream, which cannot be captured.
 bool IsCapturing(const Driver& driver, CUstream stream);
 
 // Returns `result` as a Status that names `action`.

@@ -134,9 +134,9 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
                      void* workspace)
     : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  // The caller's descriptors describe the whole convolution. The descriptors of filter and
-  // convolution serve any number of images, but the tensor descriptors serve only all images, so
-  // pieces use their own.
+  // The caller's descriptors describe the undivided convolution. Its descriptors of filter and
+  // convolution are right for any number of images. Its tensor descriptors are right only for all
+  // images, so pieces use their own tensor descriptors.
   if (schedule.parts_.size() > 1) {
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;
@@ -148,8 +148,8 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
   }
 }
 
-// If scales are not plain, a plan of the graph API has its own beta, which the schedule does not
-// know. So a call without beta may keep the output.
+// If the scales are not plain, a plan of the graph API may contain a beta that the schedule does
+// not know. So even a call without beta may read the old output.
 bool Schedule::MayKeepOutput(const cudnn::ConvolutionCall& call) const {
   return !plain_scales_ && (call.beta == nullptr || cudnn::ScaleOf(call.beta, problem_.type) != 0);
 }
@@ -170,8 +170,8 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// Returns whether the undivided engine may run after pieces have changed the output. It may if it
-// does not read the output and no input shares the output's memory.
+// Returns whether the undivided engine may run after pieces have changed the output. The engine may
+// run if it does not read the output and no input shares the output's memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);

@@ -1,8 +1,7 @@
-// The pieces that compute one convolution, one after the other in one workspace. A Schedule knows
-// where each part lies in the tensors, whether the part adds to the output, which copies pack
-// tiles, and which sums add partials. Calls, comparisons of plans, UCUDNN_CHECK and native CUDA
-// graphs run exactly these steps. Immutable once made: a call allocates nothing, takes no lock and
-// does not synchronise.
+// A Schedule has the pieces that compute one convolution one after the other in one workspace, and
+// the steps of a call: the pieces, the copies that pack tiles, and the sums of partial results.
+// Calls, comparisons of plans, UCUDNN_CHECK and native CUDA graphs run exactly these steps.
+// Immutable once made. A call allocates nothing, takes no lock and does not synchronise.
 #pragma once
 
 #include <memory>
@@ -33,7 +32,7 @@ enum class Outcome {
   kNotAttempted,
 };
 
-// One part and the piece that computes it.
+// One part of the convolution, some images or a tile, and the piece that computes it.
 struct Part {
   const cudnn::Piece* piece = nullptr;
   size_t workspace_bytes = 0;  // the piece's share of the workspace
@@ -41,7 +40,7 @@ struct Part {
   int number = 0;              // index in the order of execution, from 0
   cudnn::Offsets at;
   // The number of the first part that writes this part's output; later parts add to that output. It
-  // is the part's own number if no other part writes the output.
+  // is the part's own number if no earlier part writes the same output.
   int result = 0;
   const TilePacking* packing = nullptr;  // null: the part's tensors are not packed
 };
@@ -52,7 +51,7 @@ struct Step {
     kPiece,   // computes a part
     kUnpack,  // copies a part's result back to the output
     kSum,     // adds a piece's partial to the sum
-    kStore,   // rounds the sum into the output
+    kStore,   // rounds the sum and writes it to the output
   };
   Kind kind = Kind::kPiece;
   const Part* part = nullptr;  // null for kStore
@@ -65,7 +64,7 @@ struct Ingredients {
   const Division& division;             // if it has no runs, `undivided` always runs
   const MicroConfiguration& undivided;  // if its engine is empty, nothing replaces the pieces
   std::span<const cudnn::FusedOperand> fused = {};
-  cudnn::PieceScales scales = {};  // MakePieces replaces may_add if there are several pieces
+  cudnn::PieceScales scales = {};  // of `undivided`; MakePieces derives the pieces' scales
   Copier copier = {};              // must be set if tiles have packed copies
 };
 
@@ -75,16 +74,16 @@ class Schedule {
 
   static Result<std::unique_ptr<Schedule>> Make(cudnn::Engines& engines, const Ingredients& of);
 
-  // Enqueues all steps of `call`. If the call has descriptors, they describe the problem. Does
-  // nothing (kNotAttempted) if the call's workspace is smaller than the pieces need. Runs the
-  // undivided engine instead in three cases: Suits() is false; a part cannot read the bias of a
-  // legacy call in place; or a piece fails while the output is unchanged or may be written again.
-  // Pieces whose partials are summed do not touch the output until the end.
+  // Enqueues all steps of `call`. The call's descriptors, if it has any, describe the whole
+  // problem. Does nothing (kNotAttempted) if the call's workspace is smaller than the pieces need.
+  // Runs the undivided engine instead of the pieces in three cases: Suits() is false; takes_bias_
+  // is false and the call has a bias; or a piece fails while the output is unchanged or may be
+  // written again. If partials are summed, only the last step changes the output.
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
   // Enqueues the undivided engine alone, in the call's workspace.
   cudnnStatus_t RunUndivided(const cudnn::ConvolutionCall& call, Outcome& outcome) const;
 
-  // Calls visit(step) for each step until a call returns false. Parts come in their order, but the
+  // Calls visit(step) for each step until `visit` returns false. Parts come in their order, but the
   // part `first` comes before all others. Returns whether all steps were visited.
   template <typename Visit>
   bool ForEach(Visit visit, size_t first = 0) const {
@@ -120,7 +119,7 @@ class Schedule {
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
   // Returns whether `part` must add to its output. `first` runs before `part`. `part` adds if
-  // `first` or an earlier part of the configuration has written the output.
+  // `first` or an earlier part of the configuration has written the same output.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }
@@ -138,7 +137,7 @@ class Schedule {
   const ConvolutionProblem problem_;
   bool plain_scales_ = false;
   bool has_tiles_ = false;
-  // True if every part can read the bias and z of a legacy call in place.
+  // True if every part can read the bias and z of a legacy call where the caller has them.
   bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
   std::vector<TilePacking> packings_;                  // by run; empty if no tile is packed
@@ -153,8 +152,8 @@ class Schedule {
 // the call.
 class Schedule::Work {
  public:
-  // `sums` holds PartialSumBytes if partials are summed (convolution/partial_sums.h). `workspace`
-  // is for the copies of packed tiles and for the engines.
+  // If partials are summed, `sums` has PartialSumBytes (convolution/partial_sums.h). `workspace` is
+  // for the copies of packed tiles and for the engines.
   Work(const Schedule& schedule, const cudnn::ConvolutionCall& call, void* sums, void* workspace);
 
   // Enqueues one step of ForEach.
@@ -172,8 +171,7 @@ class Schedule::Work {
  private:
   // Enqueues a copy or a sum.
   cudnnStatus_t EnqueueBeside(const Step& step);
-  // Returns the call of a part on the whole tensors, before its packed tensors are replaced by
-  // copies.
+  // Returns the call of a part with pointers into the caller's tensors, not to packed copies.
   cudnn::ConvolutionCall& InPlace(const Part& part) {
     part_.MoveTo(part.at);
     cudnn::ConvolutionCall& call = part_.get();

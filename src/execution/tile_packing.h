@@ -1,6 +1,6 @@
-// Packed copies of a tile's tensors, for tiles whose views engines do not accept. The copies are in
-// the workspace, before the engine's own workspace. Immutable; threads that use different handles
-// may share it. A call allocates nothing.
+// Packed copies of a tile's tensors, for tiles whose views (parts of the whole tensors) engines do
+// not accept. The copies are in the workspace, before the engine's own workspace. A TilePacking is
+// immutable, and threads that use different handles may share it. A call allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ class TilePacking {
   bool unpacks() const { return unpack_.copies() > 0; }
 
   // Copies the tensors that the engine reads and, if `keeps_output`, the old content of the output.
-  // `call` is the call of the tile: its pointers point to the tile's views, and its workspace
-  // begins with the memory for the copies.
+  // `call` is the call of the tile. The pointers of `call` point to the tile's views, and its
+  // workspace begins with the memory for the copies.
   cudnnStatus_t Pack(const cudnn::ConvolutionCall& call, bool keeps_output) const;
   // Copies the packed output back to its view.
   cudnnStatus_t Unpack(const cudnn::ConvolutionCall& call) const;

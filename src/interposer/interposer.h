@@ -1,8 +1,9 @@
-// The application's calls of cuDNN: the two APIs, and the parts that they share. Each process has
-// one object, which shim/ makes and never destroys. The object owns and connects the parts, and
-// decides nothing. Every function of an API answers as the real one does. If something fails inside
-// ucudnn, calls behave as without ucudnn, within the promises that were given. Thread-safe.
-// Functions throw only when host memory is out; the C entry points in shim/ catch that.
+// The application's calls of cuDNN: the legacy API, the graph API, and the parts that both share.
+// Each process has one object, which shim/ makes and never destroys. The object owns and connects
+// the parts, and decides nothing. Every function of an API answers as the real one does. If
+// something fails inside ucudnn, calls behave as without ucudnn, within the promises that were
+// given. Thread-safe. Functions throw only when host memory is out; the C entry points in shim/
+// catch that.
 #pragma once
 
 #include "interposer/graph/graph_plans.h"
@@ -37,8 +38,8 @@ class Interposer {
   void TellMeasured();
 
  private:
-  // A part may refer to another part that is declared below it. It uses that part only once the
-  // whole object is made.
+  // A part may refer to a part that is declared below it, but does not use that part before the
+  // constructor of Interposer has ended.
   const cudnn::Functions& functions_;
   MeasuringLine measuring_;
   tuning::MeasuredKernels kernels_;

@@ -1,6 +1,6 @@
-// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started it. After any note
-// the launcher's exit code is 1. After kFailed the launcher also ends the ranks; the library itself
-// never ends a process. Thread-safe; never throws, never waits.
+// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started the rank. After
+// any note the launcher's exit code is 1. After kFailed the launcher also ends the ranks; the
+// library itself never ends a process. Thread-safe. TellLauncher never throws and never waits.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ void TellLauncher(const std::string& socket, LauncherNote note, int rank,
 struct ReceivedNote {
   LauncherNote note = LauncherNote::kFailed;
   int rank = -1;
-  std::string line;  // with unprintable bytes replaced
+  std::string line;  // with control characters replaced by spaces
 };
 std::optional<ReceivedNote> ReadLauncherNote(std::string_view datagram);
 

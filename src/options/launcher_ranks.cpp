@@ -16,9 +16,9 @@ struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // local_size names the variable for the number of the job's processes on this host (null: the
-  // launcher sets none), and `hosts` the variables for the number of the job's hosts.
+  // The variable for the number of the job's processes on this host; null: the launcher sets none.
   const char* local_size;
+  // The variables for the number of the job's hosts; empty: the launcher sets none.
   std::vector<const char*> hosts;
 };
 
@@ -73,7 +73,7 @@ std::string FirstOfNodeList(const std::string& list) {
 }
 
 // Returns a port from 20000 to 32000, below the range that Linux uses for outgoing connections
-// (32768 up). It is a hash of `job`, or the next port if the hash gives `not_this`.
+// (32768 up). The port is a hash of `job`. If the hash is `not_this`, returns the next port.
 int PortOf(const std::string& job, int not_this) {
   constexpr uint32_t kFirst = 20000, kPorts = 12000;
   uint32_t hash = 2166136261u;  // FNV-1a

@@ -12,14 +12,14 @@ namespace ucudnn {
 using VariableLookup = std::function<const char*(const char*)>;
 
 struct LauncherRanks {
-  // -1 if no variable gives a rank. All members are from the first launcher that gives a readable
-  // rank.
+  // This process's rank; -1: no variable gives a rank. All members come from the first launcher in
+  // the table of launcher_ranks.cpp whose rank variable is readable.
   int rank = -1;
   int size = -1;
   int local_rank = -1;        // number among the job's processes on this host; -1: unknown
   int local_size = 0;         // number of the job's processes on this host; 0: unknown
   std::string rank_variable;  // the variable that gave the rank; empty: none
-  std::string size_variable;  // the launcher's variable for the size, even if it is unset
+  std::string size_variable;  // the launcher's variable for `size`, even if the variable is unset
   // what is wrong with the variables of rank, size and local rank; empty: nothing
   std::string fault;
   std::string meeting_host;  // rank 0's host, where ranks may meet; empty: unknown

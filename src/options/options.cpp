@@ -47,8 +47,8 @@ bool RewritesLines(const char* terminal) {
   return terminal != nullptr && terminal[0] != '\0' && std::string_view(terminal) != "dumb";
 }
 
-// Replaces the policy `auto` by powerOfTwo under a budget: `auto` measures the micro-batches that
-// are best under one limit, but a budget needs measurements for every possible share.
+// Under a budget, replaces the policy `auto` by powerOfTwo: `auto` measures only the micro-batches
+// that are best under one limit, but a budget needs measurements for every possible share.
 void FitPolicyToBudget(Use use, Options& options) {
   const bool shares = use == Use::kRunning && options.total_workspace;
   if (shares && options.policy == BatchSizePolicy::kAuto) {
@@ -73,8 +73,8 @@ void AddUnreadable(const char* name, const std::string& value, const std::string
   options.spatial.faults.push_back(name + shown + ": " + why + accepted);
 }
 
-// The options of the process, and the ones that they replaced. Objects are never freed, because
-// callers hold references to their options.
+// The options of the process, and the object with the options before the latest change. Objects are
+// never freed, because callers hold references to their options.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;

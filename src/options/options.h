@@ -1,6 +1,6 @@
 // The options that the user sets: every UCUDNN_ variable as it was at the first call of
-// ProcessOptions(), and what SetProcessOption() has changed since. Nothing else in the library
-// reads the environment. The command line sets the same variables through the same parser,
+// ProcessOptions(), and the later changes by SetProcessOption(). Nothing else in the library reads
+// the environment. The command line sets the same variables through the same parser,
 // ParseOptions(), a pure function. ProcessOptions() and SetProcessOption() are thread-safe.
 #pragma once
 
@@ -22,14 +22,14 @@ enum class Mode { kOn, kObserve, kOff };
 // Returns the value of UCUDNN_MODE that sets the mode.
 const char* ModeName(Mode mode);
 
-// The engines that may serve a call. With kLegacy, calls of the graph API are forwarded unchanged.
-// With kGraph, legacy calls are divided with graph engines only; undivided calls run legacy
-// algorithms.
+// The cuDNN APIs whose engines may run a call. With kLegacy, calls of the graph API are forwarded
+// unchanged. With kGraph, divided legacy calls run graph engines only; undivided legacy calls still
+// run legacy algorithms.
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
-// How kernels share one workspace budget. kDisjoint: each kernel has its own segment. kShared and
-// kConcurrent: the kernels of a lane share a segment, because a lane runs its kernels one after the
-// other.
+// How kernels share one workspace budget. With kDisjoint, each kernel has its own part of the
+// memory. With kShared and kConcurrent, which mean the same, kernels that run one after the other
+// on one handle and stream use the same part.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
@@ -37,9 +37,9 @@ enum class Solver { kExact, kGlpk };
 struct Tuning {
   bool on = true;
   // If true, a query about a kernel waits until the kernel is measured. If false, the real
-  // library's heuristics give the answer, and later plans must fit this promise.
+  // library's heuristics give the answer. The answer is a promise that later plans must keep.
   bool before_promising = true;
-  // A kernel that the program never asked about is measured after this number of calls.
+  // A kernel that no query has measured is measured once it has had this number of calls.
   long after_calls = 2;
   double kernel_seconds = 2;
   double process_seconds = 60;
@@ -62,9 +62,9 @@ const char* WorkspaceDivisionName(WorkspaceDivision division);
 struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  bool tiles = true;  // single images may be computed in tiles
-  // Bytes for each kernel. None: the limit is the workspace that the caller passes or, if
-  // workspace_limit_auto is set, a part of the free memory.
+  bool tiles = true;  // whether single images may be computed in tiles
+  // Bytes of workspace for each kernel. None: the limit is the workspace that the caller passes or,
+  // if workspace_limit_auto is set, a part of the free memory.
   std::optional<size_t> workspace_limit;
   bool workspace_limit_auto = false;      // the limit is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels; none: no common budget
@@ -79,7 +79,7 @@ struct Options {
   bool check = false;  // every call is compared with the undivided engine
   // Paths of stores. The first one is written, the others are only read; empty: no store.
   std::vector<std::string> stores;
-  // Path of the JSON report, in which %p stands for the process id; empty: none.
+  // Path of the JSON report, in which %p is replaced by the process id; empty: no report.
   std::string report;
   // True if TERM names a terminal that can rewrite lines. Matters only if stderr is a terminal.
   bool rewrites_lines = false;

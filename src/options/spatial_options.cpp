@@ -65,7 +65,7 @@ bool IsSpatialVariable(std::string_view name) {
 }
 
 bool IsSecretVariable(std::string_view name) {
-  // Any other name may be a misspelt UCUDNN_RENDEZVOUS_TOKEN.
+  // Any other name that begins with UCUDNN_RENDEZVOUS may be a misspelt UCUDNN_RENDEZVOUS_TOKEN.
   return name.starts_with("UCUDNN_RENDEZVOUS") && name != "UCUDNN_RENDEZVOUS";
 }
 

@@ -15,12 +15,13 @@
 
 namespace ucudnn {
 
-// When the ranks gather the extents of their parts: at a kernel's first execution, or at each
-// execution.
+// When the ranks gather the extents of their parts of the images: at a kernel's first execution, or
+// at each execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
-// The treatment of a convolution whose images have extent 1 on every rank: it is split, or its
-// tensors count as copies, so that each rank runs it alone.
+// The treatment of a convolution whose images have extent 1 along a cut axis on every rank. With
+// kSplit, the tensors count as stripes, and the convolution is split. With kReplicated, the tensors
+// count as copies, and each rank runs the convolution alone.
 enum class SpatialOnes { kSplit, kReplicated };
 enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 
@@ -30,9 +31,9 @@ struct SpatialOptions {
   int rank = -1;
   int size = -1;
   int local_rank = -1;
-  // True if no launcher started this process, so that all ranks of the grid are threads of this
-  // process. With the transport `peer` a call's rank is then the rank of its device, and with
-  // `loopback` the rank of its handle.
+  // True if the transport is `peer` or `loopback` and no launcher has set a rank. All ranks of the
+  // grid are then threads of this process. With `peer`, a call's rank is the rank of its device;
+  // with `loopback`, it is the rank of its handle.
   bool in_process = false;
   // The place where ranks meet, from the user's variable or from the launcher's variables; none:
   // unknown.

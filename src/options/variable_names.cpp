@@ -19,7 +19,7 @@ constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST
 constexpr size_t kMostLines = 8;
 
 // Returns the name of the variable whose name, old name or option is nearest to `name`; empty if
-// none is near. Prefixes are left out, because all names have them.
+// none is near. Compares names without the prefix UCUDNN_, which all names have.
 std::string NearestVariable(std::string_view name) {
   std::vector<std::string> words;
   std::vector<const char*> meant;

@@ -18,11 +18,12 @@ struct UnknownVariable {
 // one.
 std::optional<UnknownVariable> CheckVariableName(std::string_view name);
 
-// Both functions return one line for each unknown variable of `environment`. If there are many,
-// they return lines for the first ones and a line with the number of the others. `environment` is
-// an array like environ: "NAME=value" and null at its end; it may be null itself. Empty values
-// count as unset. UnknownSpatialVariables returns the variables about splitting
-// (IsSpatialVariable), with which nothing may run; UnknownVariables returns the others.
+// Both functions return one line for each unknown variable of `environment`. If there are many
+// unknown variables, both return lines for the first of them and a line with the number of the
+// remaining variables. `environment` is an array like environ: "NAME=value" and null at its end; it
+// may be null itself. Empty values count as unset. UnknownSpatialVariables returns lines for
+// variables about splitting (IsSpatialVariable), with which no split call may run. UnknownVariables
+// returns lines for all other variables.
 std::vector<std::string> UnknownVariables(const char* const* environment);
 std::vector<std::string> UnknownSpatialVariables(const char* const* environment);
 

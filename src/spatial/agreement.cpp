@@ -122,8 +122,8 @@ std::string NameOf(const CallProperties& form) {
 std::string KernelText(const ConvolutionProblem& problem, const CallProperties& form,
                        const SpatialGrid& grid) {
   ConvolutionProblem common = problem;
-  // Omits members that depend on the rank's own extents. Omits strides, too, because they follow
-  // from the extents or concern only this rank.
+  // Omits members that depend on the rank's own extents. Describe omits the strides of tensors,
+  // which follow from the extents or concern only this rank.
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (grid.Parts()[axis] == 1) continue;
     common.x[axis] = 0;
@@ -256,7 +256,7 @@ Result<PooledAxes> AxesOfPooling(const ConvolutionProblem& problem, const Spatia
   PooledAxes axes;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     // Skips axes that the problem does not have. For a 2-D pooling on a grid that cuts d,
-    // Stripes::Make then fails.
+    // Stripes::Make fails later.
     if (grid.Parts()[axis] == 1 || axis + static_cast<size_t>(problem.spatial_rank) < kMaxSpatial) {
       continue;
     }

@@ -78,7 +78,7 @@ struct Agreed {
 };
 
 // Returns the agreement that follows from `claims`, which are in the order of the ranks' numbers in
-// the group. Fails if the ranks do not make the same call; they cannot continue together then. The
+// the group. Fails if the ranks make different calls, because the job cannot continue then. The
 // error names a rank and the values that differ. `first` is the number, within the job, of the
 // group's rank 0.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
@@ -86,29 +86,29 @@ Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 // Decodes gathered claims and calls Agree.
 Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 
-// Encodes the text that each rank sends after the claims: its numbers or, if `own` is an error, the
-// reason why its part of the kernel cannot be made.
+// Encodes the text that each rank sends after the claims: `numbers` about its part of the kernel,
+// such as sizes of messages, or, if `own` is an error, the reason why its part cannot be made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
 // Decodes `count` numbers of each rank. If some ranks have sent a reason instead, fails with the
 // reason of the first such rank.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
-// Returns whether `grid` cuts the axis and every rank's extent along it is 1. The tensors may then
-// be stripes or copies.
+// Returns whether `grid` cuts the axis and every rank's extent along the axis is 1. The tensors may
+// then be stripes or copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
 // Returns the cut axes along which all ranks have copies instead of stripes. `extents` are each
 // rank's extents. `declared` says whether tensors whose extent is 1 on all ranks are stripes or
-// copies. If `declared` is none, such tensors count as stripes, provided that copies would give the
-// same result. If copies would give another result, the function fails.
+// copies. If `declared` is none, such tensors count as stripes. Fails if `declared` is none and
+// copies would give another result than stripes.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,
                                                  std::optional<SpatialOnes> declared,
                                                  SplitWork work = SplitWork::kConvolution);
 
-// The cut axes along which a pooling exchanges no rows at cuts.
+// The cut axes along which a pooling exchanges no rows.
 struct PooledAxes {
   std::array<bool, kMaxSpatial> copied = {};  // as returned by CopiedAxes
   // True for an axis along which every rank's window covers its whole stripe and the results are

@@ -226,9 +226,9 @@ void CallSequence::Forget(cudnnHandle_t handle) {
 }
 
 int CallSequence::NumberOfThread() {
-  // Each number is given to one thread only. A std::thread::id does not serve, because one rank may
-  // reuse it while another rank does not. A thread that calls for several ranks gets a new number
-  // at each change of rank.
+  // Each number is given to one thread only. A std::thread::id could not replace the number,
+  // because one process may reuse an id while another process does not. A thread that calls for
+  // several ranks gets a new number at each change of rank.
   thread_local uint64_t numbered_by = 0;
   thread_local int number = 0;
   if (numbered_by != identity_) {

@@ -1,6 +1,6 @@
 // The record that each rank posts about every split call: CallSequence makes and posts this rank's
 // records, and CallRecords compares the records of all ranks. The comparison finds every difference
-// between the calls of two ranks, though it may find it late. The calls that devices begin have
+// between the calls of two ranks, but may find a difference late. The calls that devices begin have
 // records and numbers of their own.
 #pragma once
 
@@ -64,7 +64,7 @@ inline constexpr const char* kPrivateCalls =
 // Formats a kBegun record: "split call 7, which is in a CUDA graph".
 std::string BegunCallText(const CallRecord& record);
 
-// Returns the last sentence of a message about `call`, the first call whose results may be wrong.
+// Returns the end of a message that says from which call on results may be wrong.
 std::string SuspectFrom(uint64_t call);
 
 // Compares this rank's records with the records of the other ranks of its group. Thread-safe: the
@@ -73,14 +73,14 @@ std::string SuspectFrom(uint64_t call);
 class CallRecords {
  public:
   // Returns how many calls a rank of a group of `ranks` may be ahead of the slowest other rank. The
-  // number is smaller for large groups, so that the records of all ranks take at most some tens of
+  // number is smaller for large groups, so that the records of all ranks need at most a few tens of
   // MiB.
   static size_t MostAhead(int ranks);
 
   // `first` is the number, within the job, of the group's rank 0. Messages name ranks by their
   // numbers within the job.
   CallRecords(int rank, int ranks, int first = 0);
-  // Allocates the room for records now instead of at the first record.
+  // Allocates the memory for records now instead of at the first record.
   void MakeRoom();
 
   // Adds this rank's next record. `extents` are the extents that each rank must have in its record;
@@ -91,18 +91,18 @@ class CallRecords {
   // rank's record of the same number, returns the difference; otherwise none.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);
 
-  // Another rank's record of this rank's next call. NotAgreeing returns such a record if it has
-  // already arrived and if it shows that the other rank does not gather claims in this call (its
-  // kind is not kAgreed).
+  // Another rank's record of this rank's next call. NotAgreeing returns the first such record that
+  // has arrived and whose kind is not kAgreed, which means that the other rank gathers no claims in
+  // that call. Returns none if there is no such record.
   struct Early {
     int rank = 0;
     CallRecord record;
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Returns whether Add or AddOf has returned a difference so far. To be called after a wait, by
-  // `ahead`, for the records of all ranks: AddOf may have returned a difference to another thread,
-  // and that thread may not have failed the job yet.
+  // Returns whether Add or AddOf has returned a difference so far. A thread that has waited until
+  // ahead() is 0 must call this, too: AddOf may have returned a difference to another thread, and
+  // that thread may not have failed the job yet.
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }
@@ -133,8 +133,8 @@ class CallRecords {
   uint64_t last_ UCUDNN_GUARDED_BY(mutex_) = 0;
   std::vector<Made> own_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
   // The records of one other rank. `early` is a ring buffer of records that arrived before this
-  // rank made the call. `met` counts the records that have arrived, and `compared` the records that
-  // were compared.
+  // rank made the same call. `met` counts the records that have arrived, and `compared` the records
+  // that were compared.
   struct Peer {
     std::vector<CallRecord> early;
     uint64_t met = 0, compared = 0;
@@ -163,9 +163,8 @@ class CallSequence {
     bool has_rows = false;    // the previous call has received the rows of this call
   };
   // Posts the record of the latest call. `kernel` is the call's kernel, on which all ranks have
-  // agreed. If it is null, all ranks refuse the call without an agreement, and compare only the
-  // number and the kind of their records. Makes all ranks fail if another rank's record of this
-  // call differs.
+  // agreed. If `kernel` is null, all ranks refuse the call without an agreement, and the record has
+  // no kernel and no extents. Makes all ranks fail if another rank's record of this call differs.
   void Post(const SplitCall& call, const SplitKernel* kernel, const Posting& posting);
   // If SplitSettings::waits_for_records is set, waits for all ranks' records of the call. Returns
   // false if the records differ or the job has failed.

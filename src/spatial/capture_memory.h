@@ -1,7 +1,7 @@
 // The device resources of split calls inside CUDA graph captures. A graph may run at any time while
 // it exists, at the same time as any other call. So each capture has a stream, events and a buffer
 // of its own until none of its graphs can run any more. Then a later capture reuses these
-// resources, or they are freed if the limit leaves no room for a larger buffer. Not thread-safe: a
+// resources. They are freed if a larger buffer would otherwise exceed the limit. Not thread-safe: a
 // rank makes one call at a time.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // What a call needs, and the limits of memory.
+  // What a call needs on the device, and how much memory the rank may own there.
   struct Need {
     // The call's kernel. It must exist as long as a graph of the capture may run.
     std::shared_ptr<const void> kernel;
@@ -41,8 +41,8 @@ class CaptureMemory {
     std::set<std::shared_ptr<const void>> kernels;
     ExchangeResources device;
   };
-  // Returns free resources with a buffer of at least `bytes`; if there are none, makes some within
-  // the limit.
+  // Returns unused resources with a buffer of at least `bytes`. If there are none, makes new
+  // resources within the limit.
   Result<Held*> FreeOrNew(size_t bytes, const Need& need, const ExchangeResources& outside);
 
   std::list<Held> held_;  // in the order in which they were made

@@ -1,6 +1,6 @@
-// Arithmetic on vectors that have one number for each channel, in device memory, by cuDNN's own
-// functions. Numbers are packed; they are fp64 if the tensors are fp64, otherwise fp32. A call
-// allocates nothing, and calls one function of cuDNN on the handle's stream. Not thread-safe.
+// Computes with vectors in device memory that have one number for each channel. The numbers are
+// packed. Each operation enqueues one function of cuDNN on the handle's stream, and allocates
+// nothing. Not thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,8 @@ namespace ucudnn::spatial {
 
 class ChannelNumbers {
  public:
-  // `type` is the type of the numbers. Fails if the library lacks a function.
+  // `type` is the type of the numbers: fp64 for fp64 tensors, otherwise fp32. Fails if cuDNN lacks
+  // a function that the operations call.
   static Result<std::unique_ptr<ChannelNumbers>> Make(const cudnn::Functions& functions,
                                                       DataType type, int channels);
   ~ChannelNumbers();
@@ -27,13 +28,13 @@ class ChannelNumbers {
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;
-  // Computes to = alpha from + beta to. If beta is 0, `to` is not read, here and below.
+  // Computes to = alpha * from + beta * to. Neither Add nor Multiply reads `to` if beta is 0.
   Status Add(cudnnHandle_t handle, double alpha, CUdeviceptr from, double beta,
              CUdeviceptr to) const;
-  // Computes to = a_scale a + b_scale b. `to` may be `a`.
+  // Computes to = a_scale * a + b_scale * b. `to` may be `a`.
   Status Sum(cudnnHandle_t handle, double a_scale, CUdeviceptr a, double b_scale, CUdeviceptr b,
              CUdeviceptr to) const;
-  // Computes to = scale a b + beta to. `to` may be `a`.
+  // Computes to = scale * a * b + beta * to. `to` may be `a`.
   Status Multiply(cudnnHandle_t handle, double scale, CUdeviceptr a, CUdeviceptr b, double beta,
                   CUdeviceptr to) const;
   // Computes to = 1 / sqrt(variance + epsilon). The numbers at `zeros` must be 0, and the numbers

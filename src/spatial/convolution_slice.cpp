@@ -108,7 +108,8 @@ Status ConvolutionSlice::PlanTerms(const PlanContext& context, const Stripes& st
   return Status::Ok();
 }
 
-// Plans a packed copy of the taps of `term`, unless they are the whole filter.
+// Plans a packed copy of the taps of `term`, unless `term` has all taps of the filter. For a filter
+// gradient, the copy is the step's result.
 void ConvolutionSlice::FetchTaps(const HaloTerm& term, PlaceAllocator& places, Step& step) const {
   const BoxExtents whole = {problem_.k, problem_.c / problem_.groups, problem_.w[0], problem_.w[1],
                             problem_.w[2]};
@@ -135,7 +136,7 @@ void ConvolutionSlice::FetchTaps(const HaloTerm& term, PlaceAllocator& places, S
 Status ConvolutionSlice::MakeConvolution(const PlanContext& context,
                                          const ConvolutionProblem& problem, PlaceAllocator& places,
                                          Step& step) {
-  // Prefers engines that need no more workspace than the received rows take.
+  // Prefers engines that need no more workspace than the received rows occupy.
   EngineDemand demand = context.demand;
   demand.preferred_workspace_bytes = received_end_;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -161,8 +162,8 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   step.is_added = true;
   PlaceAllocator places(received_end_);
 
-  // The convolution reads the received rows in place. If the term reads only some of them, or they
-  // are not aligned, the convolution reads a packed copy.
+  // If the term reads all received rows of the block and they are aligned, the convolution reads
+  // them where they arrived. Otherwise it reads a packed copy.
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);
@@ -254,7 +255,7 @@ void ConvolutionSlice::FetchFused(const PlanContext& context, const BoxExtents& 
         .push_back({Source::kFused, operand, BoxCopy(extents, strides, packed, element),
                     first * static_cast<int64_t>(element), place});
   };
-  // Operand 0 is z of cudnnConvolutionBiasActivationForward.
+  // Without an execution plan, operand 0 is z of cudnnConvolutionBiasActivationForward.
   if (context.demand.fused_plan == nullptr) return add(0, problem_.type);
   const std::vector<cudnn::FusedOperand>& operands =
       context.demand.fused_plan->convolution.operands;

@@ -1,7 +1,7 @@
-// The plan for a slice of a split convolution, or of a call that is described as one. Received rows
-// become part of the result in one of three ways (Correction): small convolutions add the rows'
-// contribution, small convolutions compute results at the cuts anew from own and received rows
-// together, or the rows are copied.
+// The plan for a slice of images of a split convolution, or of another call that is described as a
+// convolution (SplitWork). Received rows become part of the result in one of three ways
+// (Correction): small convolutions add the rows' contribution, small convolutions compute the
+// results at the cuts again from own and received rows, or the rows are copied.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,8 @@ class ConvolutionSlice : public SlicePlan {
     size_t zero_place = 0, zero_bytes = 0;
     std::vector<Fetch> fetches;
     size_t exchanged = 0, image = 0, workspace = 0;  // places of the convolution's operands
-    // A fused operand that has one element for each element of the result, in the same layout.
+    // A fused operand that has one element for each element of the result, in the layout of the
+    // result.
     struct Fused {
       size_t operand = 0, place = 0;
     };
@@ -69,8 +70,8 @@ class ConvolutionSlice : public SlicePlan {
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // offset of the box in bytes within the caller's result
     size_t result_count = 0;
-    // Places of the arrival numbers of the messages that the step reads. The numbers are added to
-    // the step's result.
+    // Places of the arrival numbers (SlicePlan::Pack) of the messages that the step reads. The
+    // numbers are added to the step's result.
     std::vector<size_t> arrivals;
     bool is_kept = false;   // `result` is a place in the kept memory
     bool is_added = false;  // the step adds to the old result
@@ -92,8 +93,7 @@ class ConvolutionSlice : public SlicePlan {
   Status MakeConvolution(const PlanContext& context, const ConvolutionProblem& problem,
                          PlaceAllocator& places, Step& step);
   void FetchTaps(const HaloTerm& term, PlaceAllocator& places, Step& step) const;
-  // Plans the copies of the old result and of fused operands that a recomputed box of `extents`
-  // needs.
+  // Plans the copies of the fused operands that a recomputed box of `extents` needs.
   void FetchFused(const PlanContext& context, const BoxExtents& extents, PlaceAllocator& places,
                   Step& step);
   // The private functions from here on, and the public functions that run a plan, are defined in

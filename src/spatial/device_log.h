@@ -1,7 +1,7 @@
-// A log of the split calls that the device begins and ends. Launching a graph makes no call of
-// cuDNN, so each captured call has one host function before it and one behind it, which write the
-// log. Once a rank has captured a split call, its uncaptured split calls are logged, too. So the
-// log has all calls in one order, and ranks compare this order.
+// A log of the split calls that the device begins and ends. Launching a graph calls no function of
+// cuDNN. So each captured call has one host function before it and one behind it, and these
+// functions write the log. Once a rank has captured a split call, its uncaptured split calls are
+// logged, too. So the log has all calls in one order, and ranks compare this order.
 //
 // Thread-safe. Never destroyed, because a graph may be launched as long as it exists.
 #pragma once
@@ -40,15 +40,16 @@ class DeviceLog {
   // Begin and End enqueue the host functions for the beginning and the end of the call on `stream`,
   // which may be capturing. After each successful Begin, End must follow, even if the call has
   // failed. The stream of End must be ordered behind the stream of Begin. Begin allocates if the
-  // call is captured.
+  // call is captured, or if more uncaptured calls are in progress than ever before.
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 
-  // Removes and returns the oldest call in the log that has begun; none: there is no such call.
+  // Removes and returns the oldest call in the log; none: the log is empty.
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;
-  // Stops logging calls that begin, because NextBegun will not be called any more.
+  // Empties the log and logs no further calls. To be called when nobody will call NextBegun any
+  // more.
   void Close();
 
  private:

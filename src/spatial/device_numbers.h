@@ -13,7 +13,7 @@
 
 namespace ucudnn::spatial {
 
-// The alignment in bytes of objects in a rank's buffer, so that every engine accepts them.
+// The alignment in bytes of objects in a rank's buffer. Every engine accepts this alignment.
 inline constexpr size_t kPlaceAlignment = 256;
 inline size_t Aligned(size_t bytes) {
   return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
@@ -47,9 +47,9 @@ class TensorAdd {
   TensorAdd(const TensorAdd&) = delete;
   TensorAdd& operator=(const TensorAdd&) = delete;
 
-  // Fails if the library lacks the function.
+  // Fails if cuDNN lacks cudnnAddTensor.
   Status Create();
-  // Enqueues to = from + beta to, element by element, on the handle's stream. `type` is fp32 or
+  // Enqueues to = from + beta * to, element by element, on the handle's stream. `type` is fp32 or
   // fp64; `beta` points to a number of that type.
   Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
              CUdeviceptr to);

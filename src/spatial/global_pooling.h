@@ -40,7 +40,8 @@ class GlobalPooling : public SplitKernel {
   Status PoolGridBack(const KernelCall& call, CUdeviceptr buffer) const;
   Status AddArrivals(const KernelCall& call, ExchangeResources& device, CUdeviceptr to) const;
   Status TryAll(const KernelCall& call, ExchangeResources& device) const;
-  // Finish and FinishGradient do what is left to do after the stripes' results were exchanged.
+  // Finish and FinishGradient compute the caller's result after the exchange of the stripes'
+  // results.
   Status Finish(const KernelCall& call, ExchangeResources& device) const;
   Status FinishGradient(const KernelCall& call, ExchangeResources& device) const;
 

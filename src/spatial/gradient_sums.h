@@ -1,5 +1,5 @@
 // Records who sums the gradients of parameters over the ranks of a group: ucudnn or the program.
-// The program may choose, for all ranks of its process together, until a rank begins to agree on a
+// The program may choose, once for all ranks of its process, until a rank begins the agreement on a
 // gradient. If the ranks refuse that gradient, the program may choose again. Thread-safe; no call
 // waits for another rank's call.
 #pragma once
@@ -27,15 +27,15 @@ class GradientSums {
     return Status::Ok();
   }
 
-  // To be called when a rank begins to agree on a gradient. The returned value does not change
+  // To be called when a rank begins the agreement on a gradient. The returned value does not change
   // until that rank calls End.
   std::optional<bool> Begin() {
     MutexLock lock(mutex_);
     ++agreeing_;
     return sums_;
   }
-  // `runs` says that the gradient was not refused. Once End was called with `runs`, the value never
-  // changes.
+  // `runs` says that the gradient was not refused. Once End was called with `runs` true, the value
+  // never changes.
   void End(bool runs) {
     MutexLock lock(mutex_);
     --agreeing_;

@@ -42,7 +42,8 @@ PooledRanks PooledRanks::Of(const SpatialGrid& grid, int rank, std::span<const S
 Result<GroupStripes> GroupStripes::Make(const ConvolutionProblem& local, const SpatialGrid& grid,
                                         int rank, std::span<const Spatial> extents,
                                         const std::array<bool, kMaxSpatial>& copied) {
-  // Extents must fit together over the whole grid, even along axes that hold copies.
+  // Checks that ranks with the same part of an axis have the same extent, even along axes that hold
+  // copies.
   UCUDNN_RETURN_IF_ERROR(ucudnn::ExtentsOf(grid, extents).status());
   GroupStripes made;
   made.layout = local.layout;

@@ -1,6 +1,6 @@
 // The stripes of one problem over the ranks of a group. Along some cut axes all ranks may hold
-// copies of the whole instead of stripes. Nothing is exchanged along these axes, and only the first
-// copy counts in a sum over ranks. Plain values and pure functions.
+// copies of the whole tensor instead of stripes. Nothing is exchanged along these axes, and only
+// the first copy counts in a sum over ranks. Plain values and pure functions.
 #pragma once
 
 #include <array>

@@ -16,7 +16,8 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// Returns the bytes of the buffer for a gradient that is not computed in the caller's memory.
+// Returns the bytes of the buffer in which a gradient is computed; 0 if it is computed in the
+// caller's memory.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallProperties& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
@@ -59,8 +60,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::MakeFitting(const PlanContext& 
   const size_t gradient =
       GradientBytes(group.stripes.local, form) +
       (sums ? transport::ReductionScratchBytes(SummedBytes(group.stripes.local)) : 0);
-  // A slice with fewer images needs less memory, so the number of images is halved until the slices
-  // fit.
+  // A slice with fewer images needs less memory, so the number of images is reduced until the
+  // slices fit.
   for (int images = group.stripes.local.n;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plan, PlanOf(context, group, form, images));
     const int slices = (group.stripes.local.n - 1) / images + 1;
@@ -179,8 +180,8 @@ Status HaloKernel::ExchangeAt(int64_t image, const KernelCall& call,
   if (!plan.exchanges()) return Status::Ok();
   const CUstream stream = device.stream.get();
   ImageCall sliced(own, problem_, image);
-  // The exchange waits for the work that computed the rows, and for the slice that used this room
-  // before.
+  // The exchange waits for the work that computed the rows, and for the work of the slice that used
+  // this room before.
   UCUDNN_RETURN_IF_ERROR(device.entered.Record(call.stream));
   UCUDNN_RETURN_IF_ERROR(device.entered.HoldBack(stream));
   const SpanScope span(call.times, Span::kExchange, stream);
@@ -282,8 +283,8 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
 Status HaloKernel::Leave(const KernelCall& call, ExchangeResources& device) const {
   const CUstream exchanges = device.stream.get();
   if (IsDeferred(call)) {
-    // A deferred call ends with the sum on the stream of exchanges, which waits for the caller's
-    // stream. So the events are recorded on the stream of exchanges.
+    // A deferred call ends with the sum on the stream of exchanges. That stream has waited for the
+    // caller's stream, so the events are recorded on the stream of exchanges.
     UCUDNN_RETURN_IF_ERROR(device.deferred.Record(exchanges));
     return device.read.Record(exchanges);
   }

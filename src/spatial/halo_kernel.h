@@ -20,8 +20,8 @@ class HaloKernel : public SplitKernel {
                                                           const GroupStripes& group,
                                                           const CallProperties& form,
                                                           bool sums_gradients, size_t most_bytes);
-  // The number of images in one exchange, and the plan for a slice of so many images; null if the
-  // plan is not made yet.
+  // The number of images in one exchange, and the plan for a slice of so many images. `plan` is
+  // null if it is not made yet.
   struct Slice {
     int images = 1;
     std::unique_ptr<SlicePlan> plan;
@@ -54,8 +54,8 @@ class HaloKernel : public SplitKernel {
   // to that image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // RoomOf returns the number of the room for the slice that begins at `image`; PlanAt returns that
-  // slice's plan.
+  // RoomOf returns the index of the room (see rooms_) for the slice that begins at `image`. PlanAt
+  // returns that slice's plan.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
@@ -78,9 +78,9 @@ class HaloKernel : public SplitKernel {
 
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
-  // The number of rooms in the buffer, and the bytes of a room. Each room holds one slice. With two
-  // rooms, the rows of the next slice are exchanged while the present slice's results are
-  // corrected.
+  // A room is a part of the buffer that holds one slice. `rooms_` is the number of rooms, and
+  // `room_bytes_` is the size of one room. With two rooms, the rows of the next slice are exchanged
+  // while the present slice's results are corrected.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool contributes_ = true;                 // this rank's gradient counts in a sum over ranks

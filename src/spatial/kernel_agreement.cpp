@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// Returns kNhwc if the stride of channels is 1 and the stride of positions is greater.
+// Returns kNhwc if the stride along the channels is 1 and the stride along w is greater.
 Layout LayoutOf(const ConvolutionProblem& problem) {
   const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
   return is_nhwc ? Layout::kNhwc : Layout::kNchw;
@@ -69,8 +69,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  // `plain` has no memory pool of the driver, so `scratch` is freed with cuMemFree, which waits for
-  // the device.
+  // `plain` is not created, so it has no memory pool of the driver. So `scratch` is freed with
+  // cuMemFree, which waits for the device.
   const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {
@@ -179,7 +179,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// All ranks of the group come to agree at the same call, and get the same agreement.
+// All ranks of the group gather claims at the same call, and get the same agreement.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);
@@ -192,8 +192,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   // HearPost compares records that arrive from now on; this line compares the records that have
   // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
-  // The channel is opened before ClaimOf runs the rank's own call, because the channel takes
-  // memory, and connecting takes time.
+  // Opens the channel before ClaimOf measures and runs the rank's own call, because an open channel
+  // occupies memory, and because connecting takes time.
   if (!OpenFirst(turn)) return {};
   const Claim claim = ClaimOf(turn, kernels);
   const auto gathered = ranks_.Gather(EncodeClaim(claim), "agreeing on " + name);
@@ -217,8 +217,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // Making a kernel gathers on all ranks, so a kernel that this rank has made before is used again
-  // only if all ranks still have it.
+  // All ranks make a kernel together, because MakeKernel gathers values of all ranks. So a kernel
+  // that this rank has made before is used again only if all ranks still have that kernel.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -358,7 +358,7 @@ std::optional<Result<std::vector<std::vector<uint64_t>>>> KernelAgreement::Gathe
   return std::nullopt;
 }
 
-// Gathers equally often on every rank, even if this rank's own part fails.
+// Calls GatherNumbers equally often on every rank, even if this rank's own part fails.
 std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
@@ -388,8 +388,8 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // Another rank may have asked for smaller slices than this rank has planned for. In smaller
-  // slices a call may take more memory.
+  // Another rank may have asked for smaller slices than this rank has planned for. A call in
+  // smaller slices may need more memory.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
@@ -410,7 +410,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   for (const auto& rank : sizes->value()) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  // Open and Reserve gather, and end on all ranks in the same way.
+  // Open and Reserve gather values of all ranks, so they succeed on all ranks or fail on all ranks.
   if (const Status opened = device_.Open(settings_.timeout); !opened.ok()) {
     failure_.Fail(failure_.OfChannel(opened));
     return nullptr;

@@ -1,6 +1,6 @@
 // The kernels of a rank. At a kernel's first execution all ranks of the group agree on the kernel:
-// each makes a claim, all compute the same agreement (agreement.h), and each makes and keeps its
-// part.
+// each rank makes a claim, computes the same agreement from all claims (agreement.h), and makes and
+// keeps its part of the kernel.
 //
 // Not thread-safe, except for HearPost: a rank makes one call at a time. REQUIRES, except for
 // HearPost: the context of the call is current.
@@ -49,22 +49,21 @@ class KernelAgreement {
   // program may change who sums gradients; ranks then agree again on gradients that were refused.
   Found KernelOf(const Turn& turn);
   // Returns the kernel of a captured call; the ranks have already agreed on that kernel. Returns
-  // null if the kernel has no version for the layout of the call's tensors. If no rank can capture
-  // the call, fails on all ranks in the same way.
+  // null if the kernel has no version for the layout of the call's tensors. Fails on all ranks in
+  // the same way if the call cannot be captured.
   Result<SplitKernel*> FindForCapture(const SplitCall& call);
   // Returns the limit of memory for exchanges, in bytes, as it was at the last agreement.
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
-  // To be called on the transport's thread when a record of another rank has arrived. The record is
-  // about a call of the other rank. Fails the job if this rank gathers claims for that call while
-  // the other rank does not.
+  // To be called on the transport's thread when a record of another rank has arrived. Fails the job
+  // if this rank gathers claims for the call with the record's number and the other rank does not.
   void HearPost(int rank, const CallRecord& theirs);
 
  private:
   Found FindOrAgree(const Turn& turn);
-  // Opens the channel if it is not open. All ranks do so at the same call, the first call of their
-  // first kernel. If a rank lacks what a channel needs, no rank opens a channel, and that rank's
-  // claim says why. Returns false if the ranks can no longer agree.
+  // Opens the channel if it is not open. All ranks open their channels at the same call, the first
+  // call of their first kernel. If a rank lacks what a channel needs, no rank opens a channel, and
+  // that rank's claim says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
   // Runs the rank's own call without changing memory that the program reads: the result goes to
   // scratch memory if the call reads its old output. Fails if the call cannot run.
@@ -83,8 +82,8 @@ class KernelAgreement {
   SplitKernel* ForTensorsOf(const Turn& turn, AgreedKernel& agreed);
   Result<std::unique_ptr<SplitKernel>> MakeForTensorsOf(const Turn& turn,
                                                         const SplitKernel& agreed);
-  // Gathers the numbers of all ranks. If `own` is an error on some rank, every rank gets that
-  // error. Returns none if the ranks can no longer agree.
+  // Gathers `mine` of all ranks. If `own` is an error on some rank, every rank gets that error.
+  // Returns none if the ranks can no longer agree.
   std::optional<Result<std::vector<std::vector<uint64_t>>>> GatherNumbers(
       std::span<const uint64_t> mine, const Status& own, const std::string& doing);
   // Returns false if all ranks have extent 1 along a cut axis, because such tensors may be copies.
@@ -96,8 +95,8 @@ class KernelAgreement {
   Result<GroupStripes> PooledStripesOf(const SplitCall& call, std::span<const Spatial> extents,
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const Turn& turn) const;
-  // Fails the job, because the call's kernel is new on this rank but `rank` has already agreed on
-  // it.
+  // Fails the job, because this rank gathers claims for the call of `theirs` and rank `rank` does
+  // not.
   void FailNotNew(int rank, const CallRecord& theirs);
 
   const SplitSettings& settings_;

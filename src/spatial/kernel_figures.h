@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 
 enum class SplitOutcome : uint8_t {
-  kTransparent,  // the calls of all ranks together are the whole call
+  kTransparent,  // the calls of all ranks together compute the undivided call
   kReplicated,   // declared as replicated: each rank makes its own whole call
   kRefused,      // an error on all ranks
 };
@@ -60,8 +60,8 @@ struct TimedSpan {
   float length_ms = 0;
 };
 
-// The consecutive calls of a rank from one call of the network's first kernel up to the next call
-// of that kernel.
+// The times of one step. A step consists of a rank's calls from one call of the network's first
+// kernel up to the next call of that kernel.
 struct StepTimes {
   struct Call {
     int kernel = 0;  // index into RankFigures::kernels

@@ -62,15 +62,15 @@ class KernelLog {
 // then. The first call of each kernel is never timed. All ranks make the same calls, so they time
 // the same steps, unless a rank leaves a step out.
 //
-// Each timed call records events. The events are read by a later call that finds them reached, or
-// when the report is written. No thread waits for the events. If no events are left, a call is not
-// timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe, if only one
-// thread at a time makes calls; other threads may call Read.
+// Each timed call records events. The events are read by a later call, once the device has reached
+// them, or when the report is written. No thread waits for the events. If no events are left, a
+// call is not timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe,
+// if only one thread at a time makes calls; other threads may call Read.
 class ExchangeTimes {
  public:
   static constexpr uint64_t kPeriod = 64;     // steps from one timed step to the next
   static constexpr size_t kMostCalls = 1024;  // most calls in a step
-  // The most timed calls whose end the device has not reached.
+  // The largest number of timed calls whose end the device has not reached.
   static constexpr size_t kMostPending = 512;
   // The most spans of a timed call; a call with more spans is not counted.
   static constexpr size_t kMostSpans = 40;
@@ -128,7 +128,7 @@ class ExchangeTimes {
   std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring buffer
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // True while a call is open. Its slot in pending_ is the one after the pending calls.
+  // True while a call is open. The open call's slot in pending_ is the one after the pending calls.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   // The kernel whose calls begin a step.

@@ -58,7 +58,7 @@ class AgreedKernel {
 class KernelTable {
  public:
   // One kernel for each combination of extents that the ranks have had. There are several kernels
-  // only if ranks agree at every call.
+  // only if ranks agree at every call (SplitSettings::agrees_each_time).
   using Kernels = std::vector<AgreedKernel>;
 
   // Returns the kernels with this key; empty if ranks have not agreed on any. Valid until the next

@@ -29,9 +29,10 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// Gets the slice's statistics by one call with a factor of 1, which sets the running statistics to
-// the slice's statistics. The running statistics are set to 0 before the call, because cuDNN does
-// not document whether a factor of 1 still reads them.
+// Writes the slice's mean and variance to the scratch memory by one training call, for which the
+// scratch memory holds the running statistics: with factor 1 they become the slice's statistics.
+// They are set to 0 before the call, because cuDNN does not document whether it reads them even
+// with factor 1.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {
   const CUdeviceptr mean = First(scratch, slices_.own), variance = Second(scratch, slices_.own);
@@ -84,7 +85,7 @@ Status NormStatistics::Combine(cudnnHandle_t handle, CUdeviceptr scratch) const 
                     deviation = scratch + Place(kDeviation), variance = scratch + Place(kVariance);
   UCUDNN_RETURN_IF_ERROR(numbers_->Set(handle, 0, shift));
   for (size_t slice = 1; slice < slices_.counts.size(); ++slice) {
-    // The mean becomes relative to the first slice's mean.
+    // Makes the slice's mean relative to the first slice's mean.
     const CUdeviceptr mean = First(scratch, slice);
     UCUDNN_RETURN_IF_ERROR(numbers_->Sum(handle, 1, mean, -1, first, mean));
     UCUDNN_RETURN_IF_ERROR(numbers_->Add(handle, CountOf(slice) / count_, mean, 1, shift));

@@ -7,9 +7,9 @@
 // Let slice r have c_r elements of each channel, c = sum c_r, and w_r = c_r / c.
 // - Training. Slice r's call gives its mean m_r and unbiased variance u_r. Then
 //     mean = sum w_r m_r,  variance = sum w_r ((c_r - 1) / c_r u_r + (m_r - mean)^2)
-//   (Chan, Golub and LeVeque, 1983), and inference with these numbers gives y. Means are taken
-//   relative to the first slice's mean, so that a common offset of all means adds no rounding
-//   error; a channel whose mean is infinite becomes NaN.
+//   (Chan, Golub and LeVeque, 1983), and cuDNN's inference with these numbers gives y. Means are
+//   taken relative to the first slice's mean, so that a common offset of all means adds no rounding
+//   error. A channel whose mean is infinite becomes NaN.
 // - Gradient. With the mean and inverse deviation of the whole tensor, slice r's call gives its
 //   dscale_r and dbias_r, which add up to dscale and dbias of the whole tensor. It also gives a dx,
 //   to which
@@ -48,7 +48,7 @@ struct NormSlices {
   std::vector<int64_t> counts;  // elements of each channel in each slice; at least 1
   size_t own = 0;               // index of this rank's slice
   // The dscale and dbias that a gradient writes: the sums over all slices, this rank's part of
-  // these sums, or zeros. dx is always the whole tensor's.
+  // these sums, or zeros. dx always follows from the sums over all slices.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
@@ -67,8 +67,8 @@ class NormStatistics {
 
   // Runs the rank's own part of a call. If this fails, the program gets the returned status. A
   // gradient writes dx and no other memory of the program. A forward call writes at most y, and
-  // only if no later step reads the old y. Finish completes the results. y may lie in the memory of
-  // x, and dx in the memory of dy, but dx never lies in the memory of x.
+  // only if no later step reads the memory of y. Finish completes the results. y may lie in the
+  // memory of x, and dx in the memory of dy, but dx never lies in the memory of x.
   cudnnStatus_t RunOwn(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   cudnnStatus_t RunOwn(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   // To be called after the exchange.

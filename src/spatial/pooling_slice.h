@@ -21,14 +21,16 @@ class PoolingSlice : public SlicePlan {
   Status Correct(const SliceCall& slice) const override;
 
  private:
-  // A copy of elements into the buffer, to the place `to` within an assembled tensor.
+  // A copy of own or received elements into the buffer, to the place `to` within an assembled
+  // tensor.
   struct Fetch {
     enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
     BoxCopy copy;
     int64_t from = 0;  // offset in bytes within the source
     size_t to = 0;
   };
-  // An assembled tensor: its place and size, and whether all of its elements are fetched.
+  // A tensor that is assembled in the buffer from own and received elements: its place and size,
+  // and whether all of its elements are fetched.
   struct Assembled {
     size_t place = 0, bytes = 0;
     bool is_complete = false;
@@ -47,7 +49,7 @@ class PoolingSlice : public SlicePlan {
     // in packed form, and `put` copies it to the step's result before the pooling.
     BoxCopy keep, put;
     size_t kept = 0;
-    // Places of the arrival numbers of the messages that the step reads.
+    // Places of the arrival numbers (SlicePlan::Pack) of the messages that the step reads.
     std::vector<size_t> arrivals;
   };
 

@@ -30,8 +30,8 @@ class RankDevice {
 
   // Makes the resources if they do not exist.
   Status Prepare();
-  // Opens the channel if it is not open. Gathers among the ranks of the group, and ends on all of
-  // them in the same way. REQUIRES: Prepare has succeeded.
+  // Opens the channel if it is not open. Gathers values of all ranks of the group, so it succeeds
+  // on all of them or fails on all of them. REQUIRES: Prepare has succeeded.
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }

@@ -33,9 +33,9 @@ struct Farewell {
   }
 };
 
-// Returns a text that says how the ranks of a group ended differently; none if they did not. An
-// entry of `ended` is none if that rank sent no Farewell. `first` is the number, within the job, of
-// the group's rank 0.
+// Returns a text that says which ranks of a group made different numbers of calls; none if the
+// numbers are equal. An entry of `ended` is none if that rank sent no Farewell. `first` is the
+// number, within the job, of the group's rank 0.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {

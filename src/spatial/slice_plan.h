@@ -44,7 +44,8 @@ struct PlanContext {
   EngineDemand demand;
 };
 
-// A call whose pointers are at the slice's first image, with places in the rank's buffer.
+// A call whose pointers point to the slice's first image, and the memory in the rank's buffer that
+// belongs to the slice.
 struct SliceCall {
   const cudnn::ConvolutionCall& call;
   CUdeviceptr buffer = 0;
@@ -58,8 +59,8 @@ struct SliceCall {
 
 class SlicePlan {
  public:
-  // Makes a plan of the class that the form needs. group.stripes.local.n is the number of the
-  // slice's images.
+  // Makes a PoolingSlice for a pooling, otherwise a ConvolutionSlice. group.stripes.local.n is the
+  // number of the slice's images.
   static Result<std::unique_ptr<SlicePlan>> Make(const PlanContext& context,
                                                  const GroupStripes& group,
                                                  const CallProperties& form);
@@ -77,8 +78,8 @@ class SlicePlan {
   // Returns the end of the received rows, which are at the beginning of the buffer.
   size_t received_end() const { return received_end_; }
 
-  // Return the messages to exchange, with addresses in the buffer at `buffer`. Valid until the next
-  // call.
+  // Sends and Receives return the messages to exchange, with addresses in the buffer at `buffer`.
+  // Each result is valid until the next call of the same function.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
@@ -87,8 +88,8 @@ class SlicePlan {
   // which changes no number to which it is added. If the message never arrives, the receiver's
   // arrival number stays NaN, and turns all results that depend on the message into NaN.
   Status Pack(const SliceCall& slice, CUstream stream) const;
-  // Keeps the old results that a correction reads and that the caller's own call overwrites. To be
-  // called before that call.
+  // Copies to SliceCall::kept what a correction reads and the caller's own call overwrites: old
+  // results and fused operands. To be called before that own call.
   virtual Status Keep(const SliceCall& slice) const = 0;
   // Runs every small call once, on a buffer of zeros, and writes its result into the buffer, or
   // adds 0 to the gradient. Fails if the library refuses one of the calls.

@@ -20,7 +20,7 @@ class SlotExchange {
   size_t slot_place(size_t rank) const { return rank * slot_bytes_; }
   size_t slots_bytes() const { return size() * slot_bytes_; }
   size_t message_bytes() const { return size() > 1 ? message_bytes_ : 0; }
-  // Returns the bytes that this rank receives. It sends equally many.
+  // Returns the bytes that this rank receives. It sends equally many bytes.
   uint64_t received_bytes() const { return (size() - 1) * message_bytes_; }
 
   // Enqueues the exchange: sends the message that the caller's stream has written to this rank's

@@ -25,8 +25,8 @@ class LegacyConvolution : public SmallConvolution {
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const override;
 
  private:
-  // Takes the algorithm of `entry` if it meets the demand with at most `most_bytes` of workspace.
-  // Returns whether it was taken.
+  // Chooses the algorithm of `entry` and returns true if the algorithm meets the demand and needs
+  // at most `most_bytes` of workspace; otherwise returns false.
   bool Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerformance& entry,
              const EngineDemand& demand, size_t most_bytes);
   Status ChooseEngine(cudnnHandle_t handle, const EngineDemand& demand);

@@ -1,7 +1,7 @@
-// A small convolution that ucudnn adds to the caller's own: it computes the contribution of
-// received rows to the results at a cut, or computes these results again. Its tensors are packed,
-// so every engine of cuDNN's legacy API accepts them. Immutable once made; ucudnn allocates nothing
-// in a call. Thread-safe if the calls use different handles.
+// A small convolution that ucudnn runs in addition to the caller's own call: it computes the
+// contribution of received rows to the results at a cut, or computes these results again. Its
+// tensors are packed, so every engine of cuDNN's legacy API accepts them. Immutable once made;
+// ucudnn allocates nothing in a call. Thread-safe if the calls use different handles.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,9 @@ struct EngineDemand {
   bool deterministic = false;
   size_t most_workspace_bytes = 0;
   size_t preferred_workspace_bytes = 0;  // engines that need no more than this are preferred
-  // True if the call is cudnnConvolutionBiasActivationForward. IMPLICIT_PRECOMP_GEMM serves that
-  // call with any activation, and is the only algorithm that serves the identity.
+  // True if the call is cudnnConvolutionBiasActivationForward. That call supports
+  // IMPLICIT_PRECOMP_GEMM with any activation, and with the identity (`is_identity`) no other
+  // algorithm.
   bool is_fused = false;
   bool is_identity = false;
   // The execution plan that is built again for other extents, with the operations fused behind its
@@ -29,10 +30,10 @@ struct EngineDemand {
 
 class SmallConvolution {
  public:
-  // `problem` has packed tensors. For the legacy API, the engine is the first in the library's
-  // ranking that computes sums directly, computes in the problem's math type and meets `demand`.
-  // For a fused plan, the engine is the plan's own, or one that is at least as exact. Fails if no
-  // engine serves.
+  // `problem` has packed tensors. For the legacy API, the engine is an algorithm that computes sums
+  // directly, without a transform such as FFT or Winograd, and that meets `demand`. For a fused
+  // plan, the engine is the plan's own, or one that is at least as exact. Fails if there is no such
+  // engine.
   static Result<std::unique_ptr<SmallConvolution>> Make(const cudnn::Functions& functions,
                                                         cudnnHandle_t handle,
                                                         const ConvolutionProblem& problem,

@@ -21,7 +21,7 @@
 
 namespace ucudnn::spatial {
 
-// The operation that a split call computes. All kinds are described in the form of a convolution.
+// The operation that a split call computes. Each operation is described as a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
   kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones
@@ -80,7 +80,7 @@ struct SplitSettings {
   // Returns the limit of memory for exchanges in bytes. Called at each agreement.
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;
-  bool waits_for_records = false;  // each call first waits until all ranks have posted its record
+  bool waits_for_records = false;  // before a call runs, it waits for all ranks' records of it
   bool times_exchanges = false;    // the report contains the times of exchanges
   std::chrono::milliseconds warning{60000};   // a longer wait for a rank is reported to the user
   std::chrono::milliseconds timeout{600000};  // a longer wait for a rank is an error on all ranks
@@ -90,8 +90,8 @@ struct SplitSettings {
 struct CallDeclarations {
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call
   // kFirst and kSecond: this call is the first or the second of a pair, the data gradient and the
-  // filter gradient of one convolution. Both read the same dy, so the second call uses the rows
-  // that the first one received.
+  // filter gradient of one convolution. Both calls read the same dy, so the second call uses the
+  // rows that the first call received.
   enum class Pair : uint8_t { kNone, kFirst, kSecond };
   Pair pair = Pair::kNone;
   // True if the caller's stream waits for sums of gradients only in SplitCalls::Await.

@@ -115,7 +115,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
-  // Another thread may hold mutex_ in Await while it enqueues.
+  // Waits if another thread is in Await, which holds mutex_ while it enqueues.
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
@@ -244,8 +244,8 @@ KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, Sp
   return outcome;
 }
 
-// Logs on the stream of exchanges that a call begins. So the log has the calls in the same order on
-// all ranks, whatever streams the program uses.
+// Logs the beginning of a call, on the stream of exchanges. So the log has the calls in the same
+// order on all ranks, whatever streams the program uses.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel,
                                                     ExchangeResources& device) {
@@ -265,8 +265,8 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   return point;
 }
 
-// Logs on the caller's stream that a call ends, after its beginning was logged. Later work on that
-// stream, such as a launch of a graph, follows both entries.
+// Logs the end of a call, on the caller's stream and after the beginning of the call was logged.
+// Later work on that stream, such as a launch of a graph, follows both entries of the log.
 Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();

@@ -1,14 +1,15 @@
 // The split convolutions of one rank. A rank is a process, or a thread of a process. It has a
-// stripe of each image and calls cuDNN for this stripe. Ranks agree on each kernel, exchange the
-// rows that the others need, and make each rank's result a part of the whole result (Spatially
-// Parallel Convolutions, section 2). A call that cannot be split exactly is an error on all ranks.
-// The result of a rank's own call alone is never returned, unless the call is declared replicated.
+// stripe of each image and calls cuDNN for this stripe. Ranks agree on each kernel and exchange the
+// rows that other ranks need, so that each rank's result is a part of the result for the whole
+// image (Spatially Parallel Convolutions, section 2). A call that cannot be split exactly is an
+// error on all ranks. The result of a rank's own call alone is never returned, unless the call is
+// declared replicated.
 //
 // A rank makes one split call at a time, on any thread, handle and stream. Exchanges run on one
 // stream of ucudnn's in the order of the calls. Each exchange waits for the work that was on the
-// caller's stream before the call, and the caller's stream waits for the exchange. Work only ever
-// waits for earlier work, so streams cannot wait for each other. A call on a stream that captures a
-// CUDA graph is captured with its exchange, which then has a stream of its own (split_capture.cpp).
+// caller's stream before the call, and the caller's stream waits for the exchange. So work waits
+// only for earlier work, and streams cannot deadlock. A call on a stream that captures a CUDA graph
+// is captured with its exchange, which then has a stream of its own (split_capture.cpp).
 #pragma once
 
 #include <sys/types.h>
@@ -56,7 +57,7 @@ class SplitCalls {
   // Forgets the number of a destroyed handle, because a new handle may get the same address.
   void Forget(cudnnHandle_t handle) { sequence_.Forget(handle); }
   // Counts a call that every rank refuses without an agreement, because its arguments cannot be
-  // read. Ranks compare only that such a call took place.
+  // read. The call's record has no kernel and no extents.
   void NoteRefused(Operation operation, cudnnHandle_t handle);
   // Makes all later calls of all ranks fail, because of `why` on this rank.
   void Fail(const std::string& why);
@@ -72,8 +73,8 @@ class SplitCalls {
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // Log the beginning and the end of a call, if calls are logged on the device. BeginOnDevice
-  // returns null if they are not.
+  // BeginOnDevice and EndOnDevice log the beginning and the end of a call, if calls are logged on
+  // the device. BeginOnDevice returns null if the call is not logged.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
                                           ExchangeResources& device) UCUDNN_REQUIRES(mutex_);
   Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)

@@ -51,7 +51,7 @@ struct ExchangeResources {
   cuda::Event entered, summed, read, deferred;
   // Recorded behind the host function that logs a call's beginning (device_log.h).
   cuda::Event counted;
-  // Recorded behind the last exchange into each room of the buffer.
+  // Recorded behind the last exchange into each room of the buffer (HaloKernel::rooms_).
   std::array<cuda::Event, 2> exchanged;
   cudnnHandle_t handle = nullptr;  // owned; on the stream of exchanges
   TensorAdd add;
@@ -66,7 +66,8 @@ class LocalCall {
  public:
   virtual ~LocalCall() = default;
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) = 0;
-  // Takes the place of Run while ranks agree on a kernel. Has no effects that must occur only once.
+  // Is called instead of Run while ranks agree on a kernel; Run follows in the same call. So Try
+  // must have no effect that may occur only once.
   virtual cudnnStatus_t Try(const cudnn::ConvolutionCall& call) { return Run(call); }
 };
 
@@ -83,9 +84,9 @@ struct KernelCall {
 // The status of the library's calls, and whether the ranks together computed the correct result.
 struct KernelOutcome {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // status of the rank's own call, or of the
-                                                // correction
-  // The reason why the ranks' results are not parts of the whole convolution's result; Ok if they
-  // are.
+                                                // correction The reason why the ranks' results are
+                                                // not parts of the undivided convolution's result;
+                                                // Ok if they are such parts.
   Status exact;
 };
 
@@ -162,7 +163,8 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
         driver_(&context.driver),
         problem_(group.stripes.local),
         form_(form) {}
-  // Makes the next call, on any stream, wait for this call before it overwrites the buffer.
+  // Makes the next call, on any stream, wait for this call, so that the next call does not
+  // overwrite the buffer too early.
   static Status LeaveBehind(const KernelCall& call, ExchangeResources& device);
 
   const cudnn::Functions* functions_ = nullptr;

@@ -1,6 +1,6 @@
 // Batch normalisation in training, forward and backward, of an image that is cut into stripes.
 // Ranks exchange their statistics, or the sums of their gradients. Then each rank computes its part
-// of the whole result (norm_statistics.h).
+// of the result for the whole image (norm_statistics.h).
 #pragma once
 
 #include <memory>

@@ -48,8 +48,8 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // Only failed allocations for calls are remembered: if there is no memory to set aside, calls
-    // may still get smaller segments.
+    // Remembers only failed allocations for calls. If an allocation to set memory aside fails,
+    // calls may still get smaller segments.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
@@ -80,7 +80,8 @@ void Arena::Free(Unwanted unwanted) {
   if (freed == 0) return;
   pool_->GiveBack();
   short_from_ = kAll;
-  // There may be room now for the missing segment for captures, so the next Assure must try again.
+  // There may be enough memory now for the missing segment for captures, so the next Assure must
+  // try again.
   if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) capture_took_.store(true);
 }
 
@@ -166,8 +167,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Graphs may have taken memory beyond the limit, so that owners have no room. Memory that graphs
-  // have released is freed first.
+  // Graphs may have memory beyond the limit, so that the limit leaves nothing for owners. So memory
+  // that graphs have released is freed first.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
@@ -340,7 +341,7 @@ bool Arena::Assure(size_t bytes) {
     MakeRoom(assured_bytes(), [](const Block& other) { return other.prepared; });
     Allocate(assured_bytes(), Use::kAssuredCapture);
   }
-  // If there is no room now, Free sets the flag again when it has made room.
+  // If there was no memory for a segment, Free sets the flag again once it has freed memory.
   capture_took_.store(false, std::memory_order_release);
   return enough;
 }

@@ -1,12 +1,13 @@
 // Workspace that ucudnn owns, for calls without workspace of the caller: ucudnn told the callers
-// that they need none. An arena belongs to one context. It gives segments to owners. An owner
-// enqueues one call after the other: it is a handle on a stream, or several handles whose work the
-// program orders. Two owners never use the same bytes at the same time. Thread-safe.
+// that they need none. An arena belongs to one context. It gives segments (pieces of its memory) to
+// owners. An owner enqueues one call after the other: it is a handle on a stream, or several
+// handles whose work the program orders. Two owners never use the same bytes at the same time.
+// Thread-safe.
 //
 // At first the arena lends. A loan is for one call, and memory that is not lent may go to any owner
 // that needs it. Once the needs of all owners are known, Fix ends lending: from then on an owner
-// may remember its segment, which stays valid until generation() rises or the owner's handle
-// leaves.
+// may remember its segment, which stays valid until generation() rises or Leave is called for the
+// owner's handle.
 //
 // Assure sets memory aside for calls that cannot run without workspace, and for the next capture.
 //
@@ -36,12 +37,12 @@
 
 namespace ucudnn::interposer {
 
-// Identifies who enqueues. A stream is identified by its id, because a new stream may get the
+// Identifies who enqueues calls. A stream is identified by its id, because a new stream may get the
 // address of a destroyed stream whose work still runs.
 struct ArenaOwner {
   const void* handle = nullptr;  // null: the handle was destroyed
   uint64_t stream = 0;
-  // Set for CU_STREAM_PER_THREAD, which stands for a different stream in each thread.
+  // Set for CU_STREAM_PER_THREAD, which is a different stream in each thread.
   std::thread::id thread = {};
   // The only kernel that uses the segment or, with a workspace plan, the number of the plan's
   // segment; -1: any kernel may use the segment.
@@ -80,8 +81,8 @@ class Arena {
   void Keep(size_t bytes);
 
   // Lends at least `bytes` for one call, after which GiveBack must be called. Returns an empty
-  // segment if other owners use the memory or none is left. May allocate, so it must not be called
-  // for a stream that is captured.
+  // segment if other owners use the memory or no memory is left. May allocate, so it must not be
+  // called for a stream that is captured.
   Segment Borrow(const ArenaOwner& owner, size_t bytes);
   // Ends a loan. To be called after the call's work was enqueued on `stream`.
   void GiveBack(const Segment& segment, CUstream stream);
@@ -106,19 +107,19 @@ class Arena {
   // Increases when a segment that an owner may remember is given up.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Makes a segment of at least `bytes` ready for a later capture. Returns false if there is no
-  // room.
+  // Makes a segment of at least `bytes` ready for a later capture. Returns false if the limit is
+  // reached or the device has no memory.
   bool ReserveForCapture(size_t bytes);
-  // Gives `owner` a segment for its calls inside one capture; an empty one if none is ready. The
-  // capture's graph may run at any time, at the same time as any other graph, so nobody else uses
-  // the segment until the graph has ended. Then the segment is ready for the next capture, or is
-  // freed if others need the room. Allocates nothing.
+  // Gives `owner` a segment for its calls inside one capture; an empty segment if no segment is
+  // ready. The capture's graph may run at any time, at the same time as any other graph, so nobody
+  // else uses the segment until the graph has ended. Then the segment is ready for the next
+  // capture, or is freed if other owners need the memory. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
-  // Raises assured_bytes() to at least `bytes`: so much is set aside for calls and, if there is
-  // room, as much again for one capture. Replaces the segment for captures if a capture has taken
-  // it. Returns false if the limit or the device leaves no room for calls; the earlier amount then
-  // remains assured. Takes no lock if there is nothing to do.
+  // Raises assured_bytes() to at least `bytes`: sets so much memory aside for calls and, if
+  // possible, as much again for one capture. Replaces the segment for captures if a capture has
+  // taken it. Returns false if the limit or the device leaves too little memory for calls; the
+  // earlier amount then remains assured. Takes no lock if there is nothing to do.
   bool Assure(size_t bytes);
   bool IsAssured(size_t bytes) const {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
@@ -140,7 +141,7 @@ class Arena {
   // Leave is to be called when `handle` will enqueue no more. Its result is to be passed to Waited
   // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
   // each handle whose Leave returned `leave` or less. If no handle is left, Waited frees all
-  // segments except assured ones and segments of graphs, and returns true.
+  // segments except assured segments and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`. Take would return this segment
@@ -210,8 +211,8 @@ class Arena {
   // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
-  // Gives up the other segments of `owner` that are no larger than `kept`. If `kept` is null, gives
-  // up all segments of `owner` that were not prepared.
+  // Gives up the other segments of `owner` that are no larger than the segment of `kept`. If `kept`
+  // is null, gives up all segments of `owner` that were not prepared.
   void GiveUp(const ArenaOwner& owner, const Block* kept, CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Records in `block` the event that shows when all work that is on `stream` now is done; sets
   // `block.lost` if that fails.
@@ -233,8 +234,9 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if Assure should try to set a segment aside for captures. There is none, because a capture
-  // took it or because there was no room; room may have been freed since.
+  // True if Assure should try to set a segment aside for captures. Then no segment is set aside: a
+  // capture took the last one, or memory was short when Assure last tried and may have been freed
+  // since.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first

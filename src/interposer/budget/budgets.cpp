@@ -178,7 +178,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     budget.Stop();
     return;
   }
-  // Every kernel that runs was measured, so the devices that helped are released.
+  // Every kernel that runs was measured, so the devices that helped to measure are released.
   if (known == KernelSequence::Progress::kRepeated) kernels_.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);

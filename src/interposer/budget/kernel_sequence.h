@@ -38,8 +38,8 @@ class KernelSequence {
   // After this many calls, a lane whose calls all have the same problem counts as a network. Fewer
   // calls prove nothing, because programs time one kernel after the other, each several times.
   static constexpr size_t kOfOneProblem = 128;
-  // Each layer of a network may have a lane of its own. So if there are several lanes, a lane that
-  // runs a single kernel counts as known after this many calls.
+  // Each layer of a network may have a lane of its own. So if there are several lanes, the repeat
+  // of a lane that runs a single kernel counts as known after this many calls.
   static constexpr size_t kOfOneKernel = 4;
   // The calls before a repeat may include problems that the repeat lacks. Such a repeat counts as
   // the network only if it has at least kLongRepeat calls, and kDwarfs times as many calls as came
@@ -72,7 +72,8 @@ class KernelSequence {
   void Leave(int lane);
 
   // Returns whether one of two things has happened since Run returned kAsked: the program asked
-  // about or ran a kernel that it had not asked about by then, or it ran a kernel on a second lane.
+  // about or ran a kernel that it had not asked about before its first call, or the program ran a
+  // kernel on a second lane.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 

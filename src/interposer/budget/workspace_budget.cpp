@@ -118,10 +118,10 @@ KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const 
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // With several handles and with plans, queries do not reveal the network: it is unknown which
-  // handle will run which kernel, and programs make many plans only to choose among them. Besides,
-  // kernels of one lane can share a segment, but a kernel that may run on any lane would need a
-  // segment of its own.
+  // With several handles and with plans of the graph API, queries do not reveal the network: it is
+  // unknown which handle will run which kernel, and programs make many plans only to choose among
+  // them. Besides, kernels of one lane can share a segment, but a kernel that may run on any lane
+  // would need a segment of its own.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Progress known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Progress::kRepeated ? Learned() : known;
@@ -130,7 +130,7 @@ KernelSequence::Progress WorkspaceBudget::Run(const BudgetKernel& kernel, const 
 size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   if (lane == lanes_.end()) {
-    // Programs destroy their handles and make new ones on the same stream. The new handle then
+    // Programs destroy a handle and make a new handle on the same stream. The new handle then
     // continues the old lane.
     ArenaOwner former = owner;
     former.handle = nullptr;
@@ -153,7 +153,7 @@ Result<KernelSequence::Progress> WorkspaceBudget::EndLearning() {
 Status WorkspaceBudget::MayOrder(std::initializer_list<const void*> owners) {
   MutexLock lock(mutex_);
   // A call of an ordered handle is recorded under the lane's name, any other call under its handle.
-  // So both are looked up.
+  // So the lane's name and the handle are looked up.
   bool ran = false;
   for (const void* owner : owners) ran = ran || ran_.contains(owner);
   return ran ? Status::Error("a convolution ran on one of the handles before") : Status::Ok();

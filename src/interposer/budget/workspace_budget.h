@@ -1,8 +1,8 @@
 // The convolutions of one device under one workspace budget (UCUDNN_TOTAL_WORKSPACE, or the total
 // of a workspace plan): the calls that were observed, the division of the budget, and the memory
-// for it. Thread-safe. Once the network is known and its memory is ready, a call outside captures
-// takes the lock in three cases only: its kernel is decided about, its owner remembers no segment
-// that is large enough, or workspace must be assured.
+// that the division needs. Thread-safe. Once the network is known and the memory of its kernels is
+// ready, a call outside captures takes the lock in three cases only: its kernel is decided about,
+// its owner remembers no segment that is large enough, or workspace must be assured.
 //
 // The functions that prepare, reserve and give memory, and their helpers, are defined in
 // workspace_budget_memory.cpp; the functions that learn the network, divide and report are defined
@@ -35,8 +35,8 @@
 namespace ucudnn::interposer {
 
 // A kernel of the network. `api`, `problem` and `plan` identify it. A kernel of the legacy API
-// stands for all calls of a problem, and `algorithm` is the algorithm that the program named last.
-// A kernel of the graph API is one execution plan; other plans may have the same problem.
+// includes all calls of a problem, and `algorithm` is the algorithm that the program named last. A
+// kernel of the graph API is one execution plan; other plans may have the same problem.
 struct BudgetKernel {
   Api api = Api::kLegacy;
   ConvolutionProblem problem;
@@ -75,9 +75,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Progress> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns Ok if these handles may become one lane. The owner of their calls is then the lane's
-  // name instead of the handle. `owners` lists the handles, and the lanes to which they belong
-  // already (null: no lane). Fails if one of the owners has run a call.
+  // Returns Ok if these handles may become one lane. In a lane, the owner of the handles' calls is
+  // the lane's name instead of the handle. `owners` lists the handles, and the lanes to which they
+  // belong already (null: no lane). Fails if one of the owners has run a call.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
@@ -92,7 +92,7 @@ class WorkspaceBudget {
 
   // Increases whenever the division changes. Decisions of an earlier epoch must be made anew.
   int epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // A kernel's number, and the bytes that its plan may use: its share, or the part of the budget
+  // A kernel's number, and the bytes that the kernel may use: its share, or the part of the budget
   // that all shares leave free.
   struct Share {
     int kernel = 0;
@@ -123,13 +123,13 @@ class WorkspaceBudget {
   Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                 const OwnedPart& part);
   // Sets at least `bytes` of the budget aside. From then on every call can get them by TakeAssured.
-  // Returns false if there is no room.
+  // Returns false if the budget or the device leaves too little memory.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without workspace.
   Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
-  // the kernel on the lane. With a workspace plan, the owner stands for the kernel's segment in
+  // the kernel on the lane. With a workspace plan, returns the owner of the kernel's segment in
   // that plan: on this lane or, if the plan says that the lanes' calls are ordered, on all lanes.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
@@ -155,8 +155,8 @@ class WorkspaceBudget {
   Status Settle() UCUDNN_REQUIRES(mutex_);
   // Sets the bytes that Settle divides from now on.
   void Lower(size_t budget_bytes) UCUDNN_REQUIRES(mutex_);
-  // Ends learning, because the network is known. Returns kRepeated if the caller must divide, or
-  // kNotYet if the division among the kernels that were asked about remains valid.
+  // Ends learning, because the network is known. Returns kRepeated if the caller must divide the
+  // budget, or kNotYet if the division among the kernels that were asked about remains valid.
   KernelSequence::Progress Learned() UCUDNN_REQUIRES(mutex_);
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
@@ -233,7 +233,7 @@ class WorkspaceBudget {
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // True once memory for a capture was requested, even if there was no room; false again when no
+  // True once memory for a capture was requested, even if there was none; false again when no
   // handle is left.
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;
   // The kernels of the workspace plan that have run or were asked about.
@@ -244,7 +244,7 @@ class WorkspaceBudget {
     size_t kept_bytes = 0;  // bytes that are reserved for copies that no owner has yet
   };
   std::vector<SegmentUse> uses_ UCUDNN_GUARDED_BY(mutex_);
-  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // sum over all segments
+  size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // sum over uses_
 };
 
 // Returns budget->epoch(); 0 if `budget` is null.

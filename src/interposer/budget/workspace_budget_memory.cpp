@@ -34,8 +34,8 @@ Status WorkspaceBudget::Settle() {
     }
     solved_ = true;
     by_kernel_.store(divided_.by_kernel, std::memory_order_release);
-    // It is unknown which lanes run these kernels, so no segment is prepared and each call borrows
-    // its memory.
+    // It is unknown which lanes will run kernels that were only asked about. So no segment is
+    // prepared, and each call borrows its memory.
     if (asked_only_) break;
     needs.clear();
     for (const planning::Slot& slot : divided_.slots) {
@@ -135,8 +135,8 @@ Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPa
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
-  // The lane takes its whole share in one step. If it grew kernel by kernel, it would hold old and
-  // new segments at the same time.
+  // The lane takes its whole share in one step. If the lane's segment grew kernel by kernel, the
+  // lane would hold old and new segments at the same time.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);

@@ -5,8 +5,8 @@
 
 namespace ucudnn::interposer {
 
-// A kernel takes a few KiB. The bound prevents endless growth in a program whose shapes never
-// repeat.
+// A kernel needs a few KiB of memory. The bound prevents endless growth in a program whose shapes
+// never repeat.
 constexpr size_t kMostKernels = 10000;
 
 }  // namespace ucudnn::interposer

@@ -14,7 +14,7 @@ namespace {
 using tuning::ComparisonResult;
 using tuning::Verification;
 
-// Compares the plan's output with the undivided one. REQUIRES: both runs are enqueued on the
+// Compares the plan's output with the undivided output. REQUIRES: both runs are enqueued on the
 // request's stream.
 Result<Verification> Compare(const cuda::Driver& driver, const CheckRequest& request,
                              tuning::GuardedBuffer& planned, CUdeviceptr undivided) {

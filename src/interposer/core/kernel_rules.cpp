@@ -14,7 +14,7 @@ bool KernelRules::MeasuresBeforePromising(const Session& session, const Convolut
 }
 
 size_t KernelRules::UserLimit(const Session& session) const {
-  // Under one budget, ucudnn provides the workspace, so kernels use nothing of the caller's.
+  // Under one budget, ucudnn provides the workspace, so kernels use none of the caller's workspace.
   const bool budget = options_.total_workspace && options_.mode == Mode::kOn;
   if (budget || session.budget() != nullptr) return 0;
   const size_t limit = limit_.Of(session.context());

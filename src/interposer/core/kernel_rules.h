@@ -37,7 +37,8 @@ class KernelRules {
   // Returns whether this process may measure the kernel on the session's device: the user must
   // allow measuring, and no followed workspace plan may name the kernel.
   bool Tunes(const Session& session, const ConvolutionProblem& problem, Api api) const;
-  // Returns whether a query may wait until pieces of a kernel are compared.
+  // Returns whether a query may wait until pieces of a kernel are compared with the undivided
+  // engine.
   bool MayProve(const Session& session) const {
     return options_.tuning.before_promising && !session.Capturing();
   }
@@ -48,8 +49,8 @@ class KernelRules {
   size_t KernelPart(size_t limit_bytes) const {
     return limit_bytes - splitter_.ShareOf(limit_bytes);
   }
-  // Returns the user's limit, in bytes, for the workspace of the caller that each kernel may use;
-  // kNoLimit if there is none.
+  // Returns how many bytes of the caller's workspace the user lets each kernel use: 0 under a
+  // budget, kNoLimit if the user sets no limit.
   size_t UserLimit(const Session& session) const;
   // Returns the most bytes of ucudnn's workspace that a kernel of the budget may have.
   size_t LimitOf(const WorkspaceBudget& budget) const {
@@ -64,9 +65,9 @@ class KernelRules {
   // them.
   planning::TileUse UseOfTiles(const Session& session, const ConvolutionProblem& problem,
                                size_t need_bytes) const;
-  // Returns false if UseOfTiles would certainly return kNone. Needs no problem. `span` is the
-  // number of elements that an image of x spans or, if that is larger, the number that an image of
-  // y spans.
+  // Returns false if UseOfTiles would certainly return kNone. Needs no ConvolutionProblem. `span`
+  // is the number of elements that an image of x spans or, if that is larger, the number that an
+  // image of y spans.
   bool MayUseTiles(const Session& session, double span, size_t need_bytes) const;
   // A convolution is vast (planning::IsVast) if its images span more elements than this.
   int64_t most_span() const { return most_span_; }
@@ -89,8 +90,8 @@ class KernelRules {
 
  private:
   planning::TileConditions ConditionsOfTiles(const Session& session, size_t need_bytes) const;
-  // Returns whether ucudnn has no workspace for the kernel, because its device has no part in the
-  // total workspace.
+  // Returns whether ucudnn has no workspace for the session's kernels, because the session's device
+  // has no part in the total workspace.
   bool LacksWorkspace(const Session& session) const {
     return options_.total_workspace && session.budget() == nullptr;
   }

@@ -1,4 +1,4 @@
-// A kernel's decision, ready to run. After it is published to other threads, only its atomic
+// A kernel's decision, ready to run. After a state is published to other threads, only its atomic
 // members change.
 #pragma once
 
@@ -14,20 +14,20 @@
 namespace ucudnn::interposer {
 
 // The part of ucudnn's workspace that a plan uses: its bytes, the kernel's number in the budget,
-// and the division to which it belongs (WorkspaceBudget::epoch).
+// and the number of the division that gave the part (WorkspaceBudget::epoch).
 struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // True if the kernel cannot run without workspace. Assured workspace is then used if no other is
-  // left.
+  // True if the kernel cannot run without workspace. Assured workspace is then used if no other
+  // workspace is left.
   bool assured = false;
 };
 
 struct KernelState {
   planning::Decision decision;
-  // Null: the program's own call runs. If the schedule stays the same, a state shares it with the
-  // state that it replaces.
+  // Null: the program's own call runs. A state shares the schedule with the state that it replaces
+  // if the schedule stays the same.
   std::shared_ptr<const execution::Schedule> schedule;
   std::optional<planning::Build> built;  // the question for which the schedule was built; none:
                                          // nothing was built

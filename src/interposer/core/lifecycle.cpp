@@ -34,7 +34,8 @@ struct AnswerStep {
                              ? planning::FallbackCause::kDivisionWrong
                              : planning::FallbackCause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
-      // The measurements of the wrong plan's pieces were dropped, so all must be read again.
+      // The measurements of the wrong plan's pieces were dropped, so all measurements must be read
+      // again.
       facts.measured.Clear();
       facts.tilings.Clear();
     }
@@ -117,8 +118,8 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   DecisionAnswers& answers = request_.answers;
   state.decision = DecideBy(facts, answers, &request_.reporter, request_.earlier);
   const Decision& decision = state.decision;
-  // A plan that this process does not measure need not wait for tuning.after_calls, because only
-  // measurements of other processes can bring news.
+  // If this process does not measure a plan, the next decision does not wait for
+  // tuning.after_calls, because only measurements of other processes can change it.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = request_.rules.CallsUntil(decision.look_again, request_.calls, waits);
   stands_ = decision.standing && request_.earlier != nullptr;

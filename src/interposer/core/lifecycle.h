@@ -1,7 +1,7 @@
 // Turns the facts about one kernel into a state that is ready to run, for both APIs. DecideBy asks
 // planning::Decide, has each question answered, and adds the answer to the facts, until Decide
-// returns the decision. Lifecycle then makes the state, says when it is due again, and enters it
-// into the report.
+// returns the decision. Lifecycle then makes the state, says after how many calls the kernel is
+// decided about again, and enters the state into the report.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class DecisionAnswers {
   virtual ~DecisionAnswers() = default;
   virtual planning::Rows Answer(const planning::Measure& question) = 0;
   virtual planning::Tilings Answer(const planning::FindTilings& question) = 0;
-  // Only for plans of the graph API.
+  // Is asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
   // Builds what the question names, and keeps the pieces in `schedule_` in place of the pieces that
@@ -57,10 +57,11 @@ class DecisionAnswers {
   bool stays_built_ = false;
 };
 
-// Decides with `answers`. If a decision breaks an invariant, the earlier decision
-// stays in force or, if there is none, the program's own call runs. If `reporter` is null, the
-// decision is not recorded: nothing is reported, and no promise is stored. `earlier` is the state
-// in force (null: none); its build is reused where possible.
+// Decides from `facts`, and adds the answers of `answers` to them. If a decision breaks an
+// invariant, the earlier decision stays in force or, if there is none, the program's own call runs.
+// If `reporter` is null, the decision is not recorded: nothing is reported, and no promise is
+// stored. `earlier` is the state in force (null: none). The build of `earlier` is reused where
+// possible.
 planning::Decision DecideBy(planning::Facts& facts, DecisionAnswers& answers, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
@@ -95,7 +96,7 @@ class Lifecycle {
   // Returns the record for the report.
   const KernelRecord& record() const { return record_; }
 
-  // Enters `state` into the report. Its record takes over the calls of the earlier state.
+  // Enters `state` into the report. The state's record takes over the calls of the earlier state.
   void Enter(KernelState& state);
   // Rewrites the report file if that is due.
   void Published() const;

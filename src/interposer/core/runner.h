@@ -18,7 +18,7 @@ class CallFallbacks {
   virtual cudnnStatus_t Undivided(bool failed) = 0;
   // For FallbackKind::kReal: runs the program's own call.
   virtual cudnnStatus_t Real() = 0;
-  // For FallbackKind::kPieces: returns the error of a call that nothing can serve.
+  // For FallbackKind::kPieces: returns the error of a call that nothing can run.
   virtual cudnnStatus_t Refused() = 0;
 };
 

@@ -1,6 +1,6 @@
 // Makes execution plans follow the file of a workspace plan. An execution plan runs the file's
-// micro-batches with its own engine and knobs. But the first plan of a heuristics list takes the
-// engines that the file names, if these engines can serve the plan.
+// micro-batches with its own engine and knobs. But the first plan of a heuristics list runs the
+// engines that the file names, if these engines can replace the plan's own.
 #include <algorithm>
 
 #include "interposer/graph/graph_kernel.h"

@@ -1,7 +1,8 @@
 // Facts about the graph API's descriptors that cuDNN reports slowly or not at all, such as the
 // operation graph of an engine, a configuration or a plan. These facts show early that a plan
-// cannot be divided. Thread-safe: one lock guards the facts. It is taken while plans are made. With
-// UCUDNN_SPATIAL, it is also taken when a plan runs whose call is not split over the ranks.
+// cannot be divided. Thread-safe: one lock guards the facts. The lock is taken while plans are
+// made. With UCUDNN_SPATIAL, the lock is also taken when a plan runs whose call is not split over
+// the ranks.
 #pragma once
 
 #include <array>
@@ -42,8 +43,8 @@ struct DescriptorShadow {
   GraphKind kind = GraphKind::kUnknown;
   // True if every operation reads only one element for each element of its result.
   bool is_pointwise = false;
-  // For an operation graph and objects made from it: the first wide operation; none if no wide
-  // operation is known in it.
+  // For an operation graph and objects made from it: the first wide operation in the graph; none:
+  // ucudnn knows of no wide operation in it.
   std::optional<WideOperation> wide;
   std::optional<cudnnBackendNormMode_t> norm;  // for a norm operation
   // True for a pointwise mode whose result depends on an element's position, and for operations
@@ -119,7 +120,7 @@ class DescriptorShadows {
 };
 
 // The configurations of a list that still exist. Even if the application destroys one of them, the
-// configuration continues to exist as long as this object.
+// configuration continues to exist as long as this object exists.
 class LentConfigurations {
  public:
   LentConfigurations(DescriptorShadows& shadows, const cudnn::Functions& functions,

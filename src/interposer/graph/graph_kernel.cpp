@@ -15,7 +15,7 @@ using planning::Detail;
 
 // At most so many usable configurations of a heuristics list are compared by time.
 constexpr size_t kMostCompared = 3;
-// At most so many engines besides the plan's own may serve the tiles of a vast plan.
+// At most so many engines besides the plan's own may compute the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;
 constexpr int kMostEngines = 128;
 
@@ -134,8 +134,8 @@ const EngineTemplates& GraphAnswers::EnginesOfTiles() {
   tile_engines_ = {kernel_.own};
   for (const ConvolutionProblem& tile :
        tuning::TypicalTiles(kernel_.problem(), rules_.policy(), rules_.most_span())) {
-    // A tile at an edge may lack engines that inner tiles have, so the heuristics are asked for
-    // each kind of tile.
+    // An engine that supports inner tiles may not support tiles at an edge, so the heuristics are
+    // asked for each kind of tile.
     const size_t most = tile_engines_.size() == 1 ? kMostCompared : 1;
     for (cudnn::GraphTemplate& other :
          cudnn::EnginesOfPart(functions_, {kernel_.handle, nullptr}, *kernel_.own, tile, most)) {

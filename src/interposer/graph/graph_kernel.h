@@ -1,4 +1,4 @@
-// An execution plan that is being decided about, and the steps of its decision.
+// An execution plan that is being decided about, and the answers to the questions of its decision.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct GraphKernel {
   cudnnHandle_t handle = nullptr;
   Session* session = nullptr;
   EngineTemplate own;
-  size_t need_bytes = 0;             // need of the plan as the application built it
+  size_t need_bytes = 0;             // workspace that the application's plan needs
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // The configurations of the heuristics list that still exist, best first; null: there is no list.
@@ -88,11 +88,11 @@ class GraphAnswers : public DecisionAnswers {
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
-  // Adds an engine that may become a substitute or serve tiles.
+  // Adds an engine that may become a substitute or compute tiles.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
   // Returns the known engine with this name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
-  // Includes the plan's own engine.
+  // Includes the NumericClass of the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
   // Returns the plan of the substitute that Answer(Build) built last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
@@ -107,13 +107,13 @@ class GraphAnswers : public DecisionAnswers {
   // Returns the engines that tiles of a vast plan may use: the plan's own engine, then the engines
   // that the heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
-  // Compares the division that the existing measurements of the plan's own engine allow. Is called
-  // before missing measurements for `question` are made, so that at least this division may run if
-  // time runs out later.
+  // Finds the best division by the existing measurements of the plan's own engine, and compares its
+  // output with the undivided output. Is called before missing measurements for `question` are
+  // made, so that at least this division may run if time runs out later.
   void CompareKnown(tuning::Question question);
-  // Return `other`, or the engine named `engine`, as a substitute for the plan. Return null if the
-  // substitute cannot be built, computes something else than the plan, or is less exact or less
-  // deterministic than the plan.
+  // The Serving functions return `other`, or the engine named `engine`, as a substitute for the
+  // plan. They return null if the substitute cannot be built, computes something else than the
+  // plan, or is less exact or less deterministic than the plan.
   EngineTemplate Serving(Result<cudnn::GraphTemplate> other) const;
   EngineTemplate Serving(const EngineId& engine) const;
   // Returns `other` on the whole mini-batch, with the workspace that the library states. Returns

@@ -74,8 +74,8 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack, cudaGraph_t graph);
 
-  // ExecuteUndivided and PopulateUndivided are called when host memory is out. They use the plan
-  // undivided, within its promise, and allocate nothing.
+  // ExecuteUndivided and PopulateUndivided are called when host memory is out. They use the
+  // undivided plan that keeps the promise, and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
   // PopulateUndivided is defined in native_graphs.cpp.
@@ -117,7 +117,7 @@ class GraphPlans : public DivisionChoices {
   PlanState* FindPlan(cudnnBackendDescriptor_t plan) const;
   // Makes `state` the state of the plan. If the table is full, reports that and returns false.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
-  // Calls run(whole), where `whole` is the plan for the real library that computes the whole
+  // Calls run(whole), where `whole` is the plan with which the real library computes the whole
   // mini-batch: the substitute if there is one, otherwise `plan`. Returns NOT_SUPPORTED if only
   // pieces keep the promise. `state` is the plan's state; null: it has none.
   template <typename Run>
@@ -144,8 +144,8 @@ class GraphPlans : public DivisionChoices {
                                                       cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
-  // Returns the workspace that a plan of this configuration would report; none if it would report
-  // its own need.
+  // Returns the workspace that a plan of this configuration would report; none if the plan would
+  // report its own need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
   // Tells state.budget that the plan is about to run. REQUIRES: state.budget is not null.
   void Follow(cudnnHandle_t handle, const PlanState& state);
@@ -167,7 +167,7 @@ class GraphPlans : public DivisionChoices {
                       cudaGraph_t graph);
 
   // Decides about a plan that is being finalized. Returns null if the plan stays as it is. In a
-  // process whose calls are split, plans after the first kMostKernels are decided about, too, but
+  // process whose calls are split, plans after the first most_kernels_ are decided about, too, but
   // never measured. The functions from here on, and ChoicesOf, are defined in plan_decision.cpp.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   // Decides about a plan that has no state yet, and publishes its state.

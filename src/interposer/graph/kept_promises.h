@@ -1,5 +1,5 @@
 // Promises of workspace that differ from the need of a plan of the graph API. They were given by
-// this process or, according to a store, by an earlier one. A promise is given once, and later
+// this process or, according to a store, by an earlier process. A promise is given once, and later
 // equal plans get the same promise. Thread-safe. Used when a plan is decided about, not each time
 // it runs.
 #pragma once

@@ -206,8 +206,8 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
                                   const std::string& why) {
   const auto need = cudnn::PlanWorkspace(functions_, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is read only if its need exceeds the limit or the user wants
-  // reports of every kernel.
+  // Reading the plan takes time, so the plan is read only if its need exceeds the limit or the user
+  // wants reports of every kernel.
   std::string kernel = "a plan of the graph API";
   if (over_limit || reporter_.TellsAll()) {
     const auto json = cudnn::PlanJson(functions_, plan);
@@ -248,8 +248,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
   const bool undividable = shadow.kind == GraphKind::kUndividable;
   if (undividable && !splitter_.splits() && !options_.deterministic && !reporter_.TellsAll()) {
     // A plan is not reported if it fits the limit and tiles cannot speed it up. A vast plan is
-    // decided about in any case: even if tiles are not allowed now, extra room for tiles may have
-    // been promised for it before.
+    // decided about in any case: even if tiles are not allowed now, extra workspace for tiles may
+    // have been promised for the plan before.
     const auto bytes = cudnn::PlanWorkspace(functions_, plan);
     const bool vast = shadow.span > static_cast<double>(rules_.most_span());
     const bool matters = bytes.ok() && (*bytes > limit || vast || rules_.Follows() ||

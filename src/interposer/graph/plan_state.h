@@ -24,7 +24,7 @@ using EngineTemplates = std::vector<EngineTemplate>;
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;
-  size_t need_bytes = 0;             // need of the plan as the application built it
+  size_t need_bytes = 0;             // workspace that the application's plan needs
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
@@ -33,8 +33,8 @@ struct PlanState : KernelState {
   // graph, so that an update of a graph finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
-  // An undivided plan inside the promise, which runs if pieces cannot. Set if less was promised
-  // than the plan needs, unless only pieces keep that promise. After such a promise the
+  // An undivided plan that keeps the promise. It runs if the pieces cannot run. Set if less was
+  // promised than the plan needs, unless only pieces keep that promise. After such a promise the
   // application's own plan never runs again.
   std::shared_ptr<const cudnn::BackendDescriptor> substitute;
   EngineTemplate other;  // the substitute's engine
@@ -47,7 +47,8 @@ struct PlanState : KernelState {
   // plan needs.
   WorkspaceBudget* budget = nullptr;
   std::atomic<bool> looking = false;  // a thread is deciding anew
-  // The plan's scales in the form that ConvolutionCall takes: wide_alpha and wide_beta for fp64.
+  // The plan's scales in the form that ConvolutionCall needs: wide_alpha and wide_beta for fp64,
+  // otherwise alpha and beta.
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   // The state that replaces this one and keeps its promise; null: none yet.

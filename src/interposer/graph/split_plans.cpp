@@ -148,8 +148,8 @@ class GraphPlans::OwnSplitCall : public spatial::LocalCall {
     VariantPack moved = operands_;
     for (int i = 0; i < count; ++i) moved.pointers[i] = pointer_of(i);
     if (state_.wide_beta != 0) {
-      // Here the output is memory of ucudnn's. The plan would add to the old content of this
-      // memory, so the memory is set to 0 first.
+      // Here the output is in memory that ucudnn owns. The plan would add to the old content of
+      // this memory, so the memory is set to 0 first.
       const CUresult cleared = session_.driver().cuMemsetD8Async(
           reinterpret_cast<CUdeviceptr>(call.*cudnn::OutputOf(call.operation)), 0,
           cudnn::ResultBytes(graph.problem), session_.stream());

@@ -1,8 +1,8 @@
-// Shadows of the application's variant packs, because cuDNN does not return their pointers.
-// Frameworks make a pack for every execution, so each thread has a pool of shadows. No function
-// takes a lock. A thread allocates only for its first pack, and whenever it has more packs than its
-// pool has room for. A thread may use or destroy the pack of another thread. Thread-safe. The pools
-// belong to the process and are leaked at exit.
+// Shadows of the application's variant packs: copies of their pointers, which cuDNN does not
+// return. Frameworks make a pack for every execution, so each thread has a pool of shadows. No
+// function takes a lock. A thread allocates only for its first pack, and whenever it has more packs
+// than its pool can hold. A thread may use or destroy the pack of another thread. Thread-safe. The
+// pools belong to the process and are leaked at exit.
 #pragma once
 
 #include <cudnn.h>

@@ -17,8 +17,8 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
   // A caller that was told several sizes may have chosen any of them.
   if (promises_.Find(key, passed_bytes)) return;
-  // A caller that passes no workspace may just not want any. That does not prove a lack of memory,
-  // so the limit falls to no less than half of the promise.
+  // A caller that passes no workspace may just not want any, and need not lack memory. So the limit
+  // falls to no less than half of the promise.
   limit_.FallTo(std::max(passed_bytes, reported->workspace_bytes / 2));
   reporter_.Fallback(key.problem, planning::FallbackCause::kScarceWorkspace);
 }
@@ -81,8 +81,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
   const cuda::RelaxedCaptureScope relaxed(session.driver());
   const bool capturing = session.Capturing();
   const bool plain = key.kind == CallKind::kPlain || key.kind == CallKind::kAdding;
-  // Building plans of the graph API could break the capture, so no engine of the graph API serves
-  // inside a capture.
+  // Building plans of the graph API could break the capture, so inside a capture only engines of
+  // the legacy API are considered.
   LegacyKernel kernel{key.problem, &session, call.handle, plain && !capturing};
   auto state = std::make_unique<CallState>();
   state->page = &promises_.PageOf({session.platform(), call.algorithm, key.problem});

@@ -122,7 +122,7 @@ bool LegacyCalls::MayRemember(const Session& session, const CallKey& key) {
 }
 
 bool LegacyCalls::NeedsPlan(const Session& session, const CallKey& key) const {
-  // Only the named algorithm serves an identity activation, undivided or in pieces.
+  // Only the named algorithm supports an identity activation, undivided or in pieces.
   if (key.kind == CallKind::kIdentity) {
     return promises_
         .FindAlone({session.platform(), key.algorithm, key.problem}, key.workspace_bytes)

@@ -34,7 +34,7 @@ class LegacyCalls : public DivisionChoices {
         tuner_(tuner) {}
 
   // Runs a convolution. In a process whose calls are split, the call is this rank's part of a
-  // larger one.
+  // larger convolution.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
   // Answers a query for a workspace size by setting *bytes. This function, FindAlgorithms and
@@ -55,7 +55,7 @@ class LegacyCalls : public DivisionChoices {
                                             std::optional<size_t> caller_bytes = std::nullopt);
 
   std::vector<Configuration> ChoicesOf(const DivisionQuestion& question) override;
-  // True for kernels that cannot run without workspace, because they use assured workspace.
+  // True for kernels that use assured workspace, because they cannot run without workspace.
   bool IsAssured(const BudgetKernel& kernel, const Session& session) override;
 
  private:
@@ -76,7 +76,7 @@ class LegacyCalls : public DivisionChoices {
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
   // Decides about a call, and keeps the decision in its session. `earlier` is the decision in
-  // force; null at the first call. Returns null if nothing was decided; the call then runs
+  // force; null at the first call. Returns null if no decision was kept; the call then runs
   // unchanged. This function, FactsOf, NoteScarceWorkspace and ChoicesOf are defined in
   // call_decision.cpp.
   CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,
@@ -99,9 +99,9 @@ class LegacyCalls : public DivisionChoices {
   // workspace) or, under a budget, the limit of the budget.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
   // Returns the answer from measurements. Each pair of algorithm and math type that fits is listed
-  // once, with the undivided engine or a promise, whichever is faster. Adds the promises to
-  // promises_. Empty if nothing fits. Under a budget, the answer has the algorithms that an
-  // engine without workspace can replace.
+  // once: undivided or, if that is faster, divided. Adds the promises of the answer to promises_.
+  // Empty if nothing fits. Under a budget, the answer has the algorithms that an engine without
+  // workspace can replace.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
   // Returns grids of tiles that compute with the problem's own math type; empty if tiles may not
@@ -126,7 +126,7 @@ class LegacyCalls : public DivisionChoices {
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
-  // Returns the answer if nothing fits the user's limit: an empty one if the limit is strict,
+  // Returns the answer if nothing fits the user's limit: an empty answer if the limit is strict,
   // otherwise none, so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem,
                                           planning::FallbackCause cause);
@@ -139,13 +139,14 @@ class LegacyCalls : public DivisionChoices {
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Runs the pieces and compares their result, unless this process has done so before. Returns how
-  // far the pieces are trusted.
+  // Runs the pieces and compares their output with the output of `pieces.reference`, unless this
+  // process has done so before. Returns how far the pieces are trusted.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
-  // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no room.
+  // Sets aside `bytes` of the budget of the kernel's device. Returns false if there is no budget or
+  // it has too little memory left.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
-  // Returns the answer if no undivided engine fits: the best pieces of one algorithm that keep a
-  // promise alone and have run in this process, followed by the real library's ranking. Empty if
+  // Returns the answer if no undivided engine fits: the best pieces that all run one algorithm,
+  // keep a promise and have run in this process, followed by the real library's ranking. Empty if
   // there are no such pieces.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
@@ -159,7 +160,8 @@ class LegacyCalls : public DivisionChoices {
   // the library refuses to rank.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // If the budget is still learning, tells it that a caller was told to use `algorithm`.
+  // If the budget is still learning, tells the budget that the program asked about the kernel.
+  // `algorithm` is the algorithm that the query named or that the answer names first.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // Describes a caller that names `algorithm` or, if `algorithm` is none, a caller that asks which

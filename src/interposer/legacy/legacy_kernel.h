@@ -1,4 +1,5 @@
-// A kernel of the legacy API on a session, what is known about it, and the steps of its decision.
+// A kernel of the legacy API on a session, the facts about it, and the answers to the questions of
+// its decision.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ struct LegacyKernel {
   ConvolutionProblem problem;
   Session* session = nullptr;
   cudnnHandle_t handle = nullptr;
-  bool graph = true;         // engines of the graph API may serve the kernel
+  bool graph = true;         // engines of the graph API may run the kernel
   bool may_measure = false;  // missing measurements may be made now
 };
 
@@ -62,7 +63,7 @@ class LegacyTuner {
     return engines_.Verify(ToMeasure(kernel), question);
   }
   Confirmation FindConfirmed(const LegacyKernel& kernel);
-  // Returns the legacy algorithms and the graph engines of `configuration`.
+  // Returns all legacy algorithms, and the graph engines that `configuration` names.
   cudnn::MixedEngines EnginesOf(const LegacyKernel& kernel, const Configuration& configuration) {
     return {kernel.session->functions(), kernel.handle,
             engines_.GraphEnginesOf(ToMeasure(kernel), configuration)};
@@ -74,10 +75,10 @@ class LegacyTuner {
 
  private:
   tuning::KernelToMeasure ToMeasure(const LegacyKernel& kernel) const;
-  // Compares the division that the existing measurements allow. Is called before more measurements
-  // are made, so that at least this division may run if time runs out later. Does nothing under one
-  // budget: there the division depends on the kernel's share, and is compared once the share is
-  // known.
+  // Finds the best division by the existing measurements, and compares its output with the
+  // undivided output. Is called before more measurements are made, so that at least this division
+  // may run if time runs out later. Does nothing under one budget: there the division depends on
+  // the kernel's share, and is compared once the share is known.
   void CompareKnown(LegacyKernel kernel, const planning::PromiseRequest& request);
 
   tuning::MeasuredKernels& kernels_;

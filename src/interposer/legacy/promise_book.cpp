@@ -76,8 +76,8 @@ const planning::Promise* PromiseBook::Fastest(const PromiseKey& key, size_t work
   for (const planning::Promise& promise : entry->second.promises) {
     if (promise.workspace_bytes > workspace_bytes) continue;
     if (alone && promise.alone.runs.empty()) continue;
-    // A call does not show which of several promises it relies on. If one of them was reported as
-    // deterministic, only deterministic ones are used.
+    // A call does not show which of several promises it relies on. If one of these promises was
+    // reported as deterministic, only deterministic promises are used.
     const bool stricter =
         best != nullptr && promise.reported.deterministic && !best->reported.deterministic;
     const bool laxer =

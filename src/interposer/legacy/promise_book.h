@@ -45,8 +45,8 @@ class PromiseBook {
   // such promise.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
-  // Like Find, for a call that only the reported algorithm serves. The plan of the returned promise
-  // consists of pieces of that algorithm, and nothing can replace them.
+  // Like Find, for a call that only the reported algorithm can run. The plan of the returned
+  // promise consists of pieces of that algorithm, and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
   // Returns the undivided algorithm of the promise that Find would return; none if there is no such

@@ -94,7 +94,7 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
                                            const std::vector<Candidate>& candidates,
                                            size_t need_bytes,
                                            const planning::PromiseRequest& request) {
-  // Under a budget, plans in ucudnn's own workspace are made when the budget is divided.
+  // Under a budget, tiles use ucudnn's own workspace, and are planned when the budget is divided.
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = rules_.UseOfTiles(*kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
@@ -203,7 +203,7 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
         !Assure(kernel, planning::AssuredBytes(offer.promise)))
       continue;
     Performances answer = Promised(kernel, {std::move(offer)}, true);
-    // A caller may have less room than the pieces need. Unless the user's limit is strict, such a
+    // A caller may have less memory than the pieces need. Unless the user's limit is strict, such a
     // caller may still use an engine of the real library's ranking that fits the caller's limit.
     Performances ranking;
     if (!options_.strict_limit && !in_budget &&
@@ -471,8 +471,8 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   if (!kernel) return status;
   NoteAsked(*kernel, algorithm, kernel->problem.math);
   const PromiseKey key{kernel->session->platform(), algorithm, kernel->problem};
-  // Repeats an earlier promise, unless the workspace budget of this device has no room left for the
-  // bytes that must be assured.
+  // Repeats an earlier promise, unless the workspace budget of this device has too little memory
+  // left for the bytes that must be assured.
   const auto reported = promises_.LastReported(key);
   if (reported && Assure(*kernel, reported->assured_bytes)) {
     *bytes = reported->workspace_bytes;
@@ -489,7 +489,7 @@ cudnnStatus_t LegacyCalls::WorkspaceSize(Operation operation, cudnnHandle_t hand
   }
   if (*bytes <= limit) return status;
   // The caller chose the algorithm without asking, so engines that are at least as exact and as
-  // deterministic may serve it.
+  // deterministic may replace it.
   kernel->may_measure =
       rules_.MeasuresBeforePromising(*kernel->session, kernel->problem, Api::kLegacy);
   NamedAnswer named = PromiseFor(*kernel, descriptors, algorithm, *bytes, limit);

@@ -28,7 +28,7 @@ bool LegacyCalls::PromiseConfirmed(const LegacyKernel& kernel,
                                    const planning::ConfirmedLegacyKernel& confirmed, int algorithm,
                                    Promise& promise) {
   planning::PromiseRequest request = rules_.RequestFor(kernel.problem, promise.limit_bytes);
-  // ucudnn's own workspace serves only the workspace plan's configuration. So the algorithm that
+  // ucudnn's own workspace is only for the workspace plan's configuration. So the algorithm that
   // keeps the promise alone must run without any workspace.
   if (kernel.session->budget() != nullptr) request.limit_bytes = 0;
   const EngineId engine = EngineId::Legacy{algorithm, std::nullopt};

@@ -21,8 +21,8 @@ std::string LegacyRefusal(const ConvolutionProblem& problem, const ConvolutionPr
 }
 
 // Appends `run` to `confirmed`, with the workspace and determinism that the library states for its
-// piece. `kind` is the kind of the run's tiles; null: the run has images. The error says what
-// contradicts the plan.
+// piece. `kind` is the kind of the run's tiles; null: the run's pieces are whole images. The error
+// says what contradicts the plan.
 Status AppendConfirmed(const ConvolutionProblem& problem, const Run& run, const TileKind* kind,
                        cudnn::Engines& engines, ConfirmedConfiguration& confirmed) {
   const MicroConfiguration& named = run.micro;

@@ -28,7 +28,7 @@ class FollowedPlan {
 
   // Stops following the file, and warns once.
   void Ignore(const std::string& why);
-  // Returns the file, which this object owns. Returns null if there is no file or it is not
+  // Returns the file, which this object owns. Returns null if there is no file or the file is not
   // followed. Also returns null, after one warning, if the file is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
   // Returns whether the file is followed and is for this platform.
@@ -43,7 +43,7 @@ class FollowedPlan {
 
   struct Found {
     // Null: no followed file names the kernel, the file's entry does not hold here, or the library
-    // has not confirmed it yet.
+    // has not confirmed the entry yet.
     const planning::ConfirmedLegacyKernel* confirmed = nullptr;
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
     std::optional<std::string> why;  // why the entry does not hold; set only the first time

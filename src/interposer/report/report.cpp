@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
-// Returns the division that runs, with its tiles if it has any.
+// Returns the division of the record's configuration, with its tiles if it has any.
 Division DivisionIn(const KernelRecord& record) {
   auto division = DivisionOf(record.problem, record.configuration);
   return division.ok() ? std::move(*division) : Division(record.configuration);

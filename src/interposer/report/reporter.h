@@ -38,11 +38,12 @@ class Reporter {
   // differs from kernel to kernel. Never throws, because pieces may already be enqueued.
   void Fallback(const ConvolutionProblem& problem, planning::FallbackCause cause,
                 std::string_view detail = {}) noexcept;
-  // Reports that ucudnn leaves a plan of the graph API unchanged; `plan` describes what it
+  // Reports that ucudnn leaves a plan of the graph API unchanged; `plan` describes what the plan
   // computes.
   void Unread(const std::string& plan, planning::FallbackCause cause,
               std::string_view detail) noexcept;
-  // Reports that a kernel cannot be remembered, because there are kMostKernels others.
+  // Reports that a kernel cannot be remembered, because kMostKernels other kernels are remembered
+  // already.
   void TooManyKernels() noexcept;
   // Adds one entry to the report if this process is a rank of a job and other ranks may plan
   // differently.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kOutcomeNames[] = {"transparent", "replicated", "refused"};
 
-// Returns the axes that are cut into at most kMostAxisParts parts.
+// Returns the axes that are cut into 2 to kMostAxisParts parts.
 std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   std::vector<SplitAxis> axes;
   for (size_t axis = 0; axis < need.axes.size(); ++axis) {

@@ -1,5 +1,5 @@
 // The state that all decisions about legacy calls of one problem and algorithm share, on all
-// handles of a platform. PromiseBook owns a page and never changes its address. Thread-safe.
+// handles of a platform. PromiseBook owns the pages and never changes their addresses. Thread-safe.
 #pragma once
 
 #include <atomic>

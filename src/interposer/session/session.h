@@ -72,7 +72,7 @@ class Session {
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
   // Returns a segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
   // if none was kept. `generation` is the present Arena::generation(): segments that were kept
-  // under an earlier one are forgotten.
+  // under an earlier generation are forgotten.
   Arena::Segment FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation);
   void KeepWorkspace(const ArenaOwner& owner, Arena::Segment segment);
   // Returns whether the session should keep no further decisions. A decision holds for one

@@ -32,8 +32,8 @@ class OwnNorm : public spatial::LocalCall {
     }
     cudnn::NormGradient gradient = *call.gradient;
     gradient.dx = call.x;
-    // With an epsilon of 0, a channel that is constant in this slice gives NaN. The scale of 0
-    // below does not remove the NaN, because 0 times NaN is NaN.
+    // With an epsilon of 0, a channel that is constant in this slice gives NaN. Setting
+    // parameter_alpha to 0 does not remove the NaN, because 0 times NaN is NaN.
     if (gradient.saved_mean == nullptr && gradient.epsilon == 0) gradient.epsilon = 1;
     gradient.parameter_alpha = spatial::ZeroOf(type_);
     gradient.parameter_beta = spatial::OneOf(type_);

@@ -6,7 +6,7 @@
 
 namespace ucudnn::interposer {
 
-// Run the call. `spaces` has the further arguments of a function whose name ends in Ex; null for
+// Runs the call. `spaces` has the further arguments of a function whose name ends in Ex; null for
 // the function without Ex. REQUIRES: calls are split, and the program has not excluded this call
 // (Splitter::enabled).
 cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormTraining& call,

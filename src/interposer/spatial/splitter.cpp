@@ -60,7 +60,8 @@ Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
     }
     rank = joined->second;
   }
-  // A thread belongs to one rank only: if it were two ranks, it would wait for itself.
+  // A thread belongs to one rank only: a thread that made calls for two ranks would wait for
+  // itself.
   if (bound_.splitter != this) bound_ = {this, rank};
   if (bound_.rank == rank) return rank;
   return Status::Error("a thread makes split calls for rank " + std::to_string(bound_.rank) +

@@ -1,9 +1,9 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
-// rank meet the others at its first split call. Either the process is one rank, or its threads are
-// ranks. If threads are ranks, each rank has its own thread. A call then belongs to the rank of its
-// device (transport `peer`) or to the rank of its handle (transport `loopback`). Every convolution
-// that is split runs through this class. A rank's own call alone is the result only if the program
-// has excluded the call from splitting or declared it replicated. Thread-safe.
+// rank meet the other ranks at its first split call. Either the process is one rank, or its threads
+// are ranks. If threads are ranks, each rank has its own thread. A call then belongs to the rank of
+// its device (transport `peer`) or to the rank of its handle (transport `loopback`). Every
+// convolution that is split runs through this class. A rank's own call alone is the result only if
+// the program has excluded the call from splitting or declared it replicated. Thread-safe.
 //
 // The functions that run the operations of the legacy API make their split calls by SplitOperation.
 #pragma once
@@ -62,7 +62,8 @@ class Splitter {
            const WorkspaceLimit& limit);
 
   // Returns whether calls of this process are split, or are refused because they should be split
-  // but cannot be. If true, this class runs every convolution.
+  // but cannot be. If true, this class runs every convolution that the program has not excluded
+  // from splitting.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Returns why every call is refused; empty if calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
@@ -107,17 +108,17 @@ class Splitter {
   // sizes.
   size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
-  // Refuses an operation that cannot be split: logs one line that names it, and returns
-  // NOT_SUPPORTED. REQUIRES: active().
+  // Refuses an operation that cannot be split: counts the call under `what`, logs `what` the first
+  // time, and returns NOT_SUPPORTED. REQUIRES: active().
   cudnnStatus_t Refuse(const std::string& what) const;
   // Makes all ranks fail, because a call on this rank failed before its arguments could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
   // Refuses a call in `context` whose arguments cannot be read. Every rank refuses such a call
-  // without asking the others.
+  // without asking the other ranks.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
-  // From now on, calls on `handle` are calls of `rank`, a thread of this process. The error says
-  // why that is not possible.
+  // From now on, calls on `handle` are calls of `rank`, which is a thread of this process. The
+  // error says why that is not possible.
   Status Join(cudnnHandle_t handle, int rank);
   // Makes later work on the handle's stream wait for the sums of gradients that earlier calls have
   // deferred.
