@@ -43,9 +43,9 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
 }
 
 // Returns the fastest division whose largest piece `may_be_largest` accepts and for which
-// LargestIsLeast holds; none if no such division takes less than `below_ms`. For each numeric class
-// and determinism of the largest piece, solves Workspace Reuse once, with the pieces that may be
-// combined with such a largest piece. If divisions are equally fast, the more exact one wins, then
+// LargestIsLeast holds; none if no such division takes less than `below_ms`. Solves Workspace Reuse
+// once for each numeric class and determinism of the largest piece, with the pieces that may be
+// combined with such a largest piece. Among equally fast divisions prefers the more exact one, then
 // the deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
@@ -93,14 +93,15 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 }
 
 // Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
-// is `largest`. The engine must be at least as exact as the plan, and the engine that is reported
-// must not be more exact than the plan.
+// is `largest`. The engine must be at least as exact as the plan. If the caller's API lacks the
+// largest piece's engine, the undivided engine is reported, so it must not be more exact than the
+// plan, either.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
 
-// Tells whether a plan with a given largest piece can be promised, because an undivided engine of
-// the caller's API can replace it.
+// Says whether a plan with a given largest piece can be promised, because an undivided engine of
+// the caller's API can replace the plan.
 class Promisable {
  public:
   Promisable(const Candidates& allowed, int n) {

@@ -20,11 +20,12 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);
 
-// Returns, for every workspace, the fastest division into `tiles` that fits it. In a division, each
-// kind of tile runs its fastest engine that fits. `rows` are the measurements of each kind, in the
-// order of tiles->kinds, and include all work besides the engine's own; the order of a kind's rows
-// does not matter. Divisions are in ascending order of workspace and descending order of time.
-// Empty if a kind has no row. REQUIRES: rows.size() == tiles->kinds.size().
+// Returns, for every workspace, the fastest division into `tiles` that fits the workspace. In a
+// division, each kind of tile runs its fastest engine that fits. `rows` are the measurements of
+// each kind, in the order of tiles->kinds. A row includes the summing of partials and the copies of
+// packed tiles. The order of a kind's rows does not matter. Divisions are in ascending order of
+// workspace and descending order of time. Empty if a kind has no row. REQUIRES: rows.size() ==
+// tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 
